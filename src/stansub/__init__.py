@@ -1,0 +1,1 @@
+"""Posterior draws from Stan models with tall data, by subsampled Metropolis-Hastings."""

@@ -1,0 +1,22 @@
+"""The two kinds of failure a user meets, each with the exit code of the command line."""
+
+
+class StansubError(Exception):
+    """A failure that is told to the user in one line."""
+
+    exit_code = 1
+
+
+class InputError(StansubError, ValueError):
+    """Something the user gave (a file, an option, a program, data) cannot be used: exit code 2.
+
+    The message says what is wrong, where, and what to do.
+    """
+
+    exit_code = 2
+
+
+class RunError(StansubError, RuntimeError):
+    """Something failed while running (compiler, disk, numerical trouble): exit code 1."""
+
+    exit_code = 1
