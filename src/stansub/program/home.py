@@ -1,0 +1,368 @@
+"""Where BridgeStan's sources are: found, downloaded, or made from what Python wheels ship.
+
+A BridgeStan *home* is a folder with a Makefile, the Stan headers and stanc. PyPI's ``bridgestan`` has none and
+downloads one from its release page, which fails where only package registries can be reached. The ``httpstan``
+wheel ships everything but the Makefile and the C API; both are part of this package (``cpp/``), so that a home can
+be made from them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.resources
+import importlib.util
+import os
+import re
+import subprocess
+import tarfile
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+from filelock import FileLock
+
+from stansub.errors import InputError, RunError
+
+CONNECT_SECONDS = 4.0
+DOWNLOAD_SECONDS = 300.0
+RETRY_SECONDS = 24 * 3600.0
+
+_MACRO = re.compile(r"#define\s+\w*_(MAJOR|MINOR|PATCH)\s+(\d+)")
+
+
+@dataclass(frozen=True)
+class Home:
+    """A folder that BridgeStan's build works in.
+
+    Attributes
+    ----------
+    path : Path
+        The folder, as ``bridgestan.set_bridgestan_path`` takes it.
+    origin : str
+        Who provided it: the environment variable ``BRIDGESTAN``, an earlier download by the ``bridgestan`` package,
+        a download just now, or this package (``"made"``).
+    version : str
+        Version of BridgeStan's C API.
+    stan_version : str
+        Version of Stan.
+    stanc : Path
+        The Stan compiler that belongs to it.
+    identity : str
+        Hash of what a library compiled here depends on.
+    """
+
+    path: Path
+    origin: Literal["BRIDGESTAN", "bridgestan", "download", "made"]
+    version: str
+    stan_version: str
+    stanc: Path
+    identity: str
+
+
+def cache_dir() -> Path:
+    """The folder for homes and libraries: ``STANSUB_CACHE``, or the user's cache directory."""
+    chosen = os.environ.get("STANSUB_CACHE")
+    return Path(chosen).absolute() if chosen else platformdirs.user_cache_path("stansub")
+
+
+@contextmanager
+def cache_errors(folder: Path) -> Iterator[None]:
+    """Turn a failure to write under the cache directory into one line.
+
+    Raises
+    ------
+    RunError
+        When the folder is read-only, the disk is full, or the like.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"cannot write to the cache directory {folder}: {error.strerror or error}; "
+            "set STANSUB_CACHE to a folder that can be written and has some space"
+        ) from error
+
+
+def find_home(*, download: bool = True) -> Home:
+    """Find BridgeStan's sources, or make a home that takes their place.
+
+    In this order: the environment variable ``BRIDGESTAN``; the folder in ``~/.bridgestan`` of the installed
+    ``bridgestan`` package's version; a download of it, given up after a few seconds without a connection and then not
+    tried again for a day; a home made from the ``httpstan`` package. The answer is kept for the process.
+
+    Parameters
+    ----------
+    download : bool
+        Whether a download may be tried.
+
+    Raises
+    ------
+    InputError
+        When ``BRIDGESTAN`` is set to something that is not a usable home.
+    RunError
+        When there is none and none can be made.
+    """
+    return _find_home(os.environ.get("BRIDGESTAN", ""), cache_dir(), download)
+
+
+@functools.cache
+def _find_home(chosen: str, cache: Path, download: bool) -> Home:
+    if chosen:
+        return _chosen_home(Path(chosen))
+    folder = downloads_folder() / f"bridgestan-{bridgestan_version()}"
+    if (folder / "Makefile").is_file():
+        home = _usable(folder, "bridgestan")
+        if home is not None:
+            return home
+    elif download and failed_download(cache) is None:
+        reason = _download(folder)
+        home = _usable(folder, "download") if reason is None else None
+        if home is not None:
+            return home
+        _remember_failure(cache, reason or f"{folder} was downloaded, but its stanc was not")
+    return _made_home(cache)
+
+
+def bridgestan_version() -> str:
+    """Version of the installed ``bridgestan`` package, with which a home's C API must agree."""
+    return importlib.metadata.version("bridgestan")
+
+
+def downloads_folder() -> Path:
+    """Where the ``bridgestan`` package keeps what it downloads."""
+    return Path.home() / ".bridgestan"
+
+
+def _describe(path: Path, origin: Literal["BRIDGESTAN", "bridgestan", "download", "made"]) -> Home:
+    stan = [path / "include/stan/version.hpp", path / "stan/src/stan/version.hpp"]
+    stan_header = next((header for header in stan if header.is_file()), None)
+    stanc = path / "bin" / "stanc"
+    digest = hashlib.sha256(os.fsencode(path))
+    sources = [path / "Makefile", path / "make/local", *sorted((path / "src").glob("*.[ch]*"))]
+    for source in [*sources, *stan]:
+        if source.is_file():
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    if stanc.is_file():
+        digest.update(str(stanc.stat().st_size).encode())
+    return Home(
+        path=path,
+        origin=origin,
+        version=_macros(path / "src/version.hpp"),
+        stan_version=_macros(stan_header) if stan_header else "unknown",
+        stanc=stanc,
+        identity=digest.hexdigest(),
+    )
+
+
+def _macros(header: Path) -> str:
+    """The version that a header of ``#define X_MAJOR 1`` lines states."""
+    try:
+        found = dict(_MACRO.findall(header.read_text(encoding="utf-8", errors="replace")))
+    except OSError:
+        return "unknown"
+    return ".".join(found.get(part, "?") for part in ("MAJOR", "MINOR", "PATCH")) if found else "unknown"
+
+
+def _chosen_home(folder: Path) -> Home:
+    folder = folder.expanduser().absolute()
+    if not (folder / "Makefile").is_file():
+        raise InputError(
+            f"BRIDGESTAN is set to {folder}, which holds no Makefile; set it to a folder of BridgeStan's sources or "
+            "unset it"
+        )
+    home = _describe(folder, "BRIDGESTAN")
+    installed = bridgestan_version()
+    if home.version.split(".")[:2] != installed.split(".")[:2]:
+        raise InputError(
+            f"BRIDGESTAN is set to {folder}, whose version is {home.version}, but the bridgestan package installed is "
+            f"{installed}; install the same version or unset BRIDGESTAN"
+        )
+    if not _fetch_stanc(home):
+        raise RunError(f"no stanc in {folder / 'bin'}; run `make -C {folder} bin/stanc`")
+    return home
+
+
+def _usable(folder: Path, origin: Literal["bridgestan", "download"]) -> Home | None:
+    home = _describe(folder, origin)
+    # Described again because fetching stanc changes the identity.
+    return _describe(folder, origin) if _fetch_stanc(home) else None
+
+
+def _fetch_stanc(home: Home) -> bool:
+    """Have BridgeStan's own Makefile download stanc, as it does before a first compilation."""
+    if home.stanc.is_file():
+        return True
+    with tempfile.TemporaryFile() as sink:
+        try:
+            subprocess.run(
+                [os.environ.get("MAKE", "make"), os.path.relpath(home.stanc, home.path), "STANC_DL_RETRY=0"],
+                cwd=home.path,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                timeout=60,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+    return home.stanc.is_file()
+
+
+def _download(folder: Path) -> str | None:
+    """Download and unpack the sources of the installed version; the reason if that fails."""
+    version = bridgestan_version()
+    url = f"https://github.com/roualdes/bridgestan/releases/download/v{version}/bridgestan-{version}.tar.gz"
+    # Name resolution has no time limit of its own, so it happens in a thread that can be left behind.
+    found, answer = _within(CONNECT_SECONDS, lambda: urllib.request.urlopen(url, timeout=CONNECT_SECONDS))
+    if not found:
+        return f"{url}: {answer}"
+    try:
+        folder.parent.mkdir(exist_ok=True)
+        with answer, tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            archive = Path(scratch) / "sources.tar.gz"
+            deadline = time.monotonic() + DOWNLOAD_SECONDS
+            with archive.open("wb") as file:
+                while chunk := answer.read(1 << 20):
+                    file.write(chunk)
+                    if time.monotonic() > deadline:
+                        return f"{url}: not finished after {DOWNLOAD_SECONDS:.0f} s"
+            with tarfile.open(archive) as tar:
+                tar.extractall(scratch, filter="data")
+            (Path(scratch) / folder.name).rename(folder)
+    except (OSError, tarfile.TarError) as error:
+        return f"{url}: {error}"
+    return None
+
+
+def _within(seconds: float, call: Callable[[], Any]) -> tuple[bool, Any]:
+    """``(True, value)`` of a call, or ``(False, reason)`` if it fails or takes longer than ``seconds``."""
+    outcome: list[tuple[bool, Any]] = []
+
+    def run() -> None:
+        try:
+            outcome.append((True, call()))
+        except Exception as error:  # whatever goes wrong, the answer is that there is no download
+            outcome.append((False, str(error)))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return outcome[0] if outcome else (False, f"no connection within {seconds:.0f} s")
+
+
+def _failure_file(cache: Path) -> Path:
+    return cache / f"download-of-{bridgestan_version()}-failed.txt"
+
+
+def _remember_failure(cache: Path, reason: str) -> None:
+    with cache_errors(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        _failure_file(cache).write_text(reason + "\n", encoding="utf-8")
+
+
+def failed_download(cache: Path) -> str | None:
+    """Why the last download failed, if that was less than a day ago."""
+    try:
+        age = time.time() - _failure_file(cache).stat().st_mtime
+        reason = _failure_file(cache).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return reason if age < RETRY_SECONDS else None
+
+
+def _made_home(cache: Path) -> Home:
+    """The home made from the ``httpstan`` package, making it or putting its links right first."""
+    spec = importlib.util.find_spec("httpstan")
+    if spec is None or not spec.submodule_search_locations:
+        raise RunError(
+            "no BridgeStan sources: BRIDGESTAN is not set, the download failed, and the httpstan package is not "
+            "installed; `pip install httpstan` or set BRIDGESTAN"
+        )
+    wheel = Path(spec.submodule_search_locations[0]).absolute()
+    links = {
+        "include": _locate(wheel, "include/stan/version.hpp", up=2),
+        "lib": _locate(wheel, "lib*/libtbb.*", up=1),
+        "bin/stanc": _locate(wheel, "stanc"),
+    }
+    sources = {name: _source(name) for name in ("Makefile", "bridgestan.h", "bridgestan.cpp")}
+    # The name is a hash of what is inside, not of where the wheel is: environments with the same wheel share a home
+    # and its libraries, and the links follow the environment that used it last.
+    digest = hashlib.sha256(_wheel_identity(wheel, links["bin/stanc"]))
+    digest.update(bridgestan_version().encode())
+    for text in sources.values():
+        digest.update(text)
+    folder = cache / f"home-{digest.hexdigest()[:16]}"
+    if " " in str(folder):
+        raise RunError(
+            f"make cannot work in a folder whose name has a space ({folder}); set STANSUB_CACHE to one without"
+        )
+    if any(not _points(folder / name, target) for name, target in links.items()):
+        with cache_errors(cache):
+            folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder / "lock"):
+                _write_home(folder, sources, links)
+    return _describe(folder, "made")
+
+
+def _locate(wheel: Path, pattern: str, *, up: int = 0) -> Path:
+    """The first path in the wheel that matches, or the parent ``up`` levels above it."""
+    found = next(iter(sorted(wheel.glob(pattern))), None)
+    if found is None:
+        raise RunError(
+            f"the httpstan package in {wheel} has no {pattern}; reinstall it, or set BRIDGESTAN to a folder of "
+            "BridgeStan's sources"
+        )
+    return found.parents[up - 1] if up else found
+
+
+def _source(name: str) -> bytes:
+    return (importlib.resources.files("stansub.program") / "cpp" / name).read_bytes()
+
+
+def _wheel_identity(wheel: Path, stanc: Path) -> bytes:
+    try:
+        package = importlib.metadata.distribution("httpstan")
+        label = f"{package.version}\n{package.read_text('WHEEL')}"
+    except importlib.metadata.PackageNotFoundError:
+        label = str(wheel)
+    return f"{label}\n{stanc.stat().st_size}".encode()
+
+
+def _points(link: Path, target: Path) -> bool:
+    return link.is_symlink() and Path(os.readlink(link)) == target
+
+
+def _write_home(folder: Path, sources: dict[str, bytes], links: dict[str, Path]) -> None:
+    for name in ("src", "bin"):
+        (folder / name).mkdir(exist_ok=True)
+    version = bridgestan_version().split(".")
+    macros = "".join(
+        f"#define BRIDGESTAN_{part} {re.match('[0-9]+', number)[0]}\n"  # type: ignore[index]
+        for part, number in zip(("MAJOR", "MINOR", "PATCH"), version, strict=False)
+    )
+    files = {"Makefile": sources["Makefile"], "src/version.hpp": macros.encode()}
+    files |= {f"src/{name}": text for name, text in sources.items() if name != "Makefile"}
+    for name, text in files.items():
+        if not (folder / name).is_file():
+            _replace(folder / name, partial(Path.write_bytes, data=text))
+    for name, target in links.items():
+        if not _points(folder / name, target):
+            _replace(folder / name, partial(Path.symlink_to, target=target))
+
+
+def _replace(path: Path, make: Callable[[Path], object]) -> None:
+    """Make a file or link under another name and move it into place at once."""
+    scratch = path.with_name(path.name + ".new")
+    scratch.unlink(missing_ok=True)
+    make(scratch)
+    scratch.replace(path)

@@ -1,0 +1,114 @@
+"""The Stan compiler's front end: canonical text and facts of a program."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from stansub.errors import InputError, RunError
+from stansub.program.home import Home, find_home
+
+_CANONICAL = [
+    "--print-canonical",
+    "--canonicalize=includes,strip-comments,deprecations,braces,parentheses",
+    "--max-line-length=10000",
+]
+_PLACE = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>\d+)")
+_RULE = re.compile(r"^\s*-{20,}\s*$")
+
+
+def canonical(stan_file: Path, *, home: Home | None = None) -> str:
+    """A Stan program in stanc's normal form: includes resolved, no comments, braces everywhere, one statement a line.
+
+    Parameters
+    ----------
+    stan_file : Path
+        The program; ``#include`` looks in its folder.
+    home : Home, optional
+        Whose stanc to run; by default that of `find_home`.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read or stanc rejects the program; the message has file, line and reason.
+    """
+    return _run_file(_CANONICAL, Path(stan_file), home)
+
+
+def info(stan_file_or_code: Path | str, *, home: Home | None = None) -> dict[str, Any]:
+    """What ``stanc --info`` says of a program: its inputs, parameters, functions and distributions.
+
+    Parameters
+    ----------
+    stan_file_or_code : Path or str
+        A file, or the text of a program without includes.
+    home : Home, optional
+        Whose stanc to run; by default that of `find_home`.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read or stanc rejects the program.
+    """
+    if isinstance(stan_file_or_code, Path):
+        text = _run_file(["--info"], stan_file_or_code, home)
+    else:
+        text = _run(["--info", "/dev/stdin"], stan_file_or_code, Path.cwd(), "the program", home)
+    facts: dict[str, Any] = json.loads(text)
+    return facts
+
+
+def _run_file(options: list[str], stan_file: Path, home: Home | None) -> str:
+    try:
+        code = stan_file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{stan_file}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise InputError(f"{stan_file}: cannot be read ({reason})") from error
+    # stanc runs in the program's folder because a folder's name may hold a comma, which separates include paths.
+    arguments = [*options, "--include-paths=.", f"--filename-in-msg={stan_file}", "/dev/stdin"]
+    return _run(arguments, code, stan_file.absolute().parent, str(stan_file), home)
+
+
+def _run(arguments: list[str], code: str, folder: Path, name: str, home: Home | None) -> str:
+    stanc = (home or find_home()).stanc
+    try:
+        done = subprocess.run(
+            [stanc, *arguments], input=code, cwd=folder, capture_output=True, encoding="utf-8", check=False
+        )
+    except OSError as error:
+        raise RunError(f"cannot run {stanc}: {error.strerror}; `stansub doctor` says more") from error
+    if done.returncode != 0:
+        raise InputError(explain(done.stderr, name))
+    return done.stdout
+
+
+def explain(stderr: str, name: str) -> str:
+    """The first error in stanc's output as one line: file, line, column, reason.
+
+    Parameters
+    ----------
+    stderr : str
+        What stanc wrote.
+    name : str
+        What to call the program where the output does not say.
+    """
+    lines = stderr.strip().splitlines()
+    for start, line in enumerate(lines):
+        place = _PLACE.match(line)
+        if not place:
+            continue
+        rules = [i for i, other in enumerate(lines) if i > start and _RULE.match(other)]
+        reason: list[str] = []
+        for other in lines[rules[1] + 1 if len(rules) > 1 else start + 1 :]:
+            if other.strip():
+                reason.append(other.strip())
+            elif reason:
+                break
+        where = f"{place['file'].removeprefix('./')}, line {place['line']}, column {place['column']}"
+        return f"{where}: {place['kind'].lower()}: {' '.join(reason)}"
+    return f"{name}: {lines[0] if lines else 'stanc failed without a message'}"

@@ -1,0 +1,301 @@
+"""From Stan code to a shared library, compiled once and kept."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from stansub.errors import RunError, StansubError
+from stansub.program.home import Home, bridgestan_version, cache_dir, cache_errors, failed_download, find_home
+
+__all__ = ["Finding", "Home", "compile_library", "diagnose", "find_home"]
+
+_RELEVANT = re.compile(r"error|undefined reference|no space left|killed|not found|no such file|\*\*\*", re.IGNORECASE)
+_INSTALL = (
+    "install a C++17 compiler and make (Debian, Ubuntu: apt install g++ make; Fedora: dnf install gcc-c++ make; "
+    "macOS: xcode-select --install)"
+)
+
+
+def compile_library(
+    code: str,
+    *,
+    name: str,
+    user_header: Path | None = None,
+    stanc_args: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> Path:
+    """The shared library with BridgeStan's C API for a Stan program, compiled unless the cache has it.
+
+    Libraries are named by a hash of all that they depend on, the processor included since they are compiled for it.
+    Several processes may ask for the same library at once: one compiles, the others wait for it.
+
+    Parameters
+    ----------
+    code : str
+        The program, without includes.
+    name : str
+        A readable name for messages and the file; the C++ class becomes ``<name>_model`` unless `stanc_args` has a
+        ``--name``.
+    user_header : Path, optional
+        C++ definitions of functions that the program only declares (needs ``--allow-undefined``).
+    stanc_args : sequence of str
+        Further options of stanc.
+    progress : callable, optional
+        Called with a line of text when there is something slow to do.
+
+    Returns
+    -------
+    Path
+        The library.
+
+    Raises
+    ------
+    RunError
+        When there is no compiler, the compilation fails or the cache cannot be written.
+    """
+    home = find_home()
+    say = progress or (lambda text: None)
+    stem = re.sub(r"\W", "_", name, flags=re.ASCII)
+    stem = stem if stem[:1].isalpha() else f"program_{stem}"
+    if not any(argument.startswith("--name") for argument in stanc_args):
+        stanc_args = [*stanc_args, f"--name={stem}_model"]
+    header = user_header.read_bytes() if user_header else b""
+    foundation = _hash(home.identity, *_variables(), *_surroundings())
+    key = _hash(foundation, stem, *stanc_args, code, header)
+    cache = cache_dir()
+    library = cache / "libraries" / f"{stem}-{key}.so"
+    if library.is_file():
+        return library
+
+    _require_tools()
+    with cache_errors(cache):
+        for folder in ("libraries", "api", "locks", "build"):
+            (cache / folder).mkdir(parents=True, exist_ok=True)
+        lock = FileLock(cache / "locks" / f"{key}.lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(f"Waiting for another process that is compiling {name}")
+            lock.acquire()
+        try:
+            if not library.is_file():
+                build = cache / "build" / key
+                shutil.rmtree(build, ignore_errors=True)  # what a killed process left
+                build.mkdir()
+                try:
+                    _build(home, foundation, build, stem, code, header, stanc_args, library, say)
+                finally:
+                    shutil.rmtree(build, ignore_errors=True)
+        finally:
+            lock.release()
+    return library
+
+
+def _build(
+    home: Home,
+    foundation: str,
+    build: Path,
+    stem: str,
+    code: str,
+    header: bytes,
+    stanc_args: Sequence[str],
+    library: Path,
+    say: Callable[[str], None],
+) -> None:
+    """Compile in a scratch folder of the cache and move the results into place."""
+    (build / f"{stem}.stan").write_text(code, encoding="utf-8")
+    flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
+    target = build / f"{stem}_model.so"
+    command = [_make(), "-j2", *_variables(), f"STANCFLAGS={shlex.join(flags)}"]
+    if header:
+        (build / "user_header.hpp").write_bytes(header)
+        command.append(f"USER_HEADER={build / 'user_header.hpp'}")
+
+    # The object of the C API is the same for all models and must be compiled with the model's flags, which an object
+    # that a home has of its own need not be. Who makes it keeps others out, since a home that was downloaded compiles
+    # its libraries in place at the same time.
+    shared = library.parents[1] / "api" / f"{foundation}.o"
+    exclusive: AbstractContextManager[object] = nullcontext()
+    if not shared.is_file():
+        exclusive = FileLock(library.parents[1] / "locks" / f"{foundation}.lock")
+    with exclusive:
+        if shared.is_file():
+            say(f"Compiling {stem} (this takes about half a minute)")
+            command += [f"BRIDGE_O={shared}", f"--old-file={shared}", str(target)]
+        else:
+            say(f"Compiling {stem} and what all models share (this takes about a minute)")
+            command += [f"BRIDGE_O={build / 'api.o'}", str(target)]
+        environment = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL")}
+        done = subprocess.run(
+            command,
+            cwd=home.path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode != 0 or not target.is_file():
+            raise RunError(f"compiling {stem} failed: {_reason(done.stderr, done.stdout)}")
+        if not shared.is_file():
+            (build / "api.o").replace(shared)
+    target.replace(library)
+
+
+def _reason(stderr: str, stdout: str) -> str:
+    """The few lines of a compiler's output that say what went wrong."""
+    lines = [line.strip() for line in (stderr or stdout).splitlines() if line.strip()]
+    relevant = [line for line in lines if _RELEVANT.search(line) and "note:" not in line]
+    if any("illed" in line for line in relevant):
+        relevant.insert(0, "the compiler was killed, perhaps for want of memory (it takes about 2 GB)")
+    return " | ".join(relevant[:3] or lines[-3:]) or "no message"
+
+
+def _hash(*parts: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()[:20]
+
+
+def _compiler() -> str:
+    return os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+
+
+def _make() -> str:
+    return os.environ.get("MAKE") or "make"
+
+
+def _variables() -> tuple[str, ...]:
+    """Make variables of every compilation. TARGET_ARCH is make's own variable for what its rules for C++ add."""
+    native = "-mcpu=native" if (sys.platform, platform.machine()) == ("darwin", "arm64") else "-march=native"
+    target = os.environ.get("TARGET_ARCH", native)
+    return ("STAN_THREADS=true", "O=3", f"TARGET_ARCH={target}", f"CXX={_compiler()}")
+
+
+def _surroundings() -> tuple[str, ...]:
+    """What else a library depends on: compiler version, processor, flags in the environment, package version."""
+    flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LDLIBS")]
+    return (_first_line(_compiler()), *_processor(), bridgestan_version(), *flags)
+
+
+@functools.cache
+def _first_line(program: str) -> str:
+    """What a program says to ``--version``, or nothing if it cannot be run."""
+    try:
+        done = subprocess.run([*shlex.split(program), "--version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.partition("\n")[0].strip()
+
+
+@functools.cache
+def _processor() -> tuple[str, str]:
+    """Name and instruction sets of the processor, which ``-march=native`` compiles for."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor() or platform.machine(), ""
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    return fields.get("model name", platform.machine()), fields.get("flags", fields.get("Features", ""))
+
+
+def _require_tools() -> None:
+    for what, program in (("C++ compiler", _compiler()), ("make", _make())):
+        if shutil.which(shlex.split(program)[0]) is None:
+            raise RunError(f"no {what} ({program} is not on the PATH): {_INSTALL}")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that ``stansub doctor`` looked at.
+
+    Attributes
+    ----------
+    name : str
+        What was looked at.
+    ok : bool
+        Whether it will do.
+    value : str
+        What it is.
+    remedy : str
+        What to do about it, empty if nothing.
+    """
+
+    name: str
+    ok: bool
+    value: str
+    remedy: str = ""
+
+
+def diagnose() -> list[Finding]:
+    """What compiling needs, and what to do about each thing missing. Makes the home if there is none."""
+    return [*_tool_findings(), *_home_findings(), *_cache_findings(), _processor_finding()]
+
+
+def _tool_findings() -> list[Finding]:
+    findings = []
+    for name, program in (("C++ compiler", _compiler()), ("make", _make())):
+        version = _first_line(program)
+        findings.append(
+            Finding(name, True, version) if version else Finding(name, False, f"{program} does not run", _INSTALL)
+        )
+    return findings
+
+
+def _home_findings() -> list[Finding]:
+    findings = [Finding("bridgestan", True, bridgestan_version())]
+    try:
+        home = find_home()
+    except StansubError as error:
+        what, _, remedy = str(error).rpartition("; ")
+        return [*findings, Finding("BridgeStan home", False, what, remedy)]
+    reason = failed_download(cache_dir())
+    origin = {"BRIDGESTAN": "from BRIDGESTAN", "made": "made from the httpstan package"}.get(home.origin, "downloaded")
+    stanc = _first_line(shlex.quote(str(home.stanc)))
+    findings += [
+        Finding("BridgeStan home", True, f"{home.path} ({origin}, version {home.version})"),
+        Finding("Stan", True, home.stan_version),
+        Finding("stanc", bool(stanc), stanc or f"{home.stanc} does not run", "" if stanc else "reinstall httpstan"),
+    ]
+    if home.origin == "made" and reason:
+        findings.append(Finding("BridgeStan download", True, f"failed, tried again after a day ({reason})"))
+    return findings
+
+
+def _cache_findings() -> list[Finding]:
+    cache = cache_dir()
+    elsewhere = "set STANSUB_CACHE to a folder that can be written and has some space"
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(cache).free
+    except OSError as error:
+        return [Finding("cache", False, f"{cache}: {error.strerror}", elsewhere)]
+    count = len(list((cache / "libraries").glob("*.so")))
+    size = sum(file.lstat().st_size for file in cache.rglob("*") if not file.is_dir())
+    value = f"{cache}, {count} libraries, {size / 1e6:.0f} MB, {free / 1e9:.1f} GB free on the disk"
+    if not os.access(cache, os.W_OK):
+        return [Finding("cache", False, f"{value}, not writable", elsewhere)]
+    return [Finding("cache", free > 2e8, value, "" if free > 2e8 else elsewhere)]
+
+
+def _processor_finding() -> Finding:
+    name, features = _processor()
+    wide = [feature for feature in ("avx2", "fma", "avx512f") if feature in features.split()]
+    return Finding("processor", True, f"{name}, {os.cpu_count()} cores{', ' if wide else ''}{' '.join(wide)}")
