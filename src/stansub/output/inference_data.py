@@ -1,0 +1,304 @@
+"""Draws in ArviZ's InferenceData schema, in memory and as NetCDF: the one place that knows ArviZ versions.
+
+ArviZ 0.2x keeps groups in its own `InferenceData`, ArviZ 1.x in an `xarray.DataTree`. The file format is
+the same for both, so groups are built, written and read here as plain xarray datasets and only the
+wrapping depends on the version.
+"""
+
+import importlib.metadata
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from stansub.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    import arviz
+    import xarray
+
+    InferenceData: TypeAlias = arviz.InferenceData | xarray.DataTree
+    Variables: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
+
+LIBRARY = "stansub"
+SCHEMA_ATTRS = (
+    "created_at",
+    "creation_library",
+    "creation_library_version",
+    "inference_library",
+    "inference_library_version",
+)
+PER_CHAIN_ATTRS = (
+    "n_steps",
+    "n_accepted",
+    "n_obs_used",
+    "n_obs_evaluated",
+    "n_undecided",
+    "n_audited",
+    "n_audit_wrong",
+    "n_bound_violated",
+    "n_nonfinite",
+    "sampling_time",
+    "warmup_time",
+)
+_COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
+
+
+def build(
+    *,
+    posterior: "Variables",
+    sample_stats: "Variables",
+    warmup_posterior: "Variables | None" = None,
+    warmup_sample_stats: "Variables | None" = None,
+    unconstrained_posterior: "Variables | None" = None,
+    log_likelihood: "Variables | None" = None,
+    observed_data: "Variables | None" = None,
+    constant_data: "Variables | None" = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, Any] | None = None,
+    attrs: Mapping[str, Any],
+) -> "InferenceData":
+    """Gather arrays into InferenceData.
+
+    Parameters
+    ----------
+    posterior, sample_stats, warmup_posterior, warmup_sample_stats, unconstrained_posterior, log_likelihood
+        Arrays of shape (chain, draw, ...) by variable name.
+    observed_data, constant_data
+        Arrays of any shape by variable name.
+    dims
+        Names of a variable's dimensions after chain and draw; `<variable>_dim_<k>` where not given.
+    coords
+        Labels by dimension name; 0, 1, ... where not given.
+    attrs
+        Facts about the run: numbers, strings and lists of them as they are, mappings as JSON. All of them
+        go to the root and to `sample_stats`, ArviZ's schema attributes to every group.
+
+    Returns
+    -------
+    arviz.InferenceData or xarray.DataTree
+        The former with ArviZ 0.2x, the latter with ArviZ 1.x.
+
+    Raises
+    ------
+    ValueError
+        If an array's shape does not fit its dimensions.
+    """
+    facts = _schema_attrs() | {name: _storable(v) for name, v in attrs.items() if v is not None}
+    schema = {name: facts[name] for name in SCHEMA_ATTRS}
+    drawn = {
+        "posterior": posterior,
+        "sample_stats": sample_stats,
+        "warmup_posterior": warmup_posterior,
+        "warmup_sample_stats": warmup_sample_stats,
+        "unconstrained_posterior": unconstrained_posterior,
+        "log_likelihood": log_likelihood,
+    }
+    data = {"observed_data": observed_data, "constant_data": constant_data}
+    datasets = {
+        name: _dataset(variables, lead, dims or {}, coords or {}, facts if name == "sample_stats" else schema)
+        for groups_, lead in ((drawn, ("chain", "draw")), (data, ()))
+        for name, variables in groups_.items()
+        if variables
+    }
+    return _wrap(datasets, facts)
+
+
+def groups(idata: "InferenceData") -> tuple[str, ...]:
+    """Names of the groups that `idata` holds."""
+    return tuple(idata.children) if hasattr(idata, "children") else tuple(idata.groups())
+
+
+def group(idata: "InferenceData", name: str) -> "xarray.Dataset":
+    """The group `name` as a dataset, under any version of ArviZ.
+
+    Raises
+    ------
+    KeyError
+        If there is no such group.
+    """
+    if name not in groups(idata):
+        raise KeyError(name)
+    found: Any = idata[name]
+    dataset: xarray.Dataset = found.to_dataset() if hasattr(found, "children") else found
+    return dataset
+
+
+def attrs(idata: "InferenceData") -> dict[str, Any]:
+    """Facts about the run, in plain Python values.
+
+    Totals per chain are lists even for one chain, `settings` is a dict.
+    """
+    facts: dict[str, Any] = {str(name): _plain(value) for name, value in idata.attrs.items()}
+    for name in PER_CHAIN_ATTRS:
+        if name in facts and not isinstance(facts[name], list):
+            facts[name] = [facts[name]]
+    if isinstance(facts.get("settings"), str):
+        facts["settings"] = json.loads(facts["settings"])
+    return facts
+
+
+def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """The path of a file to be written, once it is known that it may be: ask before a long run, not after.
+
+    Raises
+    ------
+    InputError
+        If the folder does not exist or cannot be written to, or the file exists and `overwrite` is False.
+    """
+    target = Path(path).expanduser().resolve()
+    if target.is_dir():
+        raise InputError(f"{path} is a folder: name a file in it")
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: the folder {target.parent} does not exist; create it first")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"{path}: the folder {target.parent} cannot be written to; choose another")
+    if target.exists() and not overwrite:
+        raise InputError(f"{path} exists already; use --force to overwrite it or choose another name")
+    return target
+
+
+def write(idata: "InferenceData", path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Write a NetCDF file, whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the file may not be written (see `check_target`).
+    RunError
+        If the disk fails (full, read-only).
+    """
+    target = check_target(path, overwrite=overwrite)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        _write_groups(idata, part)
+        os.replace(part, target)
+    except (OSError, RuntimeError) as err:  # HDF5 reports a full disk as either
+        reason = getattr(err, "strerror", None) or str(err).splitlines()[0]
+        raise RunError(f"could not write {path}: {reason}; free space or choose another place") from err
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read(path: str | os.PathLike[str]) -> "InferenceData":
+    """Read draws written by `write` wholly into memory.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, is no NetCDF file, was not written by stansub or holds no posterior.
+    """
+    import h5netcdf
+    import xarray
+
+    source = Path(path).expanduser()
+    if not source.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        with h5netcdf.File(source, "r") as file:
+            names = list(file.groups)
+            root = {name: file.attrs[name] for name in file.attrs}
+        datasets = {name: xarray.load_dataset(source, group=name, engine="h5netcdf") for name in names}
+    except PermissionError as err:
+        raise InputError(f"{path}: not readable: {err.strerror}") from err
+    except (OSError, RuntimeError, ValueError, KeyError) as err:
+        raise InputError(f"{path}: not a NetCDF file, or a damaged one") from err
+    if root.get("creation_library") != LIBRARY:
+        raise InputError(f"{path}: not written by stansub; give a file that `stansub sample` wrote")
+    if "posterior" not in datasets:
+        raise InputError(f"{path}: holds no posterior draws")
+    return _wrap(datasets, root)
+
+
+def _schema_attrs() -> dict[str, str]:
+    version = importlib.metadata.version(LIBRARY) if _installed(LIBRARY) else "unknown"
+    return {
+        "created_at": datetime.now(UTC).isoformat(),
+        "creation_library": LIBRARY,
+        "creation_library_version": version,
+        "inference_library": LIBRARY,
+        "inference_library_version": version,
+    }
+
+
+def _installed(library: str) -> bool:
+    try:
+        importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _dataset(
+    variables: "Variables",
+    lead: tuple[str, ...],
+    dims: Mapping[str, Sequence[str]],
+    coords: Mapping[str, Any],
+    facts: Mapping[str, Any],
+) -> "xarray.Dataset":
+    import xarray
+
+    arrays: dict[str, tuple[tuple[str, ...], np.ndarray[Any, Any]]] = {}
+    labels: dict[str, Any] = {}
+    for name, given in variables.items():
+        values = np.asarray(given)
+        rest = values.ndim - len(lead)
+        own = tuple(dims[name]) if name in dims else tuple(f"{name}_dim_{k}" for k in range(rest))
+        if len(own) != rest:
+            raise ValueError(f"{name}: {values.ndim} dimensions, named {lead + own}")
+        arrays[name] = (lead + own, values)
+        for dim, size in zip(lead + own, values.shape, strict=True):
+            labels.setdefault(dim, np.asarray(coords[dim]) if dim in coords else np.arange(size))
+    return xarray.Dataset(arrays, coords=labels, attrs=dict(facts))
+
+
+def _wrap(datasets: "Mapping[str, xarray.Dataset]", facts: Mapping[str, Any]) -> "InferenceData":
+    if int(importlib.metadata.version("arviz").split(".")[0]) >= 1:
+        import xarray
+
+        root = {"/": xarray.Dataset(attrs=dict(facts))}
+        return xarray.DataTree.from_dict(root | {f"/{name}": ds for name, ds in datasets.items()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 at every import
+        import arviz
+    return arviz.InferenceData(dict(facts), False, **datasets)
+
+
+def _write_groups(idata: "InferenceData", path: Path) -> None:
+    import xarray
+
+    xarray.Dataset(attrs=dict(idata.attrs)).to_netcdf(path, mode="w", engine="h5netcdf")
+    for name in groups(idata):
+        dataset = group(idata, name)
+        packed = {
+            str(variable): {"zlib": True, "complevel": 1, "shuffle": True}
+            for variable, values in dataset.variables.items()
+            if values.size >= _COMPRESS_FROM and values.dtype.kind in "biuf"
+        }
+        dataset.to_netcdf(path, mode="a", group=name, engine="h5netcdf", encoding=packed)
+
+
+def _storable(value: Any) -> Any:
+    """`value` in a form that NetCDF attributes can hold."""
+    if isinstance(value, Mapping):
+        return json.dumps(value, default=_plain)
+    if isinstance(value, bool | np.bool_):
+        return int(value)
+    if isinstance(value, np.ndarray | list | tuple):
+        values = np.asarray(value)
+        if values.dtype.kind == "b":
+            return values.astype(np.int8)
+        return values if values.dtype.kind in "iuf" else json.dumps(_plain(value), default=_plain)
+    return value if isinstance(value, int | float | str | np.number) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    """`value` without numpy types; what JSON does not know becomes its text."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return value if isinstance(value, int | float | str | list | tuple | dict) else str(value)
