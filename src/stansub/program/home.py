@@ -15,28 +15,27 @@ import importlib.resources
 import importlib.util
 import os
 import re
-import subprocess
-import tarfile
-import tempfile
-import threading
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import platformdirs
 from filelock import FileLock
 
 from stansub.errors import InputError, RunError
+from stansub.program.download import (
+    bridgestan_version,
+    downloads_folder,
+    failed_download,
+    fetch_stanc,
+    is_complete,
+    provide,
+)
 
-CONNECT_SECONDS = 4.0
-DOWNLOAD_SECONDS = 300.0
-RETRY_SECONDS = 24 * 3600.0
-
+_UNFIT = re.compile(r"[^\w/.+~@-]")
 _MACRO = re.compile(r"#define\s+\w*_(MAJOR|MINOR|PATCH)\s+(\d+)")
 
 
@@ -70,9 +69,21 @@ class Home:
 
 
 def cache_dir() -> Path:
-    """The folder for homes and libraries: ``STANSUB_CACHE``, or the user's cache directory."""
+    """The folder for homes and libraries: ``STANSUB_CACHE``, or the user's cache directory.
+
+    Raises
+    ------
+    RunError
+        When its name has characters that make and the linker cannot work with.
+    """
     chosen = os.environ.get("STANSUB_CACHE")
-    return Path(chosen).absolute() if chosen else platformdirs.user_cache_path("stansub")
+    cache = Path(chosen).absolute() if chosen else platformdirs.user_cache_path("stansub")
+    if _UNFIT.search(str(cache)):
+        raise RunError(
+            f"make cannot work in the cache directory {cache}, whose name has a space or another special character; "
+            "set STANSUB_CACHE to a folder without"
+        )
+    return cache
 
 
 @contextmanager
@@ -120,27 +131,11 @@ def _find_home(chosen: str, cache: Path, download: bool) -> Home:
     if chosen:
         return _chosen_home(Path(chosen))
     folder = downloads_folder() / f"bridgestan-{bridgestan_version()}"
-    if (folder / "Makefile").is_file():
-        home = _usable(folder, "bridgestan")
-        if home is not None:
-            return home
-    elif download and failed_download(cache) is None:
-        reason = _download(folder)
-        home = _usable(folder, "download") if reason is None else None
-        if home is not None:
-            return home
-        _remember_failure(cache, reason or f"{folder} was downloaded, but its stanc was not")
-    return _made_home(cache)
-
-
-def bridgestan_version() -> str:
-    """Version of the installed ``bridgestan`` package, with which a home's C API must agree."""
-    return importlib.metadata.version("bridgestan")
-
-
-def downloads_folder() -> Path:
-    """Where the ``bridgestan`` package keeps what it downloads."""
-    return Path.home() / ".bridgestan"
+    origin: Literal["bridgestan", "download"] = "bridgestan"
+    if download and not is_complete(folder) and failed_download(cache) is None:
+        origin = "download"
+        provide(folder, cache)
+    return _describe(folder, origin) if is_complete(folder) else _made_home(cache)
 
 
 def _describe(path: Path, origin: Literal["BRIDGESTAN", "bridgestan", "download", "made"]) -> Home:
@@ -157,14 +152,14 @@ def _describe(path: Path, origin: Literal["BRIDGESTAN", "bridgestan", "download"
     return Home(
         path=path,
         origin=origin,
-        version=_macros(path / "src/version.hpp"),
-        stan_version=_macros(stan_header) if stan_header else "unknown",
+        version=_version_in(path / "src/version.hpp"),
+        stan_version=_version_in(stan_header) if stan_header else "unknown",
         stanc=stanc,
         identity=digest.hexdigest(),
     )
 
 
-def _macros(header: Path) -> str:
+def _version_in(header: Path) -> str:
     """The version that a header of ``#define X_MAJOR 1`` lines states."""
     try:
         found = dict(_MACRO.findall(header.read_text(encoding="utf-8", errors="replace")))
@@ -180,104 +175,16 @@ def _chosen_home(folder: Path) -> Home:
             f"BRIDGESTAN is set to {folder}, which holds no Makefile; set it to a folder of BridgeStan's sources or "
             "unset it"
         )
-    home = _describe(folder, "BRIDGESTAN")
-    installed = bridgestan_version()
-    if home.version.split(".")[:2] != installed.split(".")[:2]:
+    version, installed = _version_in(folder / "src/version.hpp"), bridgestan_version()
+    if version.split(".")[:2] != installed.split(".")[:2]:
         raise InputError(
-            f"BRIDGESTAN is set to {folder}, whose version is {home.version}, but the bridgestan package installed is "
+            f"BRIDGESTAN is set to {folder}, whose version is {version}, but the bridgestan package installed is "
             f"{installed}; install the same version or unset BRIDGESTAN"
         )
-    if not _fetch_stanc(home):
-        raise RunError(f"no stanc in {folder / 'bin'}; run `make -C {folder} bin/stanc`")
-    return home
-
-
-def _usable(folder: Path, origin: Literal["bridgestan", "download"]) -> Home | None:
-    home = _describe(folder, origin)
-    # Described again because fetching stanc changes the identity.
-    return _describe(folder, origin) if _fetch_stanc(home) else None
-
-
-def _fetch_stanc(home: Home) -> bool:
-    """Have BridgeStan's own Makefile download stanc, as it does before a first compilation."""
-    if home.stanc.is_file():
-        return True
-    with tempfile.TemporaryFile() as sink:
-        try:
-            subprocess.run(
-                [os.environ.get("MAKE", "make"), os.path.relpath(home.stanc, home.path), "STANC_DL_RETRY=0"],
-                cwd=home.path,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=sink,
-                timeout=60,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            return False
-    return home.stanc.is_file()
-
-
-def _download(folder: Path) -> str | None:
-    """Download and unpack the sources of the installed version; the reason if that fails."""
-    version = bridgestan_version()
-    url = f"https://github.com/roualdes/bridgestan/releases/download/v{version}/bridgestan-{version}.tar.gz"
-    # Name resolution has no time limit of its own, so it happens in a thread that can be left behind.
-    found, answer = _within(CONNECT_SECONDS, lambda: urllib.request.urlopen(url, timeout=CONNECT_SECONDS))
-    if not found:
-        return f"{url}: {answer}"
-    try:
-        folder.parent.mkdir(exist_ok=True)
-        with answer, tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            archive = Path(scratch) / "sources.tar.gz"
-            deadline = time.monotonic() + DOWNLOAD_SECONDS
-            with archive.open("wb") as file:
-                while chunk := answer.read(1 << 20):
-                    file.write(chunk)
-                    if time.monotonic() > deadline:
-                        return f"{url}: not finished after {DOWNLOAD_SECONDS:.0f} s"
-            with tarfile.open(archive) as tar:
-                tar.extractall(scratch, filter="data")
-            (Path(scratch) / folder.name).rename(folder)
-    except (OSError, tarfile.TarError) as error:
-        return f"{url}: {error}"
-    return None
-
-
-def _within(seconds: float, call: Callable[[], Any]) -> tuple[bool, Any]:
-    """``(True, value)`` of a call, or ``(False, reason)`` if it fails or takes longer than ``seconds``."""
-    outcome: list[tuple[bool, Any]] = []
-
-    def run() -> None:
-        try:
-            outcome.append((True, call()))
-        except Exception as error:  # whatever goes wrong, the answer is that there is no download
-            outcome.append((False, str(error)))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return outcome[0] if outcome else (False, f"no connection within {seconds:.0f} s")
-
-
-def _failure_file(cache: Path) -> Path:
-    return cache / f"download-of-{bridgestan_version()}-failed.txt"
-
-
-def _remember_failure(cache: Path, reason: str) -> None:
-    with cache_errors(cache):
-        cache.mkdir(parents=True, exist_ok=True)
-        _failure_file(cache).write_text(reason + "\n", encoding="utf-8")
-
-
-def failed_download(cache: Path) -> str | None:
-    """Why the last download failed, if that was less than a day ago."""
-    try:
-        age = time.time() - _failure_file(cache).stat().st_mtime
-        reason = _failure_file(cache).read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    return reason if age < RETRY_SECONDS else None
+    reason = fetch_stanc(folder)
+    if reason is not None:
+        raise RunError(f"BRIDGESTAN is set to {folder}, which has no stanc: {reason}; run `make -C {folder} bin/stanc`")
+    return _describe(folder, "BRIDGESTAN")
 
 
 def _made_home(cache: Path) -> Home:
@@ -302,10 +209,6 @@ def _made_home(cache: Path) -> Home:
     for text in sources.values():
         digest.update(text)
     folder = cache / f"home-{digest.hexdigest()[:16]}"
-    if " " in str(folder):
-        raise RunError(
-            f"make cannot work in a folder whose name has a space ({folder}); set STANSUB_CACHE to one without"
-        )
     if any(not _points(folder / name, target) for name, target in links.items()):
         with cache_errors(cache):
             folder.mkdir(parents=True, exist_ok=True)

@@ -11,15 +11,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from stansub.errors import RunError, StansubError
-from stansub.program.home import Home, bridgestan_version, cache_dir, cache_errors, failed_download, find_home
+from stansub.program.download import bridgestan_version, failed_download
+from stansub.program.home import Home, cache_dir, cache_errors, find_home
 
 __all__ = ["Finding", "Home", "compile_library", "diagnose", "find_home"]
 
@@ -69,13 +70,13 @@ def compile_library(
     """
     home = find_home()
     say = progress or (lambda text: None)
-    stem = re.sub(r"\W", "_", name, flags=re.ASCII)
-    stem = stem if stem[:1].isalpha() else f"program_{stem}"
-    if not any(argument.startswith("--name") for argument in stanc_args):
-        stanc_args = [*stanc_args, f"--name={stem}_model"]
-    header = user_header.read_bytes() if user_header else b""
+    stem = _stem(name)
+    flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
+    if not any(flag.startswith("--name") for flag in flags):
+        flags.append(f"--name={stem}_model")
+    header = None if user_header is None else user_header.read_bytes()
     foundation = _hash(home.identity, *_variables(), *_surroundings())
-    key = _hash(foundation, stem, *stanc_args, code, header)
+    key = _hash(foundation, *flags, code, header or b"")
     cache = cache_dir()
     library = cache / "libraries" / f"{stem}-{key}.so"
     if library.is_file():
@@ -85,65 +86,65 @@ def compile_library(
     with cache_errors(cache):
         for folder in ("libraries", "api", "locks", "build"):
             (cache / folder).mkdir(parents=True, exist_ok=True)
-        lock = FileLock(cache / "locks" / f"{key}.lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            say(f"Waiting for another process that is compiling {name}")
-            lock.acquire()
-        try:
-            if not library.is_file():
-                build = cache / "build" / key
-                shutil.rmtree(build, ignore_errors=True)  # what a killed process left
-                build.mkdir()
-                try:
-                    _build(home, foundation, build, stem, code, header, stanc_args, library, say)
-                finally:
-                    shutil.rmtree(build, ignore_errors=True)
-        finally:
-            lock.release()
+        with _locked(cache / "locks" / key, lambda: say(f"Waiting for another process that is compiling {name}")):
+            if library.is_file():
+                return library
+            say(f"Compiling {name} (about half a minute)")
+            with _scratch(cache / "build" / key) as build:
+                (build / f"{stem}.stan").write_text(code, encoding="utf-8")
+                variables = [f"STANCFLAGS={shlex.join(flags)}"]
+                if header is not None:
+                    (build / "user_header.hpp").write_bytes(header)
+                    variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
+                target = build / f"{stem}_model.so"
+                _run_make(home, target, variables, cache, foundation)
+                target.replace(library)
     return library
 
 
-def _build(
-    home: Home,
-    foundation: str,
-    build: Path,
-    stem: str,
-    code: str,
-    header: bytes,
-    stanc_args: Sequence[str],
-    library: Path,
-    say: Callable[[str], None],
-) -> None:
-    """Compile in a scratch folder of the cache and move the results into place."""
-    (build / f"{stem}.stan").write_text(code, encoding="utf-8")
-    flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
-    target = build / f"{stem}_model.so"
-    command = [_make(), "-j2", *_variables(), f"STANCFLAGS={shlex.join(flags)}"]
-    if header:
-        (build / "user_header.hpp").write_bytes(header)
-        command.append(f"USER_HEADER={build / 'user_header.hpp'}")
+def _stem(name: str) -> str:
+    """A name that serves as a file name and in C++."""
+    stem = re.sub(r"\W", "_", name, flags=re.ASCII)[:60]
+    return stem if stem[:1].isalpha() else f"program_{stem}"
 
-    # The object of the C API is the same for all models and must be compiled with the model's flags, which an object
-    # that a home has of its own need not be. Who makes it keeps others out, since a home that was downloaded compiles
-    # its libraries in place at the same time.
-    shared = library.parents[1] / "api" / f"{foundation}.o"
-    exclusive: AbstractContextManager[object] = nullcontext()
-    if not shared.is_file():
-        exclusive = FileLock(library.parents[1] / "locks" / f"{foundation}.lock")
-    with exclusive:
-        if shared.is_file():
-            say(f"Compiling {stem} (this takes about half a minute)")
-            command += [f"BRIDGE_O={shared}", f"--old-file={shared}", str(target)]
-        else:
-            say(f"Compiling {stem} and what all models share (this takes about a minute)")
-            command += [f"BRIDGE_O={build / 'api.o'}", str(target)]
-        environment = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL")}
+
+@contextmanager
+def _locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+    lock = FileLock(path.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        on_wait()
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """An empty folder, removed afterwards."""
+    shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_make(home: Home, target: Path, variables: Sequence[str], cache: Path, foundation: str) -> None:
+    # The object of the C API serves all models, but must be compiled with the model's flags, which an object that a
+    # home has of its own need not be. Who makes it keeps others out, since a home that was downloaded compiles its
+    # libraries in place at the same time.
+    shared = cache / "api" / f"{foundation}.o"
+    with nullcontext() if shared.is_file() else _locked(cache / "locks" / foundation, lambda: None):
+        made = target.with_name("api.o")
+        api = [f"BRIDGE_O={shared}", f"--old-file={shared}"] if shared.is_file() else [f"BRIDGE_O={made}"]
         done = subprocess.run(
-            command,
+            [_make(), "-j2", *_variables(), *variables, *api, str(target)],
             cwd=home.path,
-            env=environment,
+            env={key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL")},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -151,15 +152,16 @@ def _build(
             check=False,
         )
         if done.returncode != 0 or not target.is_file():
-            raise RunError(f"compiling {stem} failed: {_reason(done.stderr, done.stdout)}")
-        if not shared.is_file():
-            (build / "api.o").replace(shared)
-    target.replace(library)
+            raise RunError(
+                f"compiling {target.stem.removesuffix('_model')} failed: {_reason(done.stderr or done.stdout)}"
+            )
+        if made.is_file():
+            made.replace(shared)
 
 
-def _reason(stderr: str, stdout: str) -> str:
+def _reason(output: str) -> str:
     """The few lines of a compiler's output that say what went wrong."""
-    lines = [line.strip() for line in (stderr or stdout).splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     relevant = [line for line in lines if _RELEVANT.search(line) and "note:" not in line]
     if any("illed" in line for line in relevant):
         relevant.insert(0, "the compiler was killed, perhaps for want of memory (it takes about 2 GB)")
