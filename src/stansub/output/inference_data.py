@@ -5,7 +5,9 @@ the same for both, so groups are built, written and read here as plain xarray da
 wrapping depends on the version.
 """
 
+import contextlib
 import importlib.metadata
+import io
 import json
 import os
 import warnings
@@ -174,15 +176,19 @@ def write(idata: "InferenceData", path: str | os.PathLike[str], *, overwrite: bo
         If the disk fails (full, read-only).
     """
     target = check_target(path, overwrite=overwrite)
+    image = _image(idata)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        _write_groups(idata, part)
+        with open(part, "wb") as file:
+            file.write(image)
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(part, target)
-    except (OSError, RuntimeError) as err:  # HDF5 reports a full disk as either
-        reason = getattr(err, "strerror", None) or str(err).splitlines()[0]
-        raise RunError(f"could not write {path}: {reason}; free space or choose another place") from err
+    except OSError as err:
+        raise RunError(f"could not write {path}: {err.strerror}; free space or choose another place") from err
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def read(path: str | os.PathLike[str]) -> "InferenceData":
@@ -216,7 +222,10 @@ def read(path: str | os.PathLike[str]) -> "InferenceData":
 
 
 def _schema_attrs() -> dict[str, str]:
-    version = importlib.metadata.version(LIBRARY) if _installed(LIBRARY) else "unknown"
+    try:
+        version = importlib.metadata.version(LIBRARY)
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree
+        version = "unknown"
     return {
         "created_at": datetime.now(UTC).isoformat(),
         "creation_library": LIBRARY,
@@ -224,14 +233,6 @@ def _schema_attrs() -> dict[str, str]:
         "inference_library": LIBRARY,
         "inference_library_version": version,
     }
-
-
-def _installed(library: str) -> bool:
-    try:
-        importlib.metadata.version(library)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _dataset(
@@ -269,18 +270,21 @@ def _wrap(datasets: "Mapping[str, xarray.Dataset]", facts: Mapping[str, Any]) ->
     return arviz.InferenceData(dict(facts), False, **datasets)
 
 
-def _write_groups(idata: "InferenceData", path: Path) -> None:
+def _image(idata: "InferenceData") -> memoryview:
+    """The bytes of the NetCDF file; made in memory, because HDF5 crashes the process when a disk is full."""
     import xarray
 
-    xarray.Dataset(attrs=dict(idata.attrs)).to_netcdf(path, mode="w", engine="h5netcdf")
+    image = io.BytesIO()
+    xarray.Dataset(attrs=dict(idata.attrs)).to_netcdf(image, mode="w", engine="h5netcdf")
     for name in groups(idata):
         dataset = group(idata, name)
         packed = {
-            str(variable): {"zlib": True, "complevel": 1, "shuffle": True}
+            variable: {"zlib": True, "complevel": 1, "shuffle": True}
             for variable, values in dataset.variables.items()
             if values.size >= _COMPRESS_FROM and values.dtype.kind in "biuf"
         }
-        dataset.to_netcdf(path, mode="a", group=name, engine="h5netcdf", encoding=packed)
+        dataset.to_netcdf(image, mode="a", group=name, engine="h5netcdf", encoding=packed)
+    return image.getbuffer()
 
 
 def _storable(value: Any) -> Any:
