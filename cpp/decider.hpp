@@ -1,0 +1,365 @@
+// Metropolis-Hastings decisions from as few blocks as a boundary allows.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "evaluator.hpp"
+#include "random.hpp"
+
+namespace stansub {
+
+// Look k is taken at n[k] blocks and decides when the distance between the mean of the drawn
+// differences and the threshold exceeds scale[k] * sd + offset[k] * range; the last look has all blocks.
+struct Table {
+  std::vector<std::int32_t> n;
+  std::vector<double> scale, offset;
+};
+
+// Where the range (largest less smallest) of the blocks' log likelihood differences comes from.
+struct RangeSource {
+  enum class Kind { none, lipschitz, callback, scan, estimate };
+  using Function = int (*)(void* self, const double* theta, const double* theta_new, double* range);
+
+  Kind kind = Kind::none;
+  double constant = 0;  // Lipschitz constant, or factor of the function's value
+  void* self = nullptr;
+  Function function = nullptr;
+};
+
+struct Decision {
+  bool accepted = false;
+  double log_ratio = 0;
+  std::int64_t n_obs_used = 0;
+  std::int32_t n_looks = 0;
+  bool undecided = false;
+  bool audited = false;
+  bool wrong = false;
+  bool bound_violated = false;
+};
+
+struct Counters {
+  std::int64_t decisions = 0;
+  std::int64_t accepted = 0;
+  std::int64_t obs_used = 0;
+  std::int64_t evaluated = 0;        // observations, in decisions
+  std::int64_t evaluated_extra = 0;  // observations, in audits and full log densities
+  std::int64_t nonfinite = 0;
+  std::int64_t bound_violated = 0;
+};
+
+// Mean, squared deviations and extremes of numbers that come in batches: two passes over a batch, then
+// merged with what came before (Chan, Golub and LeVeque 1983), stable whatever the numbers' offset.
+struct Moments {
+  std::int64_t n = 0;
+  double mean = 0, squares = 0;
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void add(const std::vector<double>& x) {
+    double sum = 0;
+    for (const double v : x) {
+      sum += v;
+      low = std::min(low, v);
+      high = std::max(high, v);
+    }
+    const double batch = static_cast<double>(x.size());
+    const double batch_mean = sum / batch;
+    double batch_squares = 0;
+    for (const double v : x) batch_squares += (v - batch_mean) * (v - batch_mean);
+    const double before = static_cast<double>(n), both = before + batch;
+    const double shift = batch_mean - mean;
+    mean += shift * (batch / both);
+    squares += batch_squares + shift * shift * (before * batch / both);
+    n += static_cast<std::int64_t>(x.size());
+  }
+
+  double sd() const { return n > 1 ? std::sqrt(squares / static_cast<double>(n - 1)) : 0.0; }
+  double spread() const { return high - low; }
+};
+
+// The log density at one parameter value, as far as it is known: forgetting it is a change of stamp.
+struct Point {
+  struct Known {
+    double value = 0;
+    std::uint64_t stamp = 0;
+  };
+
+  std::vector<double> theta;
+  double global = 0;
+  std::uint64_t stamp = 0;
+  std::vector<Known> blocks;
+
+  Point(std::int32_t dim, std::int32_t n_blocks) : theta(dim), blocks(n_blocks) {}
+  bool knows(std::int32_t b) const { return blocks[b].stamp == stamp; }
+};
+
+class Decider {
+ public:
+  Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table, RangeSource range)
+      : evaluator_(evaluator),
+        n_blocks_(evaluator->n_blocks),
+        block_sizes_(std::move(block_sizes)),
+        n_observations_(std::accumulate(block_sizes_.begin(), block_sizes_.end(), std::int64_t{0})),
+        table_(std::move(table)),
+        range_source_(range),
+        current_(evaluator->dim, n_blocks_),
+        proposed_(evaluator->dim, n_blocks_),
+        urn_(table_.n.size() > 1 ? n_blocks_ : 0) {
+    if (block_sizes_.size() != static_cast<std::size_t>(n_blocks_))
+      throw std::invalid_argument("block_sizes must have one entry per block");
+    const auto& n = table_.n;
+    if (n.empty() || table_.scale.size() != n.size() || table_.offset.size() != n.size())
+      throw std::invalid_argument("n, scale and offset must have the same length, at least 1");
+    if (n.front() < 1 || std::adjacent_find(n.begin(), n.end(), std::greater_equal<>()) != n.end())
+      throw std::invalid_argument("n must be positive and strictly increasing");
+    if (n.back() != n_blocks_) throw std::invalid_argument("the last look must be at all blocks");
+    const bool needs_range = std::any_of(table_.offset.begin(), table_.offset.end() - 1,
+                                         [](double offset) { return offset != 0; });
+    if (needs_range && range_source_.kind == RangeSource::Kind::none)
+      throw std::invalid_argument("this boundary needs a source of the range of differences");
+  }
+
+  std::int32_t dim() const { return evaluator_->dim; }
+  const std::vector<double>& theta() const { return current_.theta; }
+  double global_log_density() const { return current_.global; }
+  const Counters& counters() const { return counters_; }
+
+  // Moves to theta; nothing but the global part is evaluated.
+  void reset(const double* theta) {
+    start(current_, theta);
+    started_ = true;
+  }
+
+  // The whole log density at the current state.
+  double log_density() {
+    require_start();
+    learn_all(current_, counters_.evaluated_extra);
+    double sum = 0;
+    for (const auto& block : current_.blocks) sum += block.value;
+    return current_.global + sum;
+  }
+
+  // Accepts or rejects theta_new, given log u and log q(theta | theta_new) - log q(theta_new | theta).
+  // Random numbers are drawn for blocks only.
+  Decision decide(const double* theta_new, double log_u, double log_q_ratio, bitgen_t* bits, bool audit) {
+    require_start();
+    start(proposed_, theta_new);
+    const double rest = proposed_.global - current_.global + log_q_ratio;
+    Decision decision = settle(rest, log_u, bits);
+    if (audit) {
+      decision.audited = true;
+      decision.wrong = std::isfinite(decision.log_ratio) && decision.n_obs_used < n_observations_ &&
+                       (rest + total_difference(counters_.evaluated_extra) > log_u) != decision.accepted;
+    }
+    ++counters_.decisions;
+    counters_.accepted += decision.accepted;
+    counters_.obs_used += decision.n_obs_used;
+    counters_.bound_violated += decision.bound_violated;
+    if (decision.accepted) std::swap(current_, proposed_);
+    return decision;
+  }
+
+ private:
+  void require_start() const {
+    if (!started_) throw std::logic_error("reset(theta) must come before the first decision");
+  }
+
+  void start(Point& point, const double* theta) {
+    std::copy_n(theta, evaluator_->dim, point.theta.begin());
+    point.stamp = ++last_stamp_;
+    const int status = evaluator_->global(evaluator_->self, theta, &point.global);
+    point.global = status == 0 ? checked(point.global) : -infinity;
+  }
+
+  // No density is infinite: what says so is as undefined as NaN.
+  static double checked(double value) {
+    return value == infinity ? std::numeric_limits<double>::quiet_NaN() : value;
+  }
+
+  // Evaluates those of the blocks that are not known yet.
+  void learn(Point& point, const std::int32_t* which, std::int32_t n, std::int64_t& evaluated) {
+    missing_.clear();
+    for (std::int32_t k = 0; k < n; ++k)
+      if (!point.knows(which[k])) missing_.push_back(which[k]);
+    evaluate_missing(point, evaluated);
+  }
+
+  void learn_all(Point& point, std::int64_t& evaluated) {
+    missing_.clear();
+    for (std::int32_t b = 0; b < n_blocks_; ++b)
+      if (!point.knows(b)) missing_.push_back(b);
+    evaluate_missing(point, evaluated);
+  }
+
+  void evaluate_missing(Point& point, std::int64_t& evaluated) {
+    if (missing_.empty()) return;
+    values_.resize(missing_.size());
+    const int status = evaluator_->blocks(evaluator_->self, point.theta.data(), point.global, missing_.data(),
+                                          static_cast<std::int32_t>(missing_.size()), values_.data());
+    if (status != 0) std::fill(values_.begin(), values_.end(), -infinity);
+    for (std::size_t k = 0; k < missing_.size(); ++k) {
+      point.blocks[missing_[k]] = {checked(values_[k]), point.stamp};
+      evaluated += block_sizes_[missing_[k]];
+    }
+  }
+
+  double difference(std::int32_t b) const { return proposed_.blocks[b].value - current_.blocks[b].value; }
+
+  // The sum of all differences, in the order of the blocks.
+  double total_difference(std::int64_t& evaluated) {
+    learn_all(proposed_, evaluated);
+    learn_all(current_, evaluated);
+    double sum = 0;
+    for (std::int32_t b = 0; b < n_blocks_; ++b) sum += difference(b);
+    return sum;
+  }
+
+  // A log ratio that is infinite is known for good, one that is NaN is a rejection: the blocks not
+  // drawn cannot change either.
+  void finish_nonfinite(Decision& decision, double log_ratio, double log_u) {
+    decision.log_ratio = log_ratio;
+    decision.accepted = log_ratio > log_u;
+    counters_.nonfinite += std::isnan(log_ratio);
+  }
+
+  // `rest` is the log ratio without the likelihood.
+  Decision settle(double rest, double log_u, bitgen_t* bits) {
+    Decision decision;
+    if (!std::isfinite(rest)) {
+      finish_nonfinite(decision, rest, log_u);
+      return decision;
+    }
+    const double n_blocks = n_blocks_;
+    const std::size_t last = table_.n.size() - 1;
+    Moments moments;
+    double range = std::numeric_limits<double>::quiet_NaN();
+    for (std::size_t k = 0; k < last; ++k) {
+      const auto drawn = static_cast<std::int32_t>(moments.n);
+      const std::int32_t n_new = table_.n[k] - drawn;
+      const std::int32_t* which = urn_.extend(bits, drawn, table_.n[k]);
+      ++decision.n_looks;
+      for (std::int32_t i = 0; i < n_new; ++i) decision.n_obs_used += block_sizes_[which[i]];
+
+      learn(proposed_, which, n_new, counters_.evaluated);
+      double sum = 0;
+      for (std::int32_t i = 0; i < n_new; ++i) sum += proposed_.blocks[which[i]].value;
+      if (!std::isfinite(sum)) {
+        finish_nonfinite(decision, sum, log_u);
+        return decision;
+      }
+      learn(current_, which, n_new, counters_.evaluated);
+      differences_.resize(n_new);
+      for (std::int32_t i = 0; i < n_new; ++i) differences_[i] = difference(which[i]);
+      moments.add(differences_);
+      if (!std::isfinite(moments.mean)) {
+        finish_nonfinite(decision, moments.mean, log_u);
+        return decision;
+      }
+
+      if (table_.offset[k] != 0 && (std::isnan(range) || range_source_.kind == RangeSource::Kind::estimate))
+        range = find_range(moments);
+      decision.log_ratio = n_blocks * moments.mean + rest;
+      if (crossed(k, (decision.log_ratio - log_u) / n_blocks, moments.sd(), range)) {
+        decision.accepted = decision.log_ratio > log_u;
+        decision.bound_violated = violated(moments.spread(), range);
+        return decision;
+      }
+    }
+
+    ++decision.n_looks;
+    decision.n_obs_used = n_observations_;
+    decision.undecided = last > 0;
+    learn_all(proposed_, counters_.evaluated);
+    double total = 0;
+    for (const auto& block : proposed_.blocks) total += block.value;
+    if (std::isfinite(total)) total = total_difference(counters_.evaluated);
+    if (!std::isfinite(total)) {
+      finish_nonfinite(decision, total, log_u);
+      return decision;
+    }
+    decision.log_ratio = total + rest;
+    decision.accepted = decision.log_ratio > log_u;
+    decision.bound_violated = violated(std::isnan(range) ? 0 : total_spread(), range);
+    return decision;
+  }
+
+  // A boundary without offset knows the differences by their sd only, one with an estimated range by
+  // their spread only: while that is 0 it knows nothing.
+  bool crossed(std::size_t k, double gap, double sd, double range) const {
+    const double scale = table_.scale[k], offset = table_.offset[k];
+    if (offset == 0) return (sd > 0 || scale == 0) && std::abs(gap) > scale * sd;
+    if (range_source_.kind == RangeSource::Kind::estimate && range == 0) return false;
+    return std::abs(gap) > scale * sd + offset * range;
+  }
+
+  double find_range(const Moments& drawn) {
+    switch (range_source_.kind) {
+      case RangeSource::Kind::lipschitz: {
+        double squares = 0;
+        for (std::size_t i = 0; i < current_.theta.size(); ++i) {
+          const double step = proposed_.theta[i] - current_.theta[i];
+          squares += step * step;
+        }
+        return 2 * range_source_.constant * std::sqrt(squares);
+      }
+      case RangeSource::Kind::callback: {
+        double range = 0;
+        const int status = range_source_.function(range_source_.self, current_.theta.data(),
+                                                  proposed_.theta.data(), &range);
+        return status == 0 && range >= 0 ? range_source_.constant * range : infinity;
+      }
+      case RangeSource::Kind::scan:
+        learn_all(proposed_, counters_.evaluated);
+        learn_all(current_, counters_.evaluated);
+        return total_spread();
+      case RangeSource::Kind::estimate:
+        return drawn.spread();
+      case RangeSource::Kind::none:
+        break;
+    }
+    return infinity;
+  }
+
+  double total_spread() const {
+    double low = infinity, high = -infinity;
+    for (std::int32_t b = 0; b < n_blocks_; ++b) {
+      low = std::min(low, difference(b));
+      high = std::max(high, difference(b));
+    }
+    return high - low;
+  }
+
+  // A promised range is broken by differences that are seen to lie further apart, beyond rounding.
+  bool violated(double spread, double range) const {
+    const bool promised = range_source_.kind == RangeSource::Kind::lipschitz ||
+                          range_source_.kind == RangeSource::Kind::callback;
+    return promised && spread > range * (1 + 1e-9);
+  }
+
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+  const Evaluator* evaluator_;
+  std::int32_t n_blocks_;
+  std::vector<std::int32_t> block_sizes_;
+  std::int64_t n_observations_;
+  Table table_;
+  RangeSource range_source_;
+  Point current_, proposed_;
+  std::uint64_t last_stamp_ = 0;
+  bool started_ = false;
+  Urn urn_;
+  Counters counters_;
+  // scratch
+  std::vector<std::int32_t> missing_;
+  std::vector<double> values_, differences_;
+};
+
+}  // namespace stansub

@@ -1,0 +1,191 @@
+// The three ways to a model: bare callbacks, one BridgeStan model per block, one library for all blocks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evaluator.hpp"
+
+namespace stansub {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Functions and objects of other libraries come from Python as plain addresses.
+template <class Pointer>
+Pointer from_address(std::uintptr_t address, const char* what) {
+  if (address == 0) throw std::invalid_argument(std::string(what) + " must not be a null address");
+  return reinterpret_cast<Pointer>(address);
+}
+
+class EvaluatorObject {
+ public:
+  virtual ~EvaluatorObject() = default;
+  EvaluatorObject(const EvaluatorObject&) = delete;
+  EvaluatorObject& operator=(const EvaluatorObject&) = delete;
+
+  const Evaluator& functions() const { return functions_; }
+
+ protected:
+  explicit EvaluatorObject(Evaluator functions) : functions_(functions) {
+    if (functions.dim < 1) throw std::invalid_argument("an evaluator needs at least one parameter");
+    if (functions.n_blocks < 1) throw std::invalid_argument("an evaluator needs at least one block");
+  }
+
+  // The C functions of a class that has members `global` and `blocks` of the same signatures.
+  template <class Derived>
+  static Evaluator members_of(Derived* self, std::int32_t dim, std::size_t n_blocks) {
+    return {self, dim, static_cast<std::int32_t>(n_blocks),
+            [](void* p, const double* theta, double* value) {
+              return static_cast<Derived*>(p)->global(theta, value);
+            },
+            [](void* p, const double* theta, double global_value, const std::int32_t* which,
+               std::int32_t n, double* out) {
+              return static_cast<Derived*>(p)->blocks(theta, global_value, which, n, out);
+            }};
+  }
+
+ private:
+  Evaluator functions_;
+};
+
+class CallbackEvaluator final : public EvaluatorObject {
+ public:
+  CallbackEvaluator(std::int32_t dim, std::int32_t n_blocks, std::uintptr_t self, std::uintptr_t global,
+                    std::uintptr_t blocks)
+      : EvaluatorObject({reinterpret_cast<void*>(self), dim, n_blocks,
+                         from_address<decltype(Evaluator::global)>(global, "global_address"),
+                         from_address<decltype(Evaluator::blocks)>(blocks, "blocks_address")}) {}
+};
+
+// The functions of BridgeStan's C API that are needed here.
+struct BridgeStan {
+  using LogDensity = int (*)(const void* model, bool propto, bool jacobian, const double* theta_unc,
+                             double* value, char** error);
+  using ParamConstrain = int (*)(const void* model, bool include_tp, bool include_gq,
+                                 const double* theta_unc, double* theta, void* rng, char** error);
+  using FreeError = void (*)(char* error);
+
+  LogDensity log_density;
+  FreeError free_error;
+
+  int value(const void* model, const double* theta, double* value) const {
+    char* error = nullptr;
+    return finish(log_density(model, false, true, theta, value, &error), error);
+  }
+
+  int finish(int status, char* error) const {
+    if (error != nullptr) free_error(error);
+    return status;
+  }
+};
+
+// Block b is a BridgeStan model of its own: its log density is the global part plus the block's
+// log likelihood. The global part is a model without observations, or, where a program does not
+// allow that, lp(row 1) + lp(row 2) - lp(rows 1 and 2).
+class InstanceEvaluator final : public EvaluatorObject {
+ public:
+  InstanceEvaluator(std::int32_t dim, std::vector<const void*> block_models,
+                    std::vector<const void*> global_models, BridgeStan api)
+      : EvaluatorObject(members_of(this, dim, block_models.size())),
+        block_models_(std::move(block_models)),
+        global_models_(std::move(global_models)),
+        api_(api) {
+    if (global_models_.size() != 1 && global_models_.size() != 3)
+      throw std::invalid_argument("global_models must hold one model or three");
+  }
+
+  int global(const double* theta, double* value) const {
+    double lp[3] = {0, 0, 0};
+    for (std::size_t k = 0; k < global_models_.size(); ++k)
+      if (int status = api_.value(global_models_[k], theta, &lp[k])) return status;
+    *value = lp[0] + lp[1] - lp[2];
+    return 0;
+  }
+
+  int blocks(const double* theta, double global_value, const std::int32_t* which, std::int32_t n,
+             double* out) const {
+    for (std::int32_t k = 0; k < n; ++k) {
+      double lp = 0;
+      out[k] = api_.value(block_models_[which[k]], theta, &lp) == 0 ? lp - global_value : -kInfinity;
+    }
+    return 0;
+  }
+
+ private:
+  std::vector<const void*> block_models_;
+  std::vector<const void*> global_models_;
+  BridgeStan api_;
+};
+
+// One library whose header lets the caller say which slices of the observations count. The subset is
+// thread-local in the library, so it is set, used and taken back within each call. The object
+// holds scratch memory: one per chain.
+class LibraryEvaluator final : public EvaluatorObject {
+ public:
+  using SetBlocks = void (*)(const int* starts, const int* ends, int n, double* out);
+
+  LibraryEvaluator(std::int32_t dim, const void* model, void* rng, std::size_t n_out,
+                   std::vector<std::int32_t> starts, std::vector<std::int32_t> ends,
+                   BridgeStan::ParamConstrain param_constrain, BridgeStan api, SetBlocks set_blocks)
+      : EvaluatorObject(members_of(this, dim, starts.size())),
+        model_(model),
+        rng_(rng),
+        starts_(std::move(starts)),
+        ends_(std::move(ends)),
+        constrained_(std::max<std::size_t>(n_out, 1)),
+        param_constrain_(param_constrain),
+        api_(api),
+        set_blocks_(set_blocks) {
+    if (starts_.size() != ends_.size())
+      throw std::invalid_argument("starts and ends must have the same length");
+  }
+
+  int global(const double* theta, double* value) {
+    const Subset subset(set_blocks_, starts_.data(), ends_.data(), 0, nullptr);
+    return api_.value(model_, theta, value);
+  }
+
+  int blocks(const double* theta, double, const std::int32_t* which, std::int32_t n, double* out) {
+    subset_starts_.resize(n);
+    subset_ends_.resize(n);
+    for (std::int32_t k = 0; k < n; ++k) {
+      subset_starts_[k] = starts_[which[k]];
+      subset_ends_[k] = ends_[which[k]];
+    }
+    // a likelihood that the program switches off (as `if (!prior_only)` does) hands over nothing
+    std::fill_n(out, n, 0.0);
+    const Subset subset(set_blocks_, subset_starts_.data(), subset_ends_.data(), n, out);
+    char* error = nullptr;
+    return api_.finish(param_constrain_(model_, false, true, theta, constrained_.data(), rng_, &error),
+                       error);
+  }
+
+ private:
+  struct Subset {
+    Subset(SetBlocks set, const int* starts, const int* ends, int n, double* out) : set_(set) {
+      set_(starts, ends, n, out);
+    }
+    ~Subset() { set_(nullptr, nullptr, -1, nullptr); }
+    Subset(const Subset&) = delete;
+    Subset& operator=(const Subset&) = delete;
+
+   private:
+    SetBlocks set_;
+  };
+
+  const void* model_;
+  void* rng_;
+  std::vector<std::int32_t> starts_, ends_;
+  std::vector<int> subset_starts_, subset_ends_;
+  std::vector<double> constrained_;
+  BridgeStan::ParamConstrain param_constrain_;
+  BridgeStan api_;
+  SetBlocks set_blocks_;
+};
+
+}  // namespace stansub

@@ -1,0 +1,257 @@
+// Python's view of the decision loop.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "decider.hpp"
+#include "evaluators.hpp"
+#include "stretch.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace stansub;
+
+namespace {
+
+template <class T>
+using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutputMatrix = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using NumpyVector = nb::ndarray<nb::numpy, double, nb::ndim<1>>;
+
+template <class T>
+std::vector<T> to_vector(const Vector<T>& array) {
+  return {array.data(), array.data() + array.shape(0)};
+}
+
+std::vector<const void*> to_pointers(const Vector<std::uint64_t>& addresses) {
+  std::vector<const void*> pointers;
+  for (std::size_t k = 0; k < addresses.shape(0); ++k)
+    pointers.push_back(from_address<const void*>(addresses(k), "a model"));
+  return pointers;
+}
+
+NumpyVector to_numpy(std::vector<double> values) {
+  auto owned = std::make_unique<std::vector<double>>(std::move(values));
+  auto* data = owned->data();
+  const std::size_t size = owned->size();
+  nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
+  return NumpyVector(data, {size}, owner);
+}
+
+bitgen_t* to_bitgen(const nb::handle& capsule) {
+  auto* bits = static_cast<bitgen_t*>(PyCapsule_GetPointer(capsule.ptr(), "BitGenerator"));
+  if (bits == nullptr) throw nb::python_error();
+  return bits;
+}
+
+void require_length(std::size_t length, std::size_t wanted, const char* what) {
+  if (length != wanted)
+    throw std::invalid_argument(std::string(what) + " must have length " + std::to_string(wanted) + ", not " +
+                                std::to_string(length));
+}
+
+void require_rows(std::size_t length, std::int64_t n_steps, const char* what) {
+  if (static_cast<std::int64_t>(length) < n_steps)
+    throw std::invalid_argument(std::string(what) + " must have a row for each step");
+}
+
+double global_log_density(const EvaluatorObject& evaluator, const Vector<double>& theta) {
+  const Evaluator& f = evaluator.functions();
+  require_length(theta.shape(0), f.dim, "theta");
+  nb::gil_scoped_release release;
+  double value = 0;
+  return f.global(f.self, theta.data(), &value) == 0 ? value : -kInfinity;
+}
+
+NumpyVector block_log_lik(const EvaluatorObject& evaluator, const Vector<double>& theta,
+                          const std::optional<Vector<std::int32_t>>& which) {
+  const Evaluator& f = evaluator.functions();
+  require_length(theta.shape(0), f.dim, "theta");
+  std::vector<std::int32_t> blocks;
+  if (which) {
+    blocks = to_vector(*which);
+    for (const std::int32_t b : blocks)
+      if (b < 0 || b >= f.n_blocks) throw std::out_of_range("no block " + std::to_string(b));
+  } else {
+    blocks.resize(f.n_blocks);
+    std::iota(blocks.begin(), blocks.end(), 0);
+  }
+  std::vector<double> values(blocks.size());
+  {
+    nb::gil_scoped_release release;
+    double global = 0;
+    bool defined = f.global(f.self, theta.data(), &global) == 0;
+    if (defined && !blocks.empty())
+      defined = f.blocks(f.self, theta.data(), global, blocks.data(), static_cast<std::int32_t>(blocks.size()),
+                         values.data()) == 0;
+    if (!defined) std::fill(values.begin(), values.end(), -kInfinity);
+  }
+  return to_numpy(std::move(values));
+}
+
+RangeSource to_range_source(const std::string& kind, double constant, std::uintptr_t self,
+                            std::uintptr_t function) {
+  using Kind = RangeSource::Kind;
+  if (kind == "none") return {};
+  if (kind == "scan") return {Kind::scan, 0, nullptr, nullptr};
+  if (kind == "estimate") return {Kind::estimate, 0, nullptr, nullptr};
+  if (!(constant > 0)) throw std::invalid_argument("range_constant must be positive");
+  if (kind == "lipschitz") return {Kind::lipschitz, constant, nullptr, nullptr};
+  if (kind == "callback")
+    return {Kind::callback, constant, reinterpret_cast<void*>(self),
+            from_address<RangeSource::Function>(function, "range_function")};
+  throw std::invalid_argument("range_kind must be none, lipschitz, callback, scan or estimate, not " + kind);
+}
+
+std::string to_string(const Decision& d) {
+  const auto word = [](bool b) { return std::string(b ? "True" : "False"); };
+  return "Decision(accepted=" + word(d.accepted) + ", log_ratio=" + std::to_string(d.log_ratio) +
+         ", n_obs_used=" + std::to_string(d.n_obs_used) + ", n_looks=" + std::to_string(d.n_looks) +
+         ", undecided=" + word(d.undecided) + ", audited=" + word(d.audited) + ", wrong=" + word(d.wrong) +
+         ", bound_violated=" + word(d.bound_violated) + ")";
+}
+
+Decision decide(Decider& decider, const Vector<double>& theta, double log_u, double log_q_ratio,
+                const nb::handle& bitgen, bool audit) {
+  require_length(theta.shape(0), decider.dim(), "theta_new");
+  bitgen_t* bits = to_bitgen(bitgen);
+  nb::gil_scoped_release release;
+  return decider.decide(theta.data(), log_u, log_q_ratio, bits, audit);
+}
+
+std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Matrix& cholesky,
+                         const nb::handle& bitgen, const nb::handle& audit_bitgen, double audit_probability,
+                         const OutputMatrix& theta, const Output<std::uint8_t>& accepted,
+                         const Output<std::int64_t>& n_obs_used, const Output<std::int32_t>& n_looks,
+                         const Output<std::uint8_t>& undecided, const Output<double>& log_ratio,
+                         const Output<std::uint8_t>& audited, const Output<std::uint8_t>& wrong,
+                         const Output<std::uint8_t>& bound_violated, const Output<std::int32_t>& stop,
+                         const Output<std::int64_t>& progress) {
+  const std::size_t dim = decider.dim();
+  require_length(cholesky.shape(0), dim, "cholesky");
+  require_length(cholesky.shape(1), dim, "a row of cholesky");
+  require_length(theta.shape(1), dim, "a row of theta");
+  require_rows(theta.shape(0), n_steps, "theta");
+  require_rows(accepted.shape(0), n_steps, "accepted");
+  require_rows(n_obs_used.shape(0), n_steps, "n_obs_used");
+  require_rows(n_looks.shape(0), n_steps, "n_looks");
+  require_rows(undecided.shape(0), n_steps, "undecided");
+  require_rows(log_ratio.shape(0), n_steps, "log_ratio");
+  require_rows(audited.shape(0), n_steps, "audited");
+  require_rows(wrong.shape(0), n_steps, "wrong");
+  require_rows(bound_violated.shape(0), n_steps, "bound_violated");
+  require_length(stop.shape(0), 1, "stop");
+  require_length(progress.shape(0), 4, "progress");
+  const Rows rows{theta.data(),     accepted.data(), n_obs_used.data(), n_looks.data(),       undecided.data(),
+                  log_ratio.data(), audited.data(),  wrong.data(),      bound_violated.data()};
+  const Signals signals{stop.data(), progress.data()};
+  bitgen_t* bits = to_bitgen(bitgen);
+  bitgen_t* audit_bits = to_bitgen(audit_bitgen);
+  nb::gil_scoped_release release;
+  return stretch(decider, n_steps, cholesky.data(), bits, audit_bits, audit_probability, rows, signals);
+}
+
+}  // namespace
+
+NB_MODULE(_loop, m) {
+  m.doc() = "Decisions of Metropolis-Hastings steps from blocks of data.";
+
+  nb::class_<EvaluatorObject>(m, "Evaluator")
+      .def_prop_ro("dim", [](const EvaluatorObject& e) { return e.functions().dim; })
+      .def_prop_ro("n_blocks", [](const EvaluatorObject& e) { return e.functions().n_blocks; })
+      .def("global_log_density", &global_log_density, "theta"_a)
+      .def("block_log_lik", &block_log_lik, "theta"_a, "which"_a = nb::none());
+
+  nb::class_<CallbackEvaluator, EvaluatorObject>(m, "CallbackEvaluator")
+      .def(nb::init<std::int32_t, std::int32_t, std::uintptr_t, std::uintptr_t, std::uintptr_t>(), "dim"_a,
+           "n_blocks"_a, "self_address"_a, "global_address"_a, "blocks_address"_a);
+
+  nb::class_<InstanceEvaluator, EvaluatorObject>(m, "InstanceEvaluator")
+      .def(
+          "__init__",
+          [](InstanceEvaluator* self, std::int32_t dim, const Vector<std::uint64_t>& block_models,
+             const Vector<std::uint64_t>& global_models, std::uintptr_t log_density, std::uintptr_t free_error) {
+            const BridgeStan api{from_address<BridgeStan::LogDensity>(log_density, "log_density_address"),
+                                 from_address<BridgeStan::FreeError>(free_error, "free_error_address")};
+            new (self) InstanceEvaluator(dim, to_pointers(block_models), to_pointers(global_models), api);
+          },
+          "dim"_a, "block_models"_a, "global_models"_a, "log_density_address"_a, "free_error_address"_a);
+
+  nb::class_<LibraryEvaluator, EvaluatorObject>(m, "LibraryEvaluator")
+      .def(
+          "__init__",
+          [](LibraryEvaluator* self, std::int32_t dim, std::uintptr_t model, std::uintptr_t rng, std::size_t n_out,
+             const Vector<std::int32_t>& starts, const Vector<std::int32_t>& ends, std::uintptr_t param_constrain,
+             std::uintptr_t log_density, std::uintptr_t free_error, std::uintptr_t set_blocks) {
+            const BridgeStan api{from_address<BridgeStan::LogDensity>(log_density, "log_density_address"),
+                                 from_address<BridgeStan::FreeError>(free_error, "free_error_address")};
+            new (self) LibraryEvaluator(
+                dim, from_address<const void*>(model, "model"), reinterpret_cast<void*>(rng), n_out,
+                to_vector(starts), to_vector(ends),
+                from_address<BridgeStan::ParamConstrain>(param_constrain, "param_constrain_address"), api,
+                from_address<LibraryEvaluator::SetBlocks>(set_blocks, "set_blocks_address"));
+          },
+          "dim"_a, "model"_a, "rng"_a, "n_out"_a, "starts"_a, "ends"_a, "param_constrain_address"_a,
+          "log_density_address"_a, "free_error_address"_a, "set_blocks_address"_a);
+
+  nb::class_<Decision>(m, "Decision")
+      .def_ro("accepted", &Decision::accepted)
+      .def_ro("log_ratio", &Decision::log_ratio)
+      .def_ro("n_obs_used", &Decision::n_obs_used)
+      .def_ro("n_looks", &Decision::n_looks)
+      .def_ro("undecided", &Decision::undecided)
+      .def_ro("audited", &Decision::audited)
+      .def_ro("wrong", &Decision::wrong)
+      .def_ro("bound_violated", &Decision::bound_violated)
+      .def("__repr__", &to_string);
+
+  nb::class_<Decider>(m, "Decider")
+      .def(
+          "__init__",
+          [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,
+             const Vector<std::int32_t>& n, const Vector<double>& scale, const Vector<double>& offset,
+             const std::string& range_kind, double range_constant, std::uintptr_t range_self,
+             std::uintptr_t range_function) {
+            new (self) Decider(&evaluator.functions(), to_vector(block_sizes),
+                               {to_vector(n), to_vector(scale), to_vector(offset)},
+                               to_range_source(range_kind, range_constant, range_self, range_function));
+          },
+          "evaluator"_a, "block_sizes"_a, "n"_a, "scale"_a, "offset"_a, nb::kw_only(), "range_kind"_a = "none",
+          "range_constant"_a = 0.0, "range_self"_a = 0, "range_function"_a = 0, nb::keep_alive<1, 2>())
+      .def(
+          "reset",
+          [](Decider& decider, const Vector<double>& theta) {
+            require_length(theta.shape(0), decider.dim(), "theta");
+            nb::gil_scoped_release release;
+            decider.reset(theta.data());
+          },
+          "theta"_a)
+      .def_prop_ro("theta", [](const Decider& decider) { return to_numpy(decider.theta()); },
+                   nb::rv_policy::automatic)
+      .def_prop_ro("global_log_density", &Decider::global_log_density)
+      .def("log_density", &Decider::log_density, nb::call_guard<nb::gil_scoped_release>())
+      .def("decide", &decide, "theta_new"_a, "log_u"_a, "log_q_ratio"_a, "bitgen"_a, "audit"_a = false)
+      .def("stretch", &run_stretch, "n_steps"_a, "cholesky"_a, "bitgen"_a, "audit_bitgen"_a,
+           "audit_probability"_a, "theta"_a.noconvert(), "accepted"_a.noconvert(), "n_obs_used"_a.noconvert(),
+           "n_looks"_a.noconvert(), "undecided"_a.noconvert(), "log_ratio"_a.noconvert(),
+           "audited"_a.noconvert(), "wrong"_a.noconvert(), "bound_violated"_a.noconvert(), "stop"_a.noconvert(),
+           "progress"_a.noconvert())
+      .def_prop_ro("n_decisions", [](const Decider& d) { return d.counters().decisions; })
+      .def_prop_ro("n_accepted", [](const Decider& d) { return d.counters().accepted; })
+      .def_prop_ro("n_obs_used", [](const Decider& d) { return d.counters().obs_used; })
+      .def_prop_ro("n_evaluated", [](const Decider& d) { return d.counters().evaluated; })
+      .def_prop_ro("n_evaluated_extra", [](const Decider& d) { return d.counters().evaluated_extra; })
+      .def_prop_ro("n_nonfinite", [](const Decider& d) { return d.counters().nonfinite; })
+      .def_prop_ro("n_bound_violated", [](const Decider& d) { return d.counters().bound_violated; });
+}

@@ -1,0 +1,43 @@
+// Random numbers from the caller's numpy BitGenerator.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <numpy/random/bitgen.h>
+
+namespace stansub {
+
+// An integer uniform on 0, ..., bound - 1: multiply and shift, with the few numbers rejected that would
+// make some results likelier than others (Lemire 2019, algorithm 5).
+inline std::uint32_t uniform_below(bitgen_t* bits, std::uint32_t bound) {
+  std::uint64_t product = std::uint64_t{bits->next_uint32(bits->state)} * bound;
+  if (static_cast<std::uint32_t>(product) < bound) {
+    const std::uint32_t threshold = -bound % bound;
+    while (static_cast<std::uint32_t>(product) < threshold)
+      product = std::uint64_t{bits->next_uint32(bits->state)} * bound;
+  }
+  return static_cast<std::uint32_t>(product >> 32);
+}
+
+// Samples without replacement, drawn in stages. The permutation is kept from sample to sample:
+// whatever order it is in, a partial Fisher-Yates shuffle of it gives a uniform sample.
+class Urn {
+ public:
+  explicit Urn(std::int32_t size) : order_(size) { std::iota(order_.begin(), order_.end(), 0); }
+
+  // Extends a sample of `from` to one of `to`; returns where the `to - from` new units stand.
+  const std::int32_t* extend(bitgen_t* bits, std::int32_t from, std::int32_t to) {
+    const auto size = static_cast<std::uint32_t>(order_.size());
+    for (std::uint32_t i = from; i < static_cast<std::uint32_t>(to); ++i)
+      std::swap(order_[i], order_[i + uniform_below(bits, size - i)]);
+    return order_.data() + from;
+  }
+
+ private:
+  std::vector<std::int32_t> order_;
+};
+
+}  // namespace stansub

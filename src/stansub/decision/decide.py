@@ -1,0 +1,157 @@
+"""From a model, a test and a range of differences to the decisions of one chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import Decider, Decision, Evaluator
+from stansub.decision.boundary import Test
+from stansub.errors import InputError
+
+__all__ = ["Decider", "Decision", "Estimate", "Lipschitz", "Range", "RangeFunction", "Scan", "Trace", "make_decider"]
+
+
+@dataclass(frozen=True)
+class Lipschitz:
+    """The range is at most 2 L ||theta' - theta||.
+
+    Attributes
+    ----------
+    constant : float
+        L, the largest over the blocks of the summed Lipschitz constants of their observations.
+    """
+
+    constant: float
+    kind = "lipschitz"
+
+
+@dataclass(frozen=True)
+class RangeFunction:
+    """The range is ``factor`` times what a C function gives for a pair of parameter values.
+
+    Attributes
+    ----------
+    address : int
+        Of ``int (*)(void *self, const double *theta, const double *theta_new, double *out)``, which returns 0.
+    self_address : int
+        First argument of the function.
+    factor : float
+        Multiplies the value, such as the number of observations of the largest block.
+
+    The caller keeps the function alive.
+    """
+
+    address: int
+    self_address: int = 0
+    factor: float = 1.0
+    kind = "callback"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The exact range, from an evaluation of all blocks: for audits, it saves nothing."""
+
+    kind = "scan"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The range of the differences drawn so far, which voids the guarantee of a bound."""
+
+    kind = "estimate"
+
+
+Range = Lipschitz | RangeFunction | Scan | Estimate
+
+
+class Trace(NamedTuple):
+    """What each step of a stretch writes, a row per step; the fields are those of `Decision`.
+
+    Attributes
+    ----------
+    theta : ndarray of float64, shape (n_steps, dim)
+        State after the step.
+    accepted, undecided, audited, wrong, bound_violated : ndarray of uint8, shape (n_steps,)
+    n_obs_used : ndarray of int64, shape (n_steps,)
+    n_looks : ndarray of int32, shape (n_steps,)
+    log_ratio : ndarray of float64, shape (n_steps,)
+    """
+
+    theta: NDArray[np.float64]
+    accepted: NDArray[np.uint8]
+    n_obs_used: NDArray[np.int64]
+    n_looks: NDArray[np.int32]
+    undecided: NDArray[np.uint8]
+    log_ratio: NDArray[np.float64]
+    audited: NDArray[np.uint8]
+    wrong: NDArray[np.uint8]
+    bound_violated: NDArray[np.uint8]
+
+    @classmethod
+    def zeros(cls, n_steps: int, dim: int) -> Trace:
+        """Room for ``n_steps`` steps, to be handed to `Decider.stretch` in this order."""
+        flags = [np.zeros(n_steps, np.uint8) for _ in range(5)]
+        return cls(
+            np.zeros((n_steps, dim)),
+            flags[0],
+            np.zeros(n_steps, np.int64),
+            np.zeros(n_steps, np.int32),
+            flags[1],
+            np.zeros(n_steps),
+            *flags[2:],
+        )
+
+    def rows(self, start: int, stop: int) -> Trace:
+        """A view of some of the steps."""
+        return Trace._make(values[start:stop] for values in self)
+
+
+def make_decider(
+    evaluator: Evaluator, block_sizes: NDArray[np.int32], test: Test, *, spread: Range | None = None
+) -> Decider:
+    """The decisions of one chain.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+        Used by no other chain.
+    block_sizes : ndarray of int32, shape (n_blocks,)
+        Observations in each block.
+    test : Test
+        When a decision is clear.
+    spread : Range, optional
+        Where the range of the differences comes from, for tests that need it.
+
+    Raises
+    ------
+    InputError
+        When the test needs a range and none is given.
+    """
+    table = test.table(evaluator.n_blocks)
+    if not test.needs_range:
+        return Decider(evaluator, block_sizes, table.n, table.scale, table.offset)
+    if spread is None:
+        raise InputError(
+            f"the {test.name} test needs the range of the log likelihood differences: give Lipschitz constants or a "
+            "range, or have it estimated or scanned"
+        )
+    constant, self_address, address = 0.0, 0, 0
+    if isinstance(spread, Lipschitz):
+        constant = spread.constant
+    elif isinstance(spread, RangeFunction):
+        constant, self_address, address = spread.factor, spread.self_address, spread.address
+    return Decider(
+        evaluator,
+        block_sizes,
+        table.n,
+        table.scale,
+        table.offset,
+        range_kind=spread.kind,
+        range_constant=constant,
+        range_self=self_address,
+        range_function=address,
+    )
