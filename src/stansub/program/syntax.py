@@ -224,9 +224,7 @@ class Other:
     span: Span
 
 
-Statement: TypeAlias = (
-    Declaration | For | ForEach | While | If | Profile | Braces | Target | Tilde | Assign | Other
-)
+Statement: TypeAlias = Declaration | For | ForEach | While | If | Profile | Braces | Target | Tilde | Assign | Other
 
 
 @dataclass(frozen=True)
@@ -329,9 +327,7 @@ def names(text: str) -> set[str]:
     return {
         token.text
         for i, token in enumerate(tokens)
-        if token.kind == "name"
-        and token.text not in _WORDS
-        and not (i + 1 < len(tokens) and tokens[i + 1].text == "(")
+        if token.kind == "name" and token.text not in _WORDS and not (i + 1 < len(tokens) and tokens[i + 1].text == "(")
     }
 
 
@@ -400,9 +396,7 @@ _TYPES = _words(
     "ordered positive_ordered simplex unit_vector sum_to_zero_vector sum_to_zero_matrix column_stochastic_matrix "
     "row_stochastic_matrix cholesky_factor_corr cholesky_factor_cov corr_matrix cov_matrix"
 )
-_WORDS = _TYPES | _words(
-    "for in if else while return break continue profile print reject fatal_error void data target"
-)
+_WORDS = _TYPES | _words("for in if else while return break continue profile print reject fatal_error void data target")
 _ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", ".*=", "./=")
 
 
