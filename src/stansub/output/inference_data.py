@@ -221,6 +221,14 @@ def read(path: str | os.PathLike[str]) -> "InferenceData":
     return _wrap(datasets, root)
 
 
+def arviz_module() -> Any:
+    """ArviZ, imported late (it takes a second) and quietly (0.23 announces 1.0 at every import)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import arviz
+    return arviz
+
+
 def _schema_attrs() -> dict[str, str]:
     try:
         version = importlib.metadata.version(LIBRARY)
@@ -264,10 +272,8 @@ def _wrap(datasets: "Mapping[str, xarray.Dataset]", facts: Mapping[str, Any]) ->
 
         root = {"/": xarray.Dataset(attrs=dict(facts))}
         return xarray.DataTree.from_dict(root | {f"/{name}": ds for name, ds in datasets.items()})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ 0.23 announces 1.0 at every import
-        import arviz
-    return arviz.InferenceData(dict(facts), False, **datasets)
+    idata: arviz.InferenceData = arviz_module().InferenceData(dict(facts), **datasets)
+    return idata
 
 
 def _image(idata: "InferenceData") -> memoryview:

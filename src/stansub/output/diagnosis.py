@@ -1,0 +1,319 @@
+"""What a run cost, and what speaks against its draws, each time with a remedy.
+
+Nothing is claimed that the run did not show: decision errors come from its audit, with their interval.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import betaincinv
+
+from stansub.output.inference_data import attrs, group
+from stansub.output.statistics import affordable, scalars, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from stansub.output.inference_data import InferenceData
+
+R_HAT_MAX = 1.01
+ESS_PER_CHAIN = 100
+EXTRAPOLATE_BELOW = 1.1  # R-hat above which ESS says nothing of a longer run
+STUCK_BELOW = 0.01
+TIMID_ABOVE = 0.8
+NONFINITE_ABOVE = 0.05
+WASTED_ABOVE = 0.9
+_WORST = 3  # quantities named in a warning
+_RANDOM_WALKS = ("random-walk", "adaptive", "adaptive-metropolis")
+
+
+@dataclass(frozen=True)
+class Caution:
+    """Something wrong with a run, and what to do about it."""
+
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Decisions taken again on all data.
+
+    Attributes
+    ----------
+    n_audited, n_wrong
+        Decisions audited, and those among them that all the data reverse.
+    low, high
+        Clopper-Pearson 95 % interval of the share of wrong decisions.
+    """
+
+    n_audited: int
+    n_wrong: int
+    low: float
+    high: float
+
+    @property
+    def rate(self) -> float:
+        """Share of wrong decisions among the audited ones."""
+        return self.n_wrong / self.n_audited
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Cost and trustworthiness of a run; None where the draws do not record it.
+
+    Attributes
+    ----------
+    n_chains, n_draws
+        Chains, and draws kept of each.
+    share_of_data
+        Mean share of the observations that a decision drew.
+    observations_per_second, steps_per_second
+        Observations evaluated and steps made per second of one chain's sampling time.
+    acceptance_rate, undecided_share
+        Shares of the steps that were accepted, and whose test ran to all observations.
+    audit
+        None if no decision was audited.
+    cautions
+        Everything that speaks against these draws, the gravest first.
+    """
+
+    n_chains: int
+    n_draws: int
+    share_of_data: float | None
+    observations_per_second: float | None
+    steps_per_second: float | None
+    acceptance_rate: float | None
+    undecided_share: float | None
+    audit: Audit | None
+    cautions: tuple[Caution, ...]
+
+
+def diagnose(idata: "InferenceData", *, statistics: "pd.DataFrame | None" = None) -> Diagnosis:
+    """What the run cost, and what speaks against it.
+
+    Parameters
+    ----------
+    statistics
+        Result of `table` where it exists already. By default it is made here, for as many quantities as take
+        a few seconds.
+
+    Notes
+    -----
+    The audit's interval takes audited decisions as independent. It is about single decisions: how far the
+    posterior is off is another question (Korattikara et al. 2014, section 5.1).
+    """
+    facts = attrs(idata)
+    posterior = group(idata, "posterior")
+    n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    steps, seconds = _total(facts, "n_steps"), _total(facts, "sampling_time")
+    used, evaluated = _total(facts, "n_obs_used"), _total(facts, "n_obs_evaluated")
+    n_observations = facts.get("n_observations")
+    audited, wrong = _total(facts, "n_audited"), _total(facts, "n_audit_wrong")
+    diagnosis = Diagnosis(
+        n_chains=n_chains,
+        n_draws=n_draws,
+        share_of_data=_ratio(used, steps and n_observations and steps * n_observations),
+        observations_per_second=_ratio(evaluated, seconds),
+        steps_per_second=_ratio(steps, seconds),
+        acceptance_rate=_ratio(_total(facts, "n_accepted"), steps),
+        undecided_share=_ratio(_total(facts, "n_undecided"), steps),
+        audit=_audit(int(audited), int(wrong)) if audited and wrong is not None else None,
+        cautions=(),
+    )
+    if statistics is None:
+        statistics = table(idata, percentiles=(), max_rows=affordable(idata))
+    cautions = (
+        *_stopped(facts),
+        *_stuck(idata, facts, n_chains),
+        *_unconverged(statistics, n_chains),
+        *_imprecise(statistics, n_chains, n_draws, facts),
+        *_wrong_decisions(diagnosis.audit, facts),
+        *_void_guarantee(facts),
+        *_poor_moves(diagnosis, facts),
+        *_wasted(diagnosis, facts),
+    )
+    return replace(diagnosis, cautions=cautions)
+
+
+def _total(facts: dict[str, Any], name: str) -> float | None:
+    return sum(facts[name]) if name in facts else None
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _audit(n_audited: int, n_wrong: int) -> Audit:
+    """The Clopper-Pearson interval, through the quantiles of the beta distribution."""
+    low = betaincinv(n_wrong, n_audited - n_wrong + 1, 0.025) if n_wrong else 0.0
+    high = betaincinv(n_wrong + 1, n_audited - n_wrong, 0.975) if n_wrong < n_audited else 1.0
+    return Audit(n_audited, n_wrong, float(low), float(high))
+
+
+def error_level(facts: dict[str, Any]) -> tuple[str, float]:
+    """The decision error the user accepted: name and value of the option that sets it."""
+    if facts.get("test") in ("hoeffding", "bernstein", "bernstein-serfling"):
+        return "delta", float(facts.get("delta", 0))
+    return "epsilon", 0.0 if facts.get("test") == "exact" else float(facts.get("epsilon", 0))
+
+
+def _iterations(facts: dict[str, Any], n_draws: int) -> int:
+    return int(max(facts["n_steps"])) if "n_steps" in facts else n_draws
+
+
+def _stopped(facts: dict[str, Any]) -> Iterable[Caution]:
+    reason = facts.get("stopped")
+    if reason:
+        why = {"interrupted": "it was interrupted", "max_time": "--max-time was reached"}.get(reason, str(reason))
+        yield Caution(
+            f"The run stopped before its last iteration: {why}.",
+            "Use these draws only if the checks below say so, or run again to the end.",
+        )
+
+
+def _stuck(idata: "InferenceData", facts: dict[str, Any], n_chains: int) -> Iterable[Caution]:
+    remedy = (
+        "Drop these draws; run again with a longer --iter-warmup, or other --inits if the chain started "
+        "far from the others."
+    )
+    values = scalars(idata, limit=affordable(idata))[1]
+    constant = (values == values[:1, :1]).all(axis=(0, 1))
+    for chain in range(n_chains):
+        moving = values[chain][:, ~constant]
+        frozen = (moving == moving[0]).all() if moving.size else values.size > 0
+        if len(facts.get("n_steps", [])) > chain and "n_accepted" in facts:
+            steps, accepted = facts["n_steps"][chain], facts["n_accepted"][chain]
+            if steps and accepted / steps < STUCK_BELOW:
+                yield Caution(f"Chain {chain + 1} is stuck: it accepted {accepted:,} of {steps:,} proposals.", remedy)
+                continue
+        if frozen and values.shape[1] > 1:
+            yield Caution(f"Chain {chain + 1} never moved.", remedy)
+
+
+def _unconverged(statistics: "pd.DataFrame", n_chains: int) -> Iterable[Caution]:
+    if n_chains == 1:
+        yield Caution(
+            "There is one chain only: R-hat can compare its parts but cannot show what it never visited.",
+            "Run --chains 4.",
+        )
+    high = statistics["r_hat"][statistics["r_hat"] > R_HAT_MAX].sort_values(ascending=False)
+    if len(high):
+        yield Caution(
+            f"R-hat is above {R_HAT_MAX} for {len(high):,} of {len(statistics):,} quantities, "
+            f"{_named(high, '{:.2f}')}: the chains do not agree yet.",
+            "Double --iter-warmup and --iter-sampling; if that does not help, look at `stansub plot`: "
+            "the posterior may have several modes or directions that the data hardly inform.",
+        )
+    lost = statistics[~np.isfinite(statistics["mean"])]
+    if len(lost):
+        yield Caution(
+            f"{len(lost):,} quantities have draws that are not finite: {', '.join(lost.index[:_WORST])}.",
+            "Look at how the Stan program computes them; nothing is known of their accuracy.",
+        )
+
+
+def _imprecise(statistics: "pd.DataFrame", n_chains: int, n_draws: int, facts: dict[str, Any]) -> Iterable[Caution]:
+    wanted = ESS_PER_CHAIN * n_chains
+    smallest = statistics[["ess_bulk", "ess_tail"]].min(axis=1)
+    low = smallest[smallest < wanted].sort_values()
+    if n_draws < 4:
+        yield Caution(
+            f"There are too few draws ({n_draws} a chain) for R-hat and ESS.", "Raise --iter-sampling to 1000."
+        )
+    elif len(low):
+        needed = _round_up(_iterations(facts, n_draws) * wanted / max(low.iloc[0], 1.0))
+        converged = not (statistics["r_hat"] > EXTRAPOLATE_BELOW).any()
+        yield Caution(
+            f"ESS (bulk or tail) is below {wanted} ({ESS_PER_CHAIN} per chain) for {len(low):,} of "
+            f"{len(statistics):,} quantities, {_named(low, '{:.0f}')}: their figures are imprecise.",
+            f"At this rate --iter-sampling {needed} would do."
+            if converged
+            else "Make the chains agree first: until then nothing tells how many iterations would do.",
+        )
+
+
+def _wrong_decisions(audit: Audit | None, facts: dict[str, Any]) -> Iterable[Caution]:
+    option, level = error_level(facts)
+    exact = level == 0
+    if "n_steps" not in facts or (exact and audit is None):
+        return
+    if audit is None:
+        yield Caution(
+            "No decision was audited: nothing is known about how many went the wrong way.",
+            "Run with --audit 0.01, which takes one decision in a hundred again on all data.",
+        )
+    elif audit.low > level:
+        allowed = "and an exact test makes none" if exact else f"more than {option} = {level:g} allows"
+        bound = "Check the range constants of the model (a full scan is safe), or use --test exact."
+        looser = f"Lower --{option}, or use --test exact; the draws may be biased as they are."
+        yield Caution(
+            f"{audit.n_wrong:,} of {audit.n_audited:,} audited decisions were wrong: {percent(audit.rate)} "
+            f"({percent(audit.low)} to {percent(audit.high)} with 95 % confidence), {allowed}.",
+            "Please report this as a bug in stansub." if exact else bound if option == "delta" else looser,
+        )
+    elif not exact and audit.high > max(2 * level, 0.02):
+        yield Caution(
+            f"Too few decisions were audited ({audit.n_audited:,}) to tell whether their error is below "
+            f"{option} = {level:g}: it may be as large as {percent(audit.high)}.",
+            "Raise --audit or --iter-sampling.",
+        )
+
+
+def _void_guarantee(facts: dict[str, Any]) -> Iterable[Caution]:
+    guarantee = str(facts.get("guarantee", ""))
+    if guarantee.startswith("void"):
+        yield Caution(
+            f"The bound's guarantee is void ({guarantee.partition(':')[2].strip() or 'no reason recorded'}).",
+            "Give the program a function log_lik_lipschitz_i or log_lik_range, or have the range found by a full scan.",
+        )
+    violated = _total(facts, "n_bound_violated")
+    if violated and not guarantee.startswith("void"):
+        yield Caution(
+            f"In {violated:,} of {_total(facts, 'n_steps') or 0:,} decisions the observations differed by more "
+            "than the range given for them: the bound does not hold there.",
+            "Correct the range constants of the model: they must hold for every observation.",
+        )
+
+
+def _poor_moves(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[Caution]:
+    rate = diagnosis.acceptance_rate
+    if rate is not None and rate > TIMID_ABOVE and facts.get("proposal") in _RANDOM_WALKS:
+        yield Caution(
+            f"{percent(rate)} of the proposals were accepted: the steps are too short to explore well.",
+            "Raise --iter-warmup, so that the scale of the proposal can adapt.",
+        )
+    nonfinite = _ratio(_total(facts, "n_nonfinite"), _total(facts, "n_steps"))
+    if nonfinite is not None and nonfinite > NONFINITE_ABOVE:
+        yield Caution(
+            f"{percent(nonfinite)} of the proposals were rejected because the log density was not a number.",
+            "Check the constraints declared in the program: parameters may leave the support.",
+        )
+
+
+def _wasted(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[Caution]:
+    share = diagnosis.share_of_data
+    if share is not None and share > WASTED_ABOVE and error_level(facts)[1] > 0:
+        yield Caution(
+            f"A decision used {percent(share)} of the data on average: subsampling saved next to nothing.",
+            "Use --test exact, which costs the same and makes no decision error.",
+        )
+
+
+def _named(worst: "pd.Series[float]", form: str) -> str:
+    shown = worst.iloc[:_WORST]
+    return "worst " + ", ".join(f"{name} ({form.format(value)})" for name, value in shown.items())
+
+
+def percent(share: float) -> str:
+    """A share in percent, to two digits."""
+    return f"{100 * share:.0f} %" if share == 0 or share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def _round_up(number: float) -> int:
+    """`number` rounded up to two digits."""
+    unit: int = 10 ** max(0, math.floor(math.log10(number)) - 1)
+    return math.ceil(number / unit) * unit

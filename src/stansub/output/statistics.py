@@ -1,0 +1,129 @@
+"""Statistics of every scalar quantity of the posterior, computed by ArviZ."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stansub.output.inference_data import arviz_module, group
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from stansub.output.inference_data import InferenceData
+
+_CHECKED_VALUES = 5_000_000  # ArviZ takes about 0.5 us a value, so that a summary takes seconds at most
+
+
+def table(
+    idata: "InferenceData",
+    *,
+    percentiles: Sequence[float] = (5, 50, 95),
+    var_names: Sequence[str] | None = None,
+    max_rows: int | None = None,
+) -> "pd.DataFrame":
+    """Posterior statistics of every scalar quantity.
+
+    Parameters
+    ----------
+    percentiles
+        Quantiles to give, in percent.
+    var_names
+        Variables to give; all by default.
+    max_rows
+        Stop after so many quantities; those left out are not computed.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Indexed by name (`beta[1]`: indices from 1, as in Stan) with columns mean, sd, mcse_mean, mcse_sd,
+        one per percentile (`5%`), ess_bulk, ess_tail and r_hat (Vehtari et al. 2021).
+        NaN where a statistic does not exist (constant quantities, less than four draws).
+
+    Raises
+    ------
+    KeyError
+        If one of `var_names` is not in the posterior.
+    """
+    import pandas as pd
+    import xarray
+
+    names, values = scalars(idata, var_names, max_rows)
+    draws = xarray.Dataset({"x": (("chain", "draw", "scalar"), values)})
+    arviz = arviz_module()
+    constant = (values == values[:1, :1]).all(axis=(0, 1))
+
+    def statistic(function: Callable[..., Any], **options: Any) -> np.ndarray[Any, Any]:
+        if values.shape[1] < 4 or not names:
+            return np.full(len(names), np.nan)
+        result = np.array(function(draws, **options)["x"].values, dtype=float)
+        result[constant] = np.nan
+        return result
+
+    with np.errstate(all="ignore"):
+        columns = {
+            "mean": values.mean(axis=(0, 1)),
+            "sd": values.std(axis=(0, 1), ddof=1) if values[..., :1].size > 1 else np.full(len(names), np.nan),
+            "mcse_mean": statistic(arviz.mcse, method="mean"),
+            "mcse_sd": statistic(arviz.mcse, method="sd"),
+        }
+        quantiles = np.quantile(values, np.asarray(percentiles, dtype=float) / 100, axis=(0, 1))
+        columns |= {f"{p:g}%": q for p, q in zip(percentiles, quantiles, strict=True)}
+        columns |= {
+            "ess_bulk": statistic(arviz.ess, method="bulk"),
+            "ess_tail": statistic(arviz.ess, method="tail"),
+            "r_hat": statistic(arviz.rhat),
+        }
+    return pd.DataFrame(columns, index=pd.Index(names, name="quantity"))
+
+
+def _variables(idata: "InferenceData", var_names: Sequence[str] | None) -> list[tuple[str, Any]]:
+    posterior = group(idata, "posterior")
+    names = list(posterior.data_vars) if var_names is None else list(var_names)
+    found = [(str(name), posterior[name]) for name in names]
+    return [(name, values) for name, values in found if values.dtype.kind in "biuf"]
+
+
+def count(idata: "InferenceData", var_names: Sequence[str] | None = None) -> int:
+    """How many scalar quantities the variables hold."""
+    return sum(math.prod(values.shape[2:]) for _, values in _variables(idata, var_names))
+
+
+def affordable(idata: "InferenceData") -> int:
+    """How many quantities a few seconds suffice for, at least one."""
+    sizes = group(idata, "posterior").sizes
+    return max(1, _CHECKED_VALUES // (sizes["chain"] * sizes["draw"]))
+
+
+def scalars(
+    idata: "InferenceData", var_names: Sequence[str] | None = None, limit: int | None = None
+) -> tuple[list[str], np.ndarray[Any, Any]]:
+    """Names of the scalar quantities and their draws, of shape (chain, draw, quantity)."""
+    sizes = group(idata, "posterior").sizes
+    names: list[str] = []
+    parts = [np.empty((sizes["chain"], sizes["draw"], 0))]
+    for name, values in _variables(idata, var_names):
+        flat = values.values.reshape(*values.shape[:2], -1)
+        room = flat.shape[2] if limit is None else min(limit - len(names), flat.shape[2])
+        parts.append(flat[:, :, :room].astype(float))
+        names += scalar_names(name, values)[:room]
+    return names, np.concatenate(parts, axis=2)
+
+
+def scalar_names(name: str, values: Any) -> list[str]:
+    """Names of a variable's elements: indices from 1 as in Stan, or the labels that its dimensions carry.
+
+    Parameters
+    ----------
+    values
+        An `xarray.DataArray` of dimensions (chain, draw, ...).
+    """
+    if values.ndim == 2:
+        return [name]
+    labels = []
+    for dim in values.dims[2:]:
+        given = values[dim].values
+        default = given.dtype.kind in "iu" and np.array_equal(given, np.arange(len(given)))
+        labels.append([str(label) for label in (given + 1 if default else given)])
+    return [f"{name}[{','.join(labels[k][i] for k, i in enumerate(at))}]" for at in np.ndindex(values.shape[2:])]

@@ -1,0 +1,174 @@
+"""What is printed about draws: the table, the facts below it, and the warnings with their remedies."""
+
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from stansub.output.diagnosis import R_HAT_MAX, Diagnosis, diagnose, error_level, percent
+from stansub.output.inference_data import attrs
+from stansub.output.statistics import affordable, count, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+    from stansub.output.inference_data import InferenceData
+
+__all__ = ["diagnose", "render", "table"]
+
+_WIDTH = 100
+_NAME_WIDTH_MIN = 14
+
+
+def render(
+    idata: "InferenceData",
+    console: "Console",
+    *,
+    percentiles: Sequence[float] = (5, 50, 95),
+    var_names: Sequence[str] | None = None,
+    max_rows: int | None = 50,
+) -> None:
+    """Print the table, the facts below it, and the cautions, each with its remedy.
+
+    Parameters
+    ----------
+    max_rows
+        Quantities shown; None for all. The cautions look further than the rows shown.
+    """
+    n_scalars = count(idata, var_names)
+    n_shown = n_scalars if max_rows is None else min(max_rows, n_scalars)
+    statistics = table(idata, percentiles=percentiles, var_names=var_names, max_rows=max(n_shown, affordable(idata)))
+    diagnosis = diagnose(idata, statistics=statistics)
+
+    def say(text: str, style: str = "") -> None:
+        console.print(Text(text, style=style), soft_wrap=True)
+
+    header, *rows = _lines(statistics.iloc[:n_shown])
+    say(header, "bold")
+    for row, r_hat in zip(rows, statistics["r_hat"], strict=False):
+        say(row, "yellow" if r_hat > R_HAT_MAX else "")
+    if n_shown < n_scalars:
+        say(f"{n_shown:,} of {n_scalars:,} quantities; stansub summary --all shows the others", "dim")
+    if len(statistics) < n_scalars:
+        say(f"R-hat and ESS were checked for the first {len(statistics):,} quantities", "dim")
+    say("")
+    for label, text in _facts(diagnosis, attrs(idata)):
+        for line in textwrap.wrap(f"{label:<11}{text}", _WIDTH, subsequent_indent=" " * 11):
+            say(line)
+    say("")
+    if not diagnosis.cautions:
+        say("These checks found nothing to warn of.", "green")
+    for caution in diagnosis.cautions:
+        for line in textwrap.wrap(f"Warning: {caution.text}", _WIDTH, subsequent_indent=" " * 9):
+            say(line, "bold yellow")
+        for line in textwrap.wrap(f"      -> {caution.remedy}", _WIDTH, subsequent_indent=" " * 9):
+            say(line)
+
+
+def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """Labelled sentences below the table."""
+    drawn = f"{diagnosis.n_chains} x {diagnosis.n_draws:,}"
+    if diagnosis.acceptance_rate is not None:
+        drawn += f", {percent(diagnosis.acceptance_rate)} of the proposals accepted"
+    yield "Draws", drawn
+    if "test" in facts:
+        option, level = error_level(facts)
+        says = {
+            "asymptotic": "the error level holds only as far as subset means are near normal",
+            "bound": "the error bound holds if the range constants do",
+            "exact": "every decision is taken on all data",
+            "none": "without a guarantee",
+        }
+        guarantee = str(facts.get("guarantee", ""))
+        told = says.get(guarantee, guarantee)
+        yield "Decisions", f"{facts['test']}{f' with {option} = {level:g}' if level else ''}; {told}".rstrip("; ")
+    if diagnosis.share_of_data is not None:
+        undecided = diagnosis.undecided_share
+        ran_out = f"; {percent(undecided)} of the decisions needed all" if undecided is not None else ""
+        yield (
+            "Data",
+            f"{percent(diagnosis.share_of_data)} of the {facts['n_observations']:,} observations per decision"
+            + ran_out,
+        )
+    if diagnosis.observations_per_second is not None and diagnosis.steps_per_second is not None:
+        yield (
+            "Speed",
+            f"{_short(diagnosis.observations_per_second)} observations evaluated and "
+            f"{_short(diagnosis.steps_per_second)} steps a second, per chain",
+        )
+    audit = diagnosis.audit
+    if audit is not None:
+        between = f"between {percent(audit.low)} and {percent(audit.high)}"
+        error = between if audit.n_wrong else f"at most {percent(audit.high)}"
+        yield (
+            "Audit",
+            f"{audit.n_wrong:,} of {audit.n_audited:,} audited decisions were wrong: decision error {error} "
+            "with 95 % confidence. This is about single decisions, not the error of the posterior.",
+        )
+    elif "n_steps" in facts:
+        yield "Audit", "none"
+
+
+def _lines(statistics: "pd.DataFrame") -> list[str]:
+    """The table as text: a header and a line per quantity, decimal points aligned within columns."""
+    shown = [column for column in statistics.columns if column != "mcse_sd"]
+    cells: dict[str, list[str]] = {column: [] for column in shown}
+    for row in statistics[shown].to_dict("records"):
+        decimals = _decimals(row["mcse_mean"], row["sd"])
+        for column in shown:
+            cells[column].append(_cell(column, row[column], decimals))
+    columns = [_aligned([column, *_on_points(cells[column])]) for column in shown]
+    room = max(_NAME_WIDTH_MIN, _WIDTH - sum(2 + len(column[0]) for column in columns))
+    names = [_clipped(name, room) for name in statistics.index]
+    width = max(map(len, names), default=0)
+    return ["  ".join((name.ljust(width), *row)).rstrip() for name, *row in zip(["", *names], *columns, strict=True)]
+
+
+def _decimals(mcse: float, sd: float) -> int | None:
+    """Decimals that the Monte Carlo error leaves meaningful, enough for two digits of the sd; None: exponents."""
+    scale = min((x for x in (mcse * 1.0, sd / 10) if x > 0 and math.isfinite(x)), default=0.01)
+    decimals = max(0, math.ceil(-math.log10(scale)))
+    return decimals if decimals <= 6 else None
+
+
+def _cell(column: str, value: float, decimals: int | None) -> str:
+    if not math.isfinite(value):
+        return "-" if math.isnan(value) else str(value)
+    if column.startswith("ess"):
+        return f"{value:.0f}"
+    if column == "r_hat":
+        return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+    if decimals is None or abs(value) >= 1e7:
+        return f"{value:.3g}"
+    digits = decimals + 1 if column == "mcse_mean" else decimals
+    return f"{round(value, digits) + 0.0:.{digits}f}"  # adding 0.0 turns -0.00 into 0.00
+
+
+def _on_points(cells: list[str]) -> list[str]:
+    """Cells padded on the right so that their decimal points, but for exponents, stand below each other."""
+    tails = [len(cell) - cell.find(".") if "." in cell and "e" not in cell else 0 for cell in cells]
+    longest = max(tails, default=0)
+    return [cell if "e" in cell else cell + " " * (longest - tail) for cell, tail in zip(cells, tails, strict=True)]
+
+
+def _aligned(cells: list[str]) -> list[str]:
+    width = max(map(len, cells))
+    return [cell.rjust(width) for cell in cells]
+
+
+def _clipped(name: str, room: int) -> str:
+    if len(name) <= room:
+        return name
+    tail = name[-(room // 2) :]
+    return name[: room - len(tail) - 1] + "…" + tail
+
+
+def _short(number: float) -> str:
+    """Three digits at most, with thousands, millions and billions in words' place."""
+    for scale, unit in ((1e9, " billion"), (1e6, " million")):
+        if number >= scale:
+            return f"{number / scale:.3g}{unit}"
+    return f"{float(f'{number:.3g}'):,.{0 if number >= 100 else 1}f}"
