@@ -163,7 +163,7 @@ def _reason(output: str) -> str:
     """The few lines of a compiler's output that say what went wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     relevant = [line for line in lines if _RELEVANT.search(line) and "note:" not in line]
-    if any("illed" in line for line in relevant):
+    if any("killed" in line.lower() for line in relevant):
         relevant.insert(0, "the compiler was killed, perhaps for want of memory (it takes about 2 GB)")
     return " | ".join(relevant[:3] or lines[-3:]) or "no message"
 
@@ -251,6 +251,12 @@ def diagnose() -> list[Finding]:
     return [*_tool_findings(), *_home_findings(), *_cache_findings(), _processor_finding()]
 
 
+def _problem(name: str, error: StansubError) -> Finding:
+    """An error as a finding: what comes after the semicolon is the remedy."""
+    what, _, remedy = str(error).rpartition("; ")
+    return Finding(name, False, what, remedy)
+
+
 def _tool_findings() -> list[Finding]:
     findings = []
     for name, program in (("C++ compiler", _compiler()), ("make", _make())):
@@ -266,8 +272,7 @@ def _home_findings() -> list[Finding]:
     try:
         home = find_home()
     except StansubError as error:
-        what, _, remedy = str(error).rpartition("; ")
-        return [*findings, Finding("BridgeStan home", False, what, remedy)]
+        return [*findings, _problem("BridgeStan home", error)]
     reason = failed_download(cache_dir())
     origin = {"BRIDGESTAN": "from BRIDGESTAN", "made": "made from the httpstan package"}.get(home.origin, "downloaded")
     stanc = _first_line(shlex.quote(str(home.stanc)))
@@ -282,8 +287,11 @@ def _home_findings() -> list[Finding]:
 
 
 def _cache_findings() -> list[Finding]:
-    cache = cache_dir()
     elsewhere = "set STANSUB_CACHE to a folder that can be written and has some space"
+    try:
+        cache = cache_dir()
+    except RunError as error:
+        return [_problem("cache", error)]
     try:
         cache.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(cache).free

@@ -1,0 +1,56 @@
+"""Fixtures that several test files share."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stansub.program import toolchain
+from stansub.program.home import _find_home
+
+NORMAL = """
+data {
+  int<lower=0> N;
+  vector[N] y;
+}
+parameters {
+  real mu;
+  real<lower=0> sigma;
+}
+transformed parameters {
+  real precision = 1 / sigma ^ 2;
+}
+model {
+  if (mu > 1000) {
+    reject("mu is too large");
+  }
+  if (mu == 42) {
+    print("mu is forty-two");
+  }
+  y ~ normal(mu, sigma);
+  mu ~ normal(0, 2);
+  sigma ~ exponential(1);
+}
+generated quantities {
+  vector[2] both = [mu, sigma]';
+  real y_rep = normal_rng(mu, sigma);
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def normal_library() -> Path:
+    """A compiled model of normal data with mean and sd, with every kind of block (kept in the user's cache)."""
+    return toolchain.compile_library(NORMAL, name="normal")
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache directory of the test's own, no BRIDGESTAN, an empty home directory, nothing remembered."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("STANSUB_CACHE", str(cache))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("BRIDGESTAN", raising=False)
+    _find_home.cache_clear()
+    yield cache
+    _find_home.cache_clear()

@@ -1,0 +1,399 @@
+"""Homes, stanc and the cache of libraries; most compilations here are done by stand-ins for make."""
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import bridgestan
+import numpy as np
+import pytest
+
+import stansub
+from stansub.errors import InputError, RunError
+from stansub.program import download, stanc, toolchain
+from stansub.program.home import _find_home, find_home
+
+CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
+
+# Writes what make would write, slowly and in two steps, and notes that it was called.
+FAKE_MAKE = """#!/bin/sh
+echo "$@" >> {log}
+for argument in "$@"; do
+  case "$argument" in BRIDGE_O=*) api="${{argument#BRIDGE_O=}}";; esac
+  target="$argument"
+done
+[ -f "$api" ] || echo api > "$api"
+printf first > "$target"
+sleep 0.2
+printf second >> "$target"
+"""
+
+
+@pytest.fixture
+def no_download(own_cache, monkeypatch):
+    """A cache that remembers a failed download, so that none is tried."""
+    monkeypatch.setattr(download, "_download", lambda folder: "no network in tests")
+    return own_cache
+
+
+@pytest.fixture
+def fake_make(tmp_path, monkeypatch):
+    """Replaces make by a script; gives the list of calls."""
+    log, script = tmp_path / "calls", tmp_path / "fake-make"
+    script.write_text(FAKE_MAKE.format(log=log))
+    script.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(script))
+    return lambda: log.read_text().splitlines() if log.exists() else []
+
+
+def fake_sources(folder: Path, version: str | None = None) -> Path:
+    """A folder that looks like BridgeStan's sources, with a stanc that says hello."""
+    major, minor, patch = (version or download.bridgestan_version()).split(".")
+    (folder / "src").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "Makefile").write_text("all:\n")
+    (folder / "src/version.hpp").write_text(
+        f"#define BRIDGESTAN_MAJOR {major}\n#define BRIDGESTAN_MINOR {minor}\n#define BRIDGESTAN_PATCH {patch}\n"
+    )
+    (folder / "bin/stanc").write_text("#!/bin/sh\necho hello\n")
+    (folder / "bin/stanc").chmod(0o755)
+    return folder
+
+
+# Homes
+
+
+def test_a_home_is_made_without_a_download(no_download):
+    home = find_home()
+    assert home.origin == "made"
+    assert home.path.parent == no_download
+    assert home.version == bridgestan.__version__
+    assert subprocess.run([home.stanc, "--version"], capture_output=True, check=True).stdout.startswith(b"stanc3")
+    assert tuple(map(int, home.stan_version.split("."))) >= (2, 35, 0)
+
+
+def test_a_stale_home_is_put_right(no_download):
+    home = find_home()
+    link = home.path / "include"
+    target = os.readlink(link)
+    link.unlink()
+    link.symlink_to("/an/environment/that/is/gone")
+    _find_home.cache_clear()
+    assert find_home() == home
+    assert os.readlink(link) == target
+
+
+def test_a_home_needs_httpstan(no_download, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(RunError, match="pip install httpstan"):
+        find_home()
+
+
+def test_bridgestan_variable_comes_first(own_cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("BRIDGESTAN", str(fake_sources(tmp_path / "mine")))
+    home = find_home()
+    assert (home.origin, home.path) == ("BRIDGESTAN", tmp_path / "mine")
+
+
+def test_bridgestan_variable_may_name_a_made_home(no_download, monkeypatch):
+    made = find_home()
+    monkeypatch.setenv("BRIDGESTAN", str(made.path))
+    home = find_home()
+    assert home.origin == "BRIDGESTAN"
+    assert home.identity == made.identity
+
+
+@pytest.mark.parametrize(("version", "message"), [(None, "holds no Makefile"), ("2.1.0", "version is 2.1.0")])
+def test_bridgestan_variable_must_be_usable(own_cache, tmp_path, monkeypatch, version, message):
+    if version:
+        fake_sources(tmp_path / "mine", version)
+    monkeypatch.setenv("BRIDGESTAN", str(tmp_path / "mine"))
+    with pytest.raises(InputError, match=message):
+        find_home()
+
+
+def test_an_earlier_download_is_used(own_cache, tmp_path):
+    folder = fake_sources(tmp_path / ".bridgestan" / f"bridgestan-{download.bridgestan_version()}")
+    home = find_home()
+    assert (home.origin, home.path) == ("bridgestan", folder)
+
+
+def test_a_download_is_used(own_cache, tmp_path, monkeypatch):
+    name = f"bridgestan-{download.bridgestan_version()}"
+    fake_sources(tmp_path / "release" / name)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        tar.add(tmp_path / "release" / name, arcname=name)
+    asked = []
+
+    def urlopen(url, timeout):
+        asked.append(url)
+        return io.BytesIO(archive.getvalue())
+
+    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    home = find_home()
+    assert home.origin == "download"
+    assert home.path == tmp_path / ".bridgestan" / name
+    assert len(asked) == 1
+    assert f"/v{download.bridgestan_version()}/" in asked[0]
+    assert sorted(path.name for path in home.path.parent.iterdir()) == [name]
+
+
+def test_a_download_that_hangs_is_given_up_and_remembered(own_cache, monkeypatch):
+    calls = []
+
+    def urlopen(url, timeout):
+        calls.append(url)
+        time.sleep(5)
+
+    monkeypatch.setattr(download, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    start = time.monotonic()
+    assert find_home().origin == "made"
+    assert time.monotonic() - start < 3
+    assert "no connection" in download.failed_download(own_cache)
+
+    _find_home.cache_clear()
+    find_home()
+    assert len(calls) == 1
+
+    note = download._failure_file(own_cache)
+    yesterday = time.time() - download.RETRY_SECONDS - 60
+    os.utime(note, (yesterday, yesterday))
+    _find_home.cache_clear()
+    find_home()
+    assert len(calls) == 2
+
+
+def test_no_download_when_not_wanted(own_cache, monkeypatch):
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("a download was tried"))
+    assert find_home(download=False).origin == "made"
+
+
+# stanc
+
+
+def test_canonical_resolves_includes_and_drops_comments(tmp_path):
+    (tmp_path / "a, b").mkdir()
+    (tmp_path / "a, b" / "prior.stan").write_text("x ~ normal(0, 1); // a comment\n")
+    program = tmp_path / "a, b" / "program.stan"
+    program.write_text("parameters { real x; }\nmodel {\n  for (i in 1:3)\n#include prior.stan\n}\n")
+    text = stanc.canonical(program)
+    assert " ".join(text.split()) == "parameters { real x; } model { for (i in 1 : 3) { x ~ normal(0, 1); } }"
+    program.write_text(text)
+    assert stanc.canonical(program) == text
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "reason"),
+    [
+        ("parameters { real x; }\nmodel { x ~ normul(0, 1); }", 2, "normul"),
+        ("data {\n  int N\n}", 3, ";"),
+        ("#include missing.stan\n", 1, "missing.stan"),
+    ],
+)
+def test_an_invalid_program_is_one_line_with_file_and_line(tmp_path, code, line, reason):
+    program = tmp_path / "wrong.stan"
+    program.write_text(code)
+    with pytest.raises(InputError) as caught:
+        stanc.canonical(program)
+    message = str(caught.value)
+    assert message.startswith(f"{program}, line {line}, column ")
+    assert reason in message
+    assert "\n" not in message
+
+
+def test_an_error_in_an_included_file_names_that_file(tmp_path):
+    (tmp_path / "part.stan").write_text("\nreal x = ;\n")
+    program = tmp_path / "program.stan"
+    program.write_text("model {\n#include part.stan\n}\n")
+    with pytest.raises(InputError, match=r"^part\.stan, line 2"):
+        stanc.canonical(program)
+
+
+def test_a_program_that_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        stanc.canonical(tmp_path / "missing.stan")
+    with pytest.raises(InputError, match="cannot be read"):
+        stanc.canonical(tmp_path)
+    (tmp_path / "binary.stan").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        stanc.canonical(tmp_path / "binary.stan")
+
+
+def test_info_of_a_file_and_of_text(tmp_path):
+    program = tmp_path / "program.stan"
+    program.write_text(CODE)
+    assert stanc.info(program) == stanc.info(CODE)
+    assert stanc.info(CODE)["parameters"] == {"x": {"type": "real", "dimensions": 0}}
+    with pytest.raises(InputError, match=r"^the program|stdin"):
+        stanc.info("nonsense")
+
+
+# Libraries
+
+
+def test_a_library_is_compiled_once(no_download, fake_make):
+    said = []
+    library = toolchain.compile_library(CODE, name="my model", progress=said.append)
+    assert library.read_text() == "firstsecond"
+    assert library.name.startswith("my_model-")
+    assert len(said) == 1
+    assert "my model" in said[0]
+    assert toolchain.compile_library(CODE, name="my model", progress=said.append) == library
+    assert len(fake_make()) == len(said) == 1
+    assert "STAN_THREADS=true" in fake_make()[0]
+    assert not list((no_download / "build").iterdir())
+
+
+def test_the_c_api_is_compiled_once_for_all_models(no_download, fake_make):
+    toolchain.compile_library(CODE, name="one")
+    toolchain.compile_library(CODE, name="two")
+    first, second = fake_make()
+    assert "--old-file" not in first
+    assert f"BRIDGE_O={no_download / 'api'}" in second
+    assert "--old-file" in second
+
+
+def test_everything_that_matters_is_in_the_name(no_download, fake_make, tmp_path, monkeypatch):
+    header = tmp_path / "header.hpp"
+    header.write_text("// one")
+    libraries = [
+        toolchain.compile_library(CODE, name="m"),
+        toolchain.compile_library(CODE + " ", name="m"),
+        toolchain.compile_library(CODE, name="n"),
+        toolchain.compile_library(CODE, name="m", stanc_args=["--O1"]),
+        toolchain.compile_library(CODE, name="m", stanc_args=["--allow-undefined"], user_header=header),
+    ]
+    header.write_text("// two")
+    libraries.append(toolchain.compile_library(CODE, name="m", stanc_args=["--allow-undefined"], user_header=header))
+    monkeypatch.setenv("CXXFLAGS", "-g")
+    libraries.append(toolchain.compile_library(CODE, name="m"))
+    monkeypatch.setenv("TARGET_ARCH", "")
+    libraries.append(toolchain.compile_library(CODE, name="m"))
+    monkeypatch.setattr(toolchain, "_processor", lambda: ("another", "avx"))
+    libraries.append(toolchain.compile_library(CODE, name="m"))
+    monkeypatch.setattr(toolchain, "_first_line", lambda program: "another version")
+    libraries.append(toolchain.compile_library(CODE, name="m"))
+    assert len(set(libraries)) == len(libraries) == len(fake_make())
+
+
+def test_two_processes_compile_one_library(no_download, fake_make):
+    find_home()
+    script = (
+        "from stansub.program.toolchain import compile_library\n"
+        f"path = compile_library({CODE!r}, name='same', progress=print)\n"
+        "print(path, path.read_text())\n"
+    )
+    source = str(Path(stansub.__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    outputs = [process.communicate()[0].splitlines() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert len({lines[-1] for lines in outputs}) == 1
+    assert outputs[0][-1].endswith(" firstsecond")
+    assert sum(lines[0].startswith("Compiling") for lines in outputs) == 1
+    assert len(fake_make()) == 1
+
+
+def test_a_failed_compilation_leaves_nothing(no_download, tmp_path, monkeypatch):
+    script = tmp_path / "failing-make"
+    script.write_text(
+        "#!/bin/sh\necho 'm.hpp:7:1: error: no matching function' >&2\n"
+        'for target in "$@"; do :; done; echo half > "$target"; exit 2\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(script))
+    with pytest.raises(RunError, match=r"compiling m failed: m\.hpp:7:1: error: no matching function"):
+        toolchain.compile_library(CODE, name="m")
+    assert not list((no_download / "libraries").iterdir())
+    assert not list((no_download / "build").iterdir())
+    assert not list((no_download / "api").iterdir())
+
+
+@pytest.mark.parametrize(("variable", "what"), [("CXX", r"C\+\+ compiler"), ("MAKE", "make")])
+def test_missing_tools_say_what_to_install(no_download, monkeypatch, variable, what):
+    monkeypatch.setenv(variable, "/nonexistent/tool")
+    with pytest.raises(RunError, match=f"no {what}.*apt install g\\+\\+ make"):
+        toolchain.compile_library(CODE, name="m")
+
+
+def test_a_cache_that_cannot_be_written(no_download, fake_make, tmp_path, monkeypatch):
+    find_home()
+    (no_download / "libraries").write_text("a file where a folder should be")
+    with pytest.raises(RunError, match=r"cannot write to the cache directory.*STANSUB_CACHE"):
+        toolchain.compile_library(CODE, name="m")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(RunError, match=r"cannot write to the cache directory.*STANSUB_CACHE"):
+        find_home()
+
+
+def test_a_full_disk_is_one_line(no_download, fake_make, monkeypatch):
+    find_home()
+
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(RunError, match=r"No space left on device; set STANSUB_CACHE"):
+        toolchain.compile_library(CODE, name="m")
+
+
+def test_a_cache_whose_name_make_cannot_take(monkeypatch, tmp_path):
+    monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "my cache"))
+    with pytest.raises(RunError, match="STANSUB_CACHE"):
+        toolchain.compile_library(CODE, name="m")
+    assert any(not finding.ok for finding in toolchain.diagnose())
+
+
+def test_stock_bridgestan_works_on_a_made_home(tmp_path, monkeypatch):
+    """The home in the user's cache, so that its C API object is compiled for the first run only."""
+    monkeypatch.delenv("BRIDGESTAN", raising=False)
+    monkeypatch.setattr(download, "failed_download", lambda cache: "no network in tests")
+    home = find_home(download=False)
+    if home.origin != "made":
+        pytest.skip("BridgeStan's own sources are installed")
+    bridgestan.set_bridgestan_path(home.path)
+    (tmp_path / "program.stan").write_text(
+        "functions { real twice(real x); } parameters { real x; } model { target += twice(x); }"
+    )
+    (tmp_path / "user_header.hpp").write_text(
+        "#include <ostream>\nnamespace program_model_namespace {\n"
+        "template <typename T> T twice(const T& x, std::ostream*) { return 2 * x; }\n}\n"
+    )
+    library = bridgestan.compile_model(
+        tmp_path / "program.stan", stanc_args=["--allow-undefined"], make_args=["STAN_THREADS=true", "O=0"]
+    )
+    model = bridgestan.StanModel(library)
+    value, slope = model.log_density_gradient(np.array([1.5]))
+    assert (value, slope[0]) == (3.0, 2.0)
+
+
+# doctor
+
+
+def test_diagnose_when_all_is_well(no_download):
+    findings = {finding.name: finding for finding in toolchain.diagnose()}
+    assert all(finding.ok for finding in findings.values())
+    assert {"C++ compiler", "make", "stanc", "BridgeStan home", "Stan", "bridgestan", "cache"} <= findings.keys()
+    assert str(no_download) in findings["cache"].value
+    assert "no network in tests" in findings["BridgeStan download"].value
+
+
+def test_diagnose_says_what_to_do(no_download, monkeypatch):
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
+    monkeypatch.setenv("MAKE", "/nonexistent/make")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (no_download.parent / "cache").touch()
+    bad = {finding.name: finding for finding in toolchain.diagnose() if not finding.ok}
+    assert bad.keys() == {"C++ compiler", "make", "BridgeStan home", "cache"}
+    assert all(finding.remedy for finding in bad.values())
+    assert "pip install httpstan" in bad["BridgeStan home"].remedy
