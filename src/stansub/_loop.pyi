@@ -22,9 +22,7 @@ class Evaluator:
     def global_log_density(self, theta: NDArray[np.float64]) -> float:
         """Log density less the likelihood; -inf where it is not defined."""
 
-    def block_log_lik(
-        self, theta: NDArray[np.float64], which: NDArray[np.int32] | None = None
-    ) -> NDArray[np.float64]:
+    def block_log_lik(self, theta: NDArray[np.float64], which: NDArray[np.int32] | None = None) -> NDArray[np.float64]:
         """Log likelihoods of the given blocks (all by default); -inf where they are not defined.
 
         Raises

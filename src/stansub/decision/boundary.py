@@ -401,15 +401,13 @@ def _looks(schedule: Schedule, n_units: int, *, at_least: int = 1) -> IntArray:
 
 def _spend(delta: float, n_looks: int) -> FloatArray:
     """Share of delta for each look: (p - 1) / (p k^p) with p = 2, which sums to less than delta."""
-    spent: FloatArray = delta / (2.0 * np.arange(1, n_looks + 1) ** 2)
-    return spent
+    return delta / (2 * np.arange(1.0, n_looks + 1) ** 2)
 
 
 def _rho(n: IntArray) -> FloatArray:
     """The gain from drawing without replacement (Bardenet and Maillard 2015)."""
     few, n_units = n.astype(np.float64), float(n[-1])
-    late: FloatArray = (1 - few / n_units) * (1 + 1 / few)
-    return np.where(few <= n_units / 2, 1 - (few - 1) / n_units, late)
+    return np.where(few <= n_units / 2, 1 - (few - 1) / n_units, (1 - few / n_units) * (1 + 1 / few))
 
 
 def _divisor_n(n: IntArray) -> FloatArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from stansub._loop import Decider, Decision, Evaluator
 from stansub.decision.boundary import Test
 from stansub.errors import InputError
 
-__all__ = ["Decider", "Decision", "Estimate", "Lipschitz", "Range", "RangeFunction", "Scan", "Trace", "make_decider"]
+__all__ = ["Decider", "Decision", "Estimate", "Lipschitz", "Range", "RangeFunction", "Scan", "make_decider"]
 
 
 @dataclass(frozen=True)
@@ -66,48 +65,6 @@ class Estimate:
 
 
 Range = Lipschitz | RangeFunction | Scan | Estimate
-
-
-class Trace(NamedTuple):
-    """What each step of a stretch writes, a row per step; the fields are those of `Decision`.
-
-    Attributes
-    ----------
-    theta : ndarray of float64, shape (n_steps, dim)
-        State after the step.
-    accepted, undecided, audited, wrong, bound_violated : ndarray of uint8, shape (n_steps,)
-    n_obs_used : ndarray of int64, shape (n_steps,)
-    n_looks : ndarray of int32, shape (n_steps,)
-    log_ratio : ndarray of float64, shape (n_steps,)
-    """
-
-    theta: NDArray[np.float64]
-    accepted: NDArray[np.uint8]
-    n_obs_used: NDArray[np.int64]
-    n_looks: NDArray[np.int32]
-    undecided: NDArray[np.uint8]
-    log_ratio: NDArray[np.float64]
-    audited: NDArray[np.uint8]
-    wrong: NDArray[np.uint8]
-    bound_violated: NDArray[np.uint8]
-
-    @classmethod
-    def zeros(cls, n_steps: int, dim: int) -> Trace:
-        """Room for ``n_steps`` steps, to be handed to `Decider.stretch` in this order."""
-        flags = [np.zeros(n_steps, np.uint8) for _ in range(5)]
-        return cls(
-            np.zeros((n_steps, dim)),
-            flags[0],
-            np.zeros(n_steps, np.int64),
-            np.zeros(n_steps, np.int32),
-            flags[1],
-            np.zeros(n_steps),
-            *flags[2:],
-        )
-
-    def rows(self, start: int, stop: int) -> Trace:
-        """A view of some of the steps."""
-        return Trace._make(values[start:stop] for values in self)
 
 
 def make_decider(
