@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from stansub.errors import InputError
@@ -233,6 +234,12 @@ def find_line(source: str, statement: str) -> int | None:
     return None
 
 
+def parameter_names(program: Program) -> set[str]:
+    """Everything that may change between evaluations."""
+    data = {declaration.name for block in _data_blocks(program) for declaration in block.declarations}
+    return {declaration.name for declaration in _declarations(program)} - data
+
+
 def partial_sums(program: Program, call: Call) -> list[Function]:
     """The user's functions that a ``reduce_sum`` call may mean: more than one where the name is overloaded."""
     name = normalised(call.arguments[0])
@@ -329,7 +336,7 @@ def _reduce_sum(program: Program, statement: Statement) -> Form | None:
     sizes = _length_of(program, call.arguments[1])
     remarks = list(_costs(program, sizes, statement.span))
     sized = _sized(program, sizes)
-    parameters = _parameters(program)
+    parameters = parameter_names(program)
     for argument in call.arguments[3:]:
         used = names(argument)
         if used != {argument} and used & sized and used & parameters:
@@ -364,7 +371,7 @@ def _terms(expression: str) -> list[str]:
     tokens = tokenize(expression)
     if len(split(tokens, "?", ":", "||", "&&", "==", "!=", "<", ">", "<=", ">=")) > 1:
         return []
-    before = {after.span.start: token.text for token, after in zip(tokens, tokens[1:], strict=False)}
+    before = {after.span.start: token.text for token, after in pairwise(tokens)}
     return [
         expression[part[0].span.start : part[-1].span.end]
         for part in split(tokens, "+", "-")
@@ -432,12 +439,6 @@ def _sized(program: Program, sizes: set[str]) -> set[str]:
     }
 
 
-def _parameters(program: Program) -> set[str]:
-    """Everything that may change between evaluations."""
-    data = {declaration.name for block in _data_blocks(program) for declaration in block.declarations}
-    return {declaration.name for declaration in _declarations(program)} - data
-
-
 def _data_blocks(program: Program) -> tuple[Block, Block]:
     return program.data, program.transformed_data
 
@@ -470,5 +471,3 @@ def _costly(
             yield Remark(program.text(span), "loops over all observations at every evaluation")
         elif names(program.text(span)) & sized:
             yield Remark(program.text(span), message)
-
-

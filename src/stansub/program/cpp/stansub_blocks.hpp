@@ -44,20 +44,20 @@ __attribute__((visibility("default"))) int stansub_n_units(void) { return stansu
 
 // What the program calls. Stan passes the stream of its print statements last.
 
-inline int stansub_n_blocks(const int& n, std::ostream*) {
+static inline int stansub_n_blocks(const int& n, std::ostream*) {
   stansub_blocks.units = n > 0 ? n : 0;
   return stansub_blocks.n >= 0 ? stansub_blocks.n : n > 0;
 }
 
-inline int stansub_start(const int& block, std::ostream*) {
+static inline int stansub_start(const int& block, std::ostream*) {
   return stansub_blocks.n >= 0 ? stansub_blocks.starts[block - 1] : 1;
 }
 
-inline int stansub_end(const int& block, const int& n, std::ostream*) {
+static inline int stansub_end(const int& block, const int& n, std::ostream*) {
   return stansub_blocks.n >= 0 ? stansub_blocks.ends[block - 1] : n;
 }
 
-inline void stansub_put(const int& block, const double& log_lik, std::ostream*) {
+static inline void stansub_put(const int& block, const double& log_lik, std::ostream*) {
   if (stansub_blocks.n >= 0 && stansub_blocks.out != nullptr) {
     stansub_blocks.out[block - 1] = log_lik;
   }
