@@ -230,7 +230,7 @@ def test_info_of_a_file_and_of_text(tmp_path):
     program.write_text(CODE)
     assert stanc.info(program) == stanc.info(CODE)
     assert stanc.info(CODE)["parameters"] == {"x": {"type": "real", "dimensions": 0}}
-    with pytest.raises(InputError, match=r"^the program|stdin"):
+    with pytest.raises(InputError, match=r"^the program, line 1, column 0: syntax error"):
         stanc.info("nonsense")
 
 
@@ -301,6 +301,11 @@ def test_two_processes_compile_one_library(no_download, fake_make):
     assert outputs[0][-1].endswith(" firstsecond")
     assert sum(lines[0].startswith("Compiling") for lines in outputs) == 1
     assert len(fake_make()) == 1
+
+
+def test_what_stanc_refuses_is_one_line(no_download):
+    with pytest.raises(RunError, match=r"^compiling m failed: m\.stan, line 1, column .*without.* definition\.$"):
+        toolchain.compile_library("functions { real f(real x); } " + CODE, name="m")
 
 
 def test_a_failed_compilation_leaves_nothing(no_download, tmp_path, monkeypatch):

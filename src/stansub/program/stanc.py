@@ -11,12 +11,13 @@ from typing import Any
 from stansub.errors import InputError, RunError
 from stansub.program.home import Home, find_home
 
+# Not --print-canonical: in newer versions it overrides the list and keeps comments.
 _CANONICAL = [
-    "--print-canonical",
+    "--auto-format",
     "--canonicalize=includes,strip-comments,deprecations,braces,parentheses",
     "--max-line-length=10000",
 ]
-_PLACE = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>\d+)")
+STANC_ERROR = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>\d+)")
 _RULE = re.compile(r"^\s*-{20,}\s*$")
 
 
@@ -56,7 +57,13 @@ def info(stan_file_or_code: Path | str, *, home: Home | None = None) -> dict[str
     if isinstance(stan_file_or_code, Path):
         text = _run_file(["--info"], stan_file_or_code, home)
     else:
-        text = _run(["--info", "/dev/stdin"], stan_file_or_code, Path.cwd(), "the program", home)
+        text = _run(
+            ["--info", "--filename-in-msg=the program", "/dev/stdin"],
+            stan_file_or_code,
+            Path.cwd(),
+            "the program",
+            home,
+        )
     facts: dict[str, Any] = json.loads(text)
     return facts
 
@@ -99,7 +106,7 @@ def explain(stderr: str, name: str) -> str:
     """
     lines = stderr.strip().splitlines()
     for start, line in enumerate(lines):
-        place = _PLACE.match(line)
+        place = STANC_ERROR.match(line)
         if not place:
             continue
         rules = [i for i, other in enumerate(lines) if i > start and _RULE.match(other)]

@@ -21,10 +21,13 @@ from filelock import FileLock, Timeout
 from stansub.errors import RunError, StansubError
 from stansub.program.download import bridgestan_version, failed_download
 from stansub.program.home import Home, cache_dir, cache_errors, find_home
+from stansub.program.stanc import STANC_ERROR, explain
 
 __all__ = ["Finding", "Home", "compile_library", "diagnose", "find_home"]
 
-_RELEVANT = re.compile(r"error|undefined reference|no space left|killed|not found|no such file|\*\*\*", re.IGNORECASE)
+_RELEVANT = re.compile(
+    r"error:|unknown option|undefined reference|no space left|killed|not found|no such file|\*\*\*", re.IGNORECASE
+)
 _INSTALL = (
     "install a C++17 compiler and make (Debian, Ubuntu: apt install g++ make; Fedora: dnf install gcc-c++ make; "
     "macOS: xcode-select --install)"
@@ -152,16 +155,18 @@ def _run_make(home: Home, target: Path, variables: Sequence[str], cache: Path, f
             check=False,
         )
         if done.returncode != 0 or not target.is_file():
-            raise RunError(
-                f"compiling {target.stem.removesuffix('_model')} failed: {_reason(done.stderr or done.stdout)}"
-            )
+            output = (done.stderr or done.stdout).replace(f"{target.parent}/", "")
+            raise RunError(f"compiling {target.stem.removesuffix('_model')} failed: {_reason(output)}")
         if made.is_file():
             made.replace(shared)
 
 
 def _reason(output: str) -> str:
-    """The few lines of a compiler's output that say what went wrong."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    """The few lines that say what went wrong, of what stanc, the compiler, the linker or make wrote."""
+    own = "\n".join(line for line in output.splitlines() if not line.startswith("make:"))
+    if STANC_ERROR.match(own):
+        return explain(own, "the program")
+    lines = [line.strip() for line in (own or output).splitlines() if line.strip()]
     relevant = [line for line in lines if _RELEVANT.search(line) and "note:" not in line]
     if any("killed" in line.lower() for line in relevant):
         relevant.insert(0, "the compiler was killed, perhaps for want of memory (it takes about 2 GB)")
