@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stansub.errors import InputError
 from stansub.output.inference_data import arviz_module, group
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def table(
 
     Raises
     ------
-    KeyError
+    InputError
         If one of `var_names` is not in the posterior.
     """
     import pandas as pd
@@ -81,6 +82,11 @@ def table(
 def _variables(idata: "InferenceData", var_names: Sequence[str] | None) -> list[tuple[str, Any]]:
     posterior = group(idata, "posterior")
     names = list(posterior.data_vars) if var_names is None else list(var_names)
+    unknown = [str(name) for name in names if name not in posterior.data_vars]
+    if unknown:
+        raise InputError(
+            f"the posterior holds no {', '.join(unknown)}; it has {', '.join(map(str, posterior.data_vars))}"
+        )
     found = [(str(name), posterior[name]) for name in names]
     return [(name, values) for name, values in found if values.dtype.kind in "biuf"]
 

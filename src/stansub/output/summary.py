@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["diagnose", "render", "table"]
 
 _WIDTH = 100
-_NAME_WIDTH_MIN = 14
+_ALIGNED_MAX = 9
 
 
 def render(
@@ -121,10 +121,14 @@ def _lines(statistics: "pd.DataFrame") -> list[str]:
         for column in shown:
             cells[column].append(_cell(column, row[column], decimals))
     columns = [_aligned([column, *_on_points(cells[column])]) for column in shown]
-    room = max(_NAME_WIDTH_MIN, _WIDTH - sum(2 + len(column[0]) for column in columns))
-    names = [_clipped(name, room) for name in statistics.index]
+    figures = sum(len(column[0]) for column in columns)
+    longest = max(map(len, statistics.index), default=0)
+    gap = 2 if longest + figures + 2 * len(columns) <= _WIDTH else 1
+    names = [_clipped(name, _WIDTH - figures - gap * len(columns)) for name in statistics.index]
     width = max(map(len, names), default=0)
-    return ["  ".join((name.ljust(width), *row)).rstrip() for name, *row in zip(["", *names], *columns, strict=True)]
+    return [
+        (" " * gap).join((name.ljust(width), *row)).rstrip() for name, *row in zip(["", *names], *columns, strict=True)
+    ]
 
 
 def _decimals(mcse: float, sd: float) -> int | None:
@@ -141,17 +145,19 @@ def _cell(column: str, value: float, decimals: int | None) -> str:
         return f"{value:.0f}"
     if column == "r_hat":
         return f"{value:.3f}" if value < 10 else f"{value:.1f}"
-    if decimals is None or abs(value) >= 1e7:
+    if decimals is None or abs(value) >= 1e6:
         return f"{value:.3g}"
     digits = decimals + 1 if column == "mcse_mean" else decimals
     return f"{round(value, digits) + 0.0:.{digits}f}"  # adding 0.0 turns -0.00 into 0.00
 
 
 def _on_points(cells: list[str]) -> list[str]:
-    """Cells padded on the right so that their decimal points, but for exponents, stand below each other."""
+    """Cells padded on the right so that their decimal points stand below each other, where that stays narrow."""
     tails = [len(cell) - cell.find(".") if "." in cell and "e" not in cell else 0 for cell in cells]
-    longest = max(tails, default=0)
-    return [cell if "e" in cell else cell + " " * (longest - tail) for cell, tail in zip(cells, tails, strict=True)]
+    padded = [
+        cell if "e" in cell else cell + " " * (max(tails) - tail) for cell, tail in zip(cells, tails, strict=True)
+    ]
+    return padded if max(map(len, padded), default=0) <= _ALIGNED_MAX else cells
 
 
 def _aligned(cells: list[str]) -> list[str]:

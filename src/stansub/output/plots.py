@@ -1,0 +1,272 @@
+"""Pictures of a run: traces with ranks, and the share of the data that decisions used."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stansub.errors import InputError, RunError
+from stansub.output.diagnosis import error_level
+from stansub.output.inference_data import attrs, group, groups
+from stansub.output.statistics import count, scalars, table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from stansub.output.inference_data import InferenceData
+
+_DPI = 150
+_RANK_BINS = 20
+# The palette of Okabe and Ito, which colour-blind readers can tell apart; vermilion is kept for errors.
+_CHAIN_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#7F7F7F")
+_ERROR_COLOUR = "#D55E00"
+_INK = "#333333"
+_STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "axes.grid": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+
+def trace(
+    idata: "InferenceData",
+    path: str | os.PathLike[str],
+    *,
+    var_names: Sequence[str] | None = None,
+    max_vars: int = 8,
+) -> None:
+    """Draw the trace of each quantity and, beside it, how the ranks of its draws fall in each chain.
+
+    Chains that agree have level rank histograms (Vehtari et al. 2021).
+
+    Parameters
+    ----------
+    path
+        Picture to write; its suffix (.png, .pdf, .svg) is the format.
+    var_names
+        Variables to draw; all by default.
+    max_vars
+        Of more scalar quantities than these, those with the highest R-hat are drawn.
+
+    Raises
+    ------
+    InputError
+        If a variable or the format is unknown.
+    RunError
+        If the file cannot be written.
+    """
+    import matplotlib
+
+    total = count(idata, var_names)
+    names, draws = scalars(idata, var_names)
+    if total > max_vars:
+        worst = table(idata, percentiles=(), var_names=var_names)["r_hat"].fillna(0).to_numpy()
+        shown = np.sort(np.argsort(-worst, kind="stable")[:max_vars])
+        names, draws = [names[k] for k in shown], draws[..., shown]
+    with matplotlib.rc_context(_STYLE):
+        figure, axes = _grid(rows=max(len(names), 1), height=1.45)
+        for row, name in enumerate(names):
+            _trace_of(axes[row][0], name, draws[..., row])
+            _ranks_of(axes[row][1], draws[..., row])
+        for row in axes[:-1]:
+            for ax in row:
+                ax.tick_params(labelbottom=False)
+        figure.align_ylabels(axes[:, 0])
+        axes[0][0].set_title("Trace", loc="left")
+        axes[0][1].set_title("Ranks among all draws, per chain", loc="left")
+        axes[-1][0].set_xlabel("Draw")
+        axes[-1][1].set_xlabel("Rank")
+        note = f", the {len(names)} of {total:,} quantities with the highest R-hat" if total > len(names) else ""
+        figure.suptitle(_title(attrs(idata), f"traces{note}"), x=0.01, ha="left", fontsize=11, weight="bold")
+        _chain_legend(figure, draws.shape[0])
+        _save(figure, path)
+
+
+def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
+    """Draw how much of the data each decision used, with audited decisions marked, and the acceptance.
+
+    Parameters
+    ----------
+    path
+        Picture to write; its suffix (.png, .pdf, .svg) is the format.
+
+    Raises
+    ------
+    InputError
+        If the draws do not record what decisions used, or the format is unknown.
+    RunError
+        If the file cannot be written.
+    """
+    import matplotlib
+
+    facts = attrs(idata)
+    if "sample_stats" not in groups(idata) or "n_observations" not in facts:
+        raise InputError("these draws do not record how much data their decisions used")
+    stats = group(idata, "sample_stats")
+    share = stats["n_obs_used"].values / facts["n_observations"]
+    accepted = stats["accepted"].values
+    with matplotlib.rc_context(_STYLE):
+        figure, ((over, spread), (acceptance, corner)) = _grid(rows=2, height=2.6, heights=(3, 1.4), ratio=2.6)
+        _share_over_draws(over, share)
+        _mark_audited(over, share, stats)
+        _share_spread(spread, share)
+        spread.set(yscale="log", ylim=over.get_ylim())
+        spread.yaxis.set_major_formatter(_percent_ticks())
+        _acceptance_over_draws(acceptance, accepted)
+        acceptance.sharex(over)
+        over.tick_params(labelbottom=False)
+        corner.axis("off")
+        handles, labels = over.get_legend_handles_labels()
+        corner.legend(handles, labels, loc="center left", bbox_to_anchor=(0, 0.5))
+        figure.suptitle(_title(facts, "share of the data used"), x=0.01, ha="left", fontsize=11, weight="bold")
+        _save(figure, path)
+
+
+def _grid(
+    *, rows: int, height: float, heights: Sequence[float] | None = None, ratio: float = 1.5
+) -> tuple["Figure", Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 0.9 + height * rows), layout="constrained")
+    axes = figure.subplots(rows, 2, squeeze=False, width_ratios=(ratio, 1), height_ratios=heights)
+    return figure, axes
+
+
+def _colour(chain: int) -> str:
+    return _CHAIN_COLOURS[chain % len(_CHAIN_COLOURS)]
+
+
+def _trace_of(ax: "Axes", name: str, draws: np.ndarray[Any, Any]) -> None:
+    for chain, values in enumerate(draws):
+        ax.plot(values, color=_colour(chain), linewidth=0.5, alpha=0.75, rasterized=True)
+    ax.set_ylabel(name if len(name) <= 22 else name[:10] + "…" + name[-11:])
+    ax.yaxis.set_major_locator(_few_ticks())
+    ax.margins(x=0)
+
+
+def _ranks_of(ax: "Axes", draws: np.ndarray[Any, Any]) -> None:
+    chains, n = draws.shape
+    ranks = _ranks(draws)
+    edges = np.linspace(0, chains * n, min(_RANK_BINS, n) + 1)
+    level = n / (len(edges) - 1)
+    ax.axhline(level, color=_INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=3)
+    top = 2 * level
+    for chain in range(chains):
+        heights = np.histogram(ranks[chain] - 0.5, bins=edges)[0]
+        ax.stairs(heights, edges, color=_colour(chain), linewidth=1.3, baseline=None)
+        top = max(top, 1.1 * heights.max())
+    ax.set(xlim=(0, chains * n), ylim=(0, top))
+    ax.yaxis.set_major_locator(_few_ticks())
+    ax.grid(visible=False, axis="x")
+
+
+def _ranks(draws: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Ranks from 1 among the draws of all chains; ties share their mean rank."""
+    _, inverse, counts = np.unique(draws.ravel(), return_inverse=True, return_counts=True)
+    mean_rank = np.cumsum(counts) - (counts - 1) / 2
+    return np.asarray(mean_rank[inverse].reshape(draws.shape))
+
+
+def _share_over_draws(ax: "Axes", share: np.ndarray[Any, Any]) -> None:
+    at = np.arange(1, share.shape[1] + 1)
+    for chain, values in enumerate(share):
+        ax.plot(at, np.cumsum(values) / at, color=_colour(chain), linewidth=1.8, label=f"chain {chain + 1}", zorder=3)
+    ax.set(yscale="log", ylabel="Share of the data")
+    ax.set_title("Running mean over draws, and audited decisions", loc="left")
+    ax.yaxis.set_major_formatter(_percent_ticks())
+    ax.set_ylim(share.min() / 1.5, 1.5)
+    ax.margins(x=0.01)
+
+
+def _mark_audited(ax: "Axes", share: np.ndarray[Any, Any], stats: Any) -> None:
+    if "audited" not in stats or not stats["audited"].values.any():
+        return
+    audited = stats["audited"].values.astype(bool)
+    wrong = stats["audit_wrong"].values.astype(bool) & audited
+    right = audited & ~wrong
+    at = np.broadcast_to(np.arange(1, share.shape[1] + 1), share.shape)
+    ax.scatter(
+        at[right], share[right], s=9, color="#B3B3B3", linewidth=0, label=f"audited, right ({right.sum():,})", zorder=2
+    )
+    ax.scatter(
+        at[wrong],
+        share[wrong],
+        s=34,
+        marker="x",
+        color=_ERROR_COLOUR,
+        linewidth=1.4,
+        label=f"audited, wrong ({wrong.sum():,})",
+        zorder=4,
+    )
+
+
+def _share_spread(ax: "Axes", share: np.ndarray[Any, Any]) -> None:
+    for chain, values in enumerate(share):
+        ordered = np.sort(values)
+        steps = np.linspace(0, 1, len(ordered) + 1)
+        ax.step(steps, np.concatenate([ordered[:1], ordered]), color=_colour(chain), linewidth=1.3)
+    ax.set(xlim=(0, 1), xlabel="Share of decisions that used no more")
+    ax.xaxis.set_major_formatter(_percent_ticks())
+    ax.set_title("Distribution", loc="left")
+
+
+def _acceptance_over_draws(ax: "Axes", accepted: np.ndarray[Any, Any]) -> None:
+    n = accepted.shape[1]
+    window = max(1, n // 20)
+    at = np.arange(window, n + 1)
+    for chain, values in enumerate(accepted):
+        sums = np.concatenate([[0], np.cumsum(values)])
+        ax.plot(at, (sums[window:] - sums[:-window]) / window, color=_colour(chain), linewidth=1.1)
+    ax.set(xlabel="Draw", ylabel="Accepted")
+    ax.set_ylim(0, max(0.5, min(1.0, 1.1 * ax.get_ylim()[1])))
+    ax.yaxis.set_major_formatter(_percent_ticks())
+    ax.set_title(f"Acceptance, moving mean over {window:,} draws", loc="left")
+
+
+def _few_ticks() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(nbins=4)
+
+
+def _percent_ticks() -> Any:
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda share, _: f"{100 * share:g} %")
+
+
+def _chain_legend(figure: "Figure", chains: int) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], color=_colour(chain), linewidth=1.8) for chain in range(chains)]
+    labels = [f"chain {chain + 1}" for chain in range(chains)]
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(chains, 8))
+
+
+def _title(facts: dict[str, Any], subject: str) -> str:
+    option, level = error_level(facts)
+    test = f" ({facts['test']}{f', {option} = {level:g}' if level else ''})" if "test" in facts else ""
+    model = f"{facts['model']}: " if "model" in facts else ""
+    return f"{model}{subject}{test}"
+
+
+def _save(figure: "Figure", path: str | os.PathLike[str]) -> None:
+    try:
+        figure.savefig(path, dpi=_DPI)
+    except ValueError as err:
+        raise InputError(f"{path}: no such picture format; use .png, .pdf or .svg") from err
+    except OSError as err:
+        raise RunError(f"could not write {path}: {err.strerror or err}") from err

@@ -1,0 +1,61 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+from synthetic import run
+
+from stansub.errors import InputError, RunError
+from stansub.output import inference_data
+from stansub.output.plots import _ranks, share_of_data, trace
+
+
+def test_ranks_are_the_mean_ranks() -> None:
+    draws = np.random.default_rng(1).integers(0, 20, (3, 50))
+    np.testing.assert_array_equal(_ranks(draws).ravel(), rankdata(draws.ravel()))
+
+
+def test_trace(tmp_path: Path) -> None:
+    trace(run(), tmp_path / "trace.png")
+    trace(run(), tmp_path / "one.png", var_names=["alpha"])
+    all_, one = ((tmp_path / name).stat().st_size for name in ("trace.png", "one.png"))
+    assert 30_000 < one < all_ < 3_000_000
+    assert (tmp_path / "trace.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_trace_shows_the_quantities_that_mix_worst(tmp_path: Path) -> None:
+    draws = np.random.default_rng(1).normal(size=(4, 200, 9))
+    draws[0, :, 6] += 3
+    trace(run(posterior={"x": draws}, draws=200), tmp_path / "trace.svg", max_vars=2)
+    # SVG text is drawn as glyphs, each string repeated in a comment.
+    text = (tmp_path / "trace.svg").read_text()
+    assert "x[7]" in text
+    assert "the 2 of 9 quantities with the highest R-hat" in text
+
+
+def test_share_of_data_marks_audited_decisions(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    audited = rng.random((4, 1000)) < 0.05
+    wrong = audited & (rng.random((4, 1000)) < 0.1)
+    share_of_data(run(sample_stats={"audited": audited, "audit_wrong": wrong}), tmp_path / "share.svg")
+    text = (tmp_path / "share.svg").read_text()
+    assert f"audited, right ({(audited & ~wrong).sum()})" in text
+    assert f"audited, wrong ({wrong.sum()})" in text
+
+
+def test_short_runs_are_drawn_too(tmp_path: Path) -> None:
+    trace(run(chains=1, draws=1), tmp_path / "trace.png")
+    share_of_data(run(chains=1, draws=1), tmp_path / "share.png")
+    assert (tmp_path / "share.png").stat().st_size > 10_000
+
+
+def test_what_cannot_be_drawn_is_one_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="format"):
+        trace(run(draws=10), tmp_path / "trace.docx")
+    with pytest.raises(InputError, match="gamma"):
+        trace(run(draws=10), tmp_path / "trace.png", var_names=["gamma"])
+    with pytest.raises(RunError, match="could not write"):
+        trace(run(draws=10), tmp_path / "nowhere" / "trace.png")
+    bare = inference_data.build(posterior={"x": np.zeros((2, 5))}, sample_stats={}, attrs={})
+    with pytest.raises(InputError, match="do not record"):
+        share_of_data(bare, tmp_path / "share.png")

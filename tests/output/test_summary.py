@@ -1,0 +1,238 @@
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from scipy.stats import binom
+from synthetic import CHAINS, DRAWS, run
+
+from stansub.errors import InputError
+from stansub.output import inference_data
+from stansub.output.diagnosis import _audit, diagnose
+from stansub.output.summary import render, table
+
+
+def printed(idata: Any, **options: Any) -> str:
+    out = io.StringIO()
+    render(idata, Console(file=out, width=80), **options)
+    return out.getvalue()
+
+
+def warned(idata: Any) -> str:
+    return "\n".join(caution.text for caution in diagnose(idata).cautions)
+
+
+def autoregressive(rho: float, shape: tuple[int, int], seed: int = 3) -> np.ndarray[Any, Any]:
+    """AR(1) chains of unit variance, whose ESS is n (1 - rho) / (1 + rho)."""
+    rng = np.random.default_rng(seed)
+    draws = np.empty(shape)
+    draws[:, 0] = rng.standard_normal(shape[0])
+    noise = np.sqrt(1 - rho**2) * rng.standard_normal(shape)
+    for t in range(1, shape[1]):
+        draws[:, t] = rho * draws[:, t - 1] + noise[:, t]
+    return draws
+
+
+class TestTable:
+    def test_independent_draws(self) -> None:
+        stats = table(run())
+        n = CHAINS * DRAWS
+        assert list(stats.index) == ["alpha", "beta[1]", "beta[2]", "beta[3]"]
+        assert (stats["mean"].abs() < 4 / np.sqrt(n)).all()
+        assert ((stats["sd"] - 1).abs() < 4 / np.sqrt(2 * n)).all()
+        assert stats["ess_bulk"].between(0.8 * n, 1.2 * n).all()
+        assert stats["ess_tail"].between(0.7 * n, 1.2 * n).all()
+        assert stats["mcse_mean"].between(0.9 / np.sqrt(n), 1.1 / np.sqrt(n)).all()
+        assert (stats["r_hat"] < 1.01).all()
+        assert ((stats["95%"] - 1.645).abs() < 0.12).all()
+
+    def test_ess_of_correlated_draws_is_the_known_one(self) -> None:
+        stats = table(run(posterior={"x": autoregressive(0.9, (4, 20_000))}))
+        assert stats["ess_bulk"]["x"] == pytest.approx(80_000 * 0.1 / 1.9, rel=0.15)
+
+    def test_values_are_those_of_their_element(self) -> None:
+        draws = np.arange(6.0).reshape(2, 3) + np.zeros((2, 8, 2, 3)[:2])[..., None, None]
+        stats = table(run(posterior={"m": draws}))
+        assert dict(stats["mean"]) == {f"m[{i},{j}]": 3 * (i - 1) + j - 1 for i in (1, 2) for j in (1, 2, 3)}
+
+    def test_labelled_dimensions_give_the_names(self) -> None:
+        idata = run(dims={"beta": ["predictor"]}, coords={"predictor": ["age", "size", "cost"]})
+        assert list(table(idata).index)[1:] == ["beta[age]", "beta[size]", "beta[cost]"]
+
+    def test_percentiles_and_selection(self) -> None:
+        stats = table(run(), percentiles=(2.5, 97.5), var_names=["beta"], max_rows=2)
+        assert list(stats.index) == ["beta[1]", "beta[2]"]
+        assert {"2.5%", "97.5%"} < set(stats.columns)
+        with pytest.raises(InputError, match="gamma; it has alpha, beta"):
+            table(run(), var_names=["gamma"])
+
+    def test_constant_quantities_have_no_statistics_but_harm_nothing(self) -> None:
+        shape = (CHAINS, DRAWS)
+        idata = run(posterior={"x": np.random.default_rng(1).normal(size=shape), "one": np.ones(shape)})
+        assert table(idata).loc["one", ["r_hat", "ess_bulk", "mcse_mean"]].isna().all()
+        assert diagnose(idata).cautions == ()
+
+    def test_too_few_draws_give_moments_only(self) -> None:
+        stats = table(run(draws=3))
+        assert stats["mean"].notna().all()
+        assert stats["r_hat"].isna().all()
+
+
+class TestDiagnosis:
+    def test_a_healthy_run_gives_figures_and_no_warning(self) -> None:
+        idata = run()
+        diagnosis = diagnose(idata)
+        facts = inference_data.attrs(idata)
+        assert diagnosis.cautions == ()
+        assert diagnosis.share_of_data == pytest.approx(sum(facts["n_obs_used"]) / (4 * 1000 * 100_000))
+        assert diagnosis.observations_per_second == pytest.approx(sum(facts["n_obs_evaluated"]) / 6)
+        assert diagnosis.steps_per_second == pytest.approx(4000 / 6)
+        assert diagnosis.acceptance_rate == pytest.approx(0.25, abs=0.03)
+        assert diagnosis.audit is not None
+        assert (diagnosis.audit.n_wrong, diagnosis.audit.low) == (0, 0)
+
+    def test_a_stuck_chain_is_named(self) -> None:
+        rng = np.random.default_rng(5)
+        alpha, accepted = rng.normal(size=(4, 1000)), rng.random((4, 1000)) < 0.3
+        alpha[2], accepted[2] = 0.5, False
+        cautions = warned(run(posterior={"alpha": alpha}, sample_stats={"accepted": accepted}))
+        assert "Chain 3 is stuck: it accepted 0 of 1,000" in cautions
+        assert "Chain 1" not in cautions
+        assert "R-hat is above" in cautions
+
+    def test_draws_that_never_move_are_seen_without_any_record(self) -> None:
+        alpha = np.random.default_rng(5).normal(size=(4, 1000))
+        alpha[1] = 0.5
+        idata = inference_data.build(posterior={"alpha": alpha}, sample_stats={}, attrs={})
+        assert "Chain 2 never moved" in warned(idata)
+
+    def test_chains_that_disagree(self) -> None:
+        rng = np.random.default_rng(5)
+        draws = rng.normal(size=(4, 1000, 2))
+        draws[0, :, 1] += 1
+        cautions = diagnose(run(posterior={"beta": draws})).cautions
+        assert "R-hat is above 1.01 for 1 of 2 quantities, worst beta[2]" in cautions[0].text
+        assert "--iter-warmup" in cautions[0].remedy
+
+    def test_low_ess_says_how_many_iterations_would_do(self) -> None:
+        rho = 0.98
+        low = diagnose(run(posterior={"x": autoregressive(rho, (4, 2000))}, attrs={"n_steps": [2000] * 4})).cautions
+        (caution,) = [c for c in low if "ESS" in c.text]
+        assert "below 400" in caution.text
+        needed = int(caution.remedy.split("--iter-sampling ")[1].split()[0])
+        expected = 400 * (1 + rho) / (1 - rho) / 4
+        assert expected / 2 < needed < expected * 3
+
+    def test_iterations_are_counted_before_thinning(self) -> None:
+        draws = autoregressive(0.8, (4, 200))
+        low = diagnose(run(posterior={"x": draws}, draws=200, attrs={"n_steps": [2000] * 4})).cautions
+        (caution,) = [c for c in low if "ESS" in c.text]
+        assert int(caution.remedy.split("--iter-sampling ")[1].split()[0]) > 2000
+
+    def test_ess_of_chains_apart_is_not_extrapolated(self) -> None:
+        draws = np.random.default_rng(2).normal(size=(4, 1000)) + 5 * np.arange(4)[:, None]
+        (caution,) = [c for c in diagnose(run(posterior={"x": draws})).cautions if "ESS" in c.text]
+        assert "--iter-sampling" not in caution.remedy
+
+    def test_one_chain(self) -> None:
+        assert "one chain only" in warned(run(chains=1))
+
+    @pytest.mark.parametrize(
+        ("attrs", "text"),
+        [
+            ({"stopped": "interrupted"}, "it was interrupted"),
+            ({"stopped": "max_time"}, "--max-time was reached"),
+            ({"n_audited": [0] * 4}, "No decision was audited"),
+            ({"n_audited": [2] * 4}, "Too few decisions were audited (8)"),
+            ({"n_audit_wrong": [15] * 4}, "more than epsilon = 0.05 allows"),
+            ({"test": "bernstein", "delta": 0.01, "n_audit_wrong": [5] * 4}, "more than delta = 0.01 allows"),
+            ({"test": "exact", "epsilon": 0, "n_audit_wrong": [1, 1, 1, 1]}, "an exact test makes none"),
+            ({"guarantee": "void: range estimated"}, "void (range estimated)"),
+            ({"test": "bernstein", "delta": 0.1, "n_bound_violated": [3, 0, 0, 0]}, "In 3 of 4,000 decisions"),
+            ({"n_accepted": [990] * 4}, "99 % of the proposals were accepted"),
+            ({"n_nonfinite": [300] * 4}, "30 % of the proposals were rejected"),
+            ({"n_obs_used": [99_000_000] * 4}, "next to nothing"),
+        ],
+    )
+    def test_each_trouble_is_told_alone(self, attrs: dict[str, Any], text: str) -> None:
+        cautions = diagnose(run(attrs=attrs)).cautions
+        assert len(cautions) == 1
+        assert text in cautions[0].text
+        assert cautions[0].remedy
+
+    def test_an_exact_run_needs_no_audit(self) -> None:
+        idata = run(attrs={"test": "exact", "n_audited": [0] * 4, "n_obs_used": [100_000_000] * 4})
+        assert diagnose(idata).cautions == ()
+
+    def test_an_error_below_epsilon_is_not_warned_of(self) -> None:
+        assert diagnose(run(attrs={"n_audited": [500] * 4, "n_audit_wrong": [20] * 4})).cautions == ()
+
+    def test_draws_that_are_not_finite(self) -> None:
+        draws = np.random.default_rng(2).normal(size=(4, 1000))
+        spoilt = draws.copy()
+        spoilt[1, 7] = np.nan
+        assert "not finite: y_rep" in warned(run(posterior={"x": draws, "y_rep": spoilt}))
+
+    def test_draws_of_another_engine_lack_the_record_but_are_diagnosed(self) -> None:
+        idata = inference_data.build(
+            posterior={"x": np.random.default_rng(1).normal(size=(4, 500))}, sample_stats={}, attrs={}
+        )
+        diagnosis = diagnose(idata)
+        assert diagnosis.share_of_data is None
+        assert diagnosis.cautions == ()
+
+
+@pytest.mark.parametrize(("n", "k"), [(212, 0), (50, 3), (10, 10)])
+def test_interval_ends_have_the_tail_probability_that_defines_them(n: int, k: int) -> None:
+    audit = _audit(n, k)
+    if k > 0:
+        assert binom.sf(k - 1, n, audit.low) == pytest.approx(0.025)
+    if k < n:
+        assert binom.cdf(k, n, audit.high) == pytest.approx(0.025)
+    assert audit.low <= audit.rate <= audit.high
+
+
+class TestRender:
+    def test_a_healthy_run(self) -> None:
+        text = printed(run())
+        assert "of 100,000 observations per decision" in text.replace("the ", "")
+        assert "austerity with epsilon = 0.05" in text
+        assert "found nothing to warn of" in text
+        assert "Warning" not in text
+        assert "\x1b" not in text
+
+    def test_audit_is_told_with_its_interval(self) -> None:
+        text = " ".join(printed(run(attrs={"n_audited": [53] * 4, "n_audit_wrong": [0] * 4})).split())
+        assert "0 of 212 audited decisions were wrong: decision error at most 1.7 % with 95 % confidence" in text
+
+    def test_decimal_points_stand_below_each_other(self) -> None:
+        rng = np.random.default_rng(1)
+        draws = {"x": rng.normal(size=(4, 1000)), "y": 40 * rng.normal(size=(4, 1000))}
+        x, y = printed(run(posterior=draws)).splitlines()[1:3]
+        assert [i for i, c in enumerate(x) if c == "."] == [i for i, c in enumerate(y) if c == "."]
+
+    def test_lines_fit_whatever_the_scales_and_names(self) -> None:
+        rng = np.random.default_rng(1)
+        names = {"a_parameter_with_a_rather_long_name": 1e-3, "sigma": 1.0, "big": 1e6, "huge": 1e40, "tiny": 1e-9}
+        text = printed(run(posterior={name: scale * rng.normal(size=(4, 1000, 2)) for name, scale in names.items()}))
+        assert max(map(len, text.splitlines())) <= 100
+        assert "a_parameter" in text
+        assert "name[1]" in text
+
+    def test_digits_follow_the_monte_carlo_error(self) -> None:
+        draws = 123.456789 + 0.5 * np.random.default_rng(1).normal(size=(4, 1000))
+        mean, sd, mcse = printed(run(posterior={"x": draws})).splitlines()[1].split()[1:4]
+        assert mcse.startswith("0.00")
+        assert [len(x.split(".")[1]) for x in (mean, sd, mcse)] == [3, 3, 4]
+
+    def test_long_tables_are_cut_and_say_so(self) -> None:
+        idata = run(posterior={"x": np.random.default_rng(1).normal(size=(4, 100, 60))}, draws=100)
+        assert "50 of 60 quantities" in printed(idata)
+        assert "x[60]" not in printed(idata)
+        assert "x[60]" in printed(idata, max_rows=None)
+
+    def test_trouble_beyond_the_rows_shown_is_told(self) -> None:
+        draws = np.random.default_rng(1).normal(size=(4, 1000, 60))
+        draws[0, :, 59] += 2
+        assert "x[60]" in printed(run(posterior={"x": draws}), max_rows=5)
