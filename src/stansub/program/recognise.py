@@ -12,9 +12,20 @@ from itertools import pairwise
 from typing import Literal
 
 from stansub.errors import InputError
+from stansub.program import advice
+from stansub.program.remarks import Remark, find_line
+from stansub.program.sizes import (
+    SizeCandidate,
+    SizeUse,
+    changing_names,
+    declarations,
+    main_size,
+    observations_in,
+    size_candidates,
+    sized_by,
+)
 from stansub.program.syntax import (
     Assign,
-    Block,
     Braces,
     Call,
     Declaration,
@@ -27,46 +38,31 @@ from stansub.program.syntax import (
     Span,
     Statement,
     Target,
-    Tilde,
-    Token,
     While,
     calls,
     children,
+    expression_of,
+    matching,
     names,
     split,
     tokenize,
     walk,
 )
 
+__all__ = [
+    "Form",
+    "Remark",
+    "SizeCandidate",
+    "SizeUse",
+    "explain",
+    "find_line",
+    "observations_in",
+    "recognise",
+    "size_candidates",
+]
+
 LOG_LIK = "log_lik_i"
 REDUCE_SUM = ("reduce_sum", "reduce_sum_static")
-
-
-@dataclass(frozen=True)
-class Remark:
-    """Something a user should know about a statement.
-
-    Attributes
-    ----------
-    statement : str
-        Canonical text of the statement.
-    message : str
-        What about it.
-    """
-
-    statement: str
-    message: str
-
-    def __str__(self) -> str:
-        return self.located("")
-
-    def located(self, source: str) -> str:
-        """The remark as a line of text, with the statement's line in the user's own file where it is found there."""
-        line = find_line(source, self.statement)
-        where = f"line {line}: " if line is not None else ""
-        head = " ".join(self.statement.split())
-        quoted = f"`{head if len(head) <= 90 else head[:87] + '...'}`"
-        return f"{where}{quoted} {self.message}" if self.statement else self.message
 
 
 @dataclass(frozen=True)
@@ -98,52 +94,6 @@ class Form:
     warnings: tuple[Remark, ...] = ()
     likelihood: For | Call | None = None
     span: Span = Span(0, 0)  # noqa: RUF009 - a NamedTuple cannot change
-
-
-@dataclass(frozen=True)
-class SizeUse:
-    """A data variable that has a size variable as a dimension, and where: array dimensions first, then inner ones."""
-
-    declaration: Declaration
-    axes: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class SizeCandidate:
-    """An integer of the data block that sizes other data, so that it may be the number of observations.
-
-    Attributes
-    ----------
-    name : str
-        The integer.
-    uses : tuple of SizeUse
-        Data variables with the integer itself as a dimension.
-    obstacles : tuple of Declaration
-        Data variables with a dimension computed from it (``N + 1``), which cannot be cut.
-    """
-
-    name: str
-    uses: tuple[SizeUse, ...]
-    obstacles: tuple[Declaration, ...]
-
-
-def size_candidates(program: Program) -> list[SizeCandidate]:
-    """Integers of the data block that are a dimension of data variables, in the order of declaration."""
-    candidates = []
-    for size in program.data.declarations:
-        if size.base != "int" or size.all_dims:
-            continue
-        uses, obstacles = [], []
-        for declaration in program.data.declarations:
-            axes = tuple(axis for axis, dim in enumerate(declaration.all_dims) if dim == size.name)
-            if axes:
-                uses.append(SizeUse(declaration, axes))
-            others = [dim for dim in declaration.all_dims if dim != size.name] + list(declaration.elements)
-            if any(size.name in names(text) for text in others):
-                obstacles.append(declaration)
-        if uses:
-            candidates.append(SizeCandidate(size.name, tuple(uses), tuple(obstacles)))
-    return candidates
 
 
 def recognise(program: Program) -> Form:
@@ -183,61 +133,36 @@ def recognise(program: Program) -> Form:
     return found_form or _plain(program, Remark(text, "is not of a form that can be rewritten"))
 
 
-def observations_in(program: Program, size: str) -> list[Statement]:
-    """Statements of the model block that add to the target and read data with ``size`` as a dimension.
+def explain(program: Program, form: Form, reason: str, *, source: str = "") -> str:
+    """What to tell a user whose program's likelihood is not a sum over observations.
 
     Parameters
     ----------
     program : Program
         The parsed program.
-    size : str
-        The integer that counts the observations.
-    """
-    sized = {
-        declaration.name
-        for declaration in program.data.declarations
-        if any(size in names(dim) for dim in declaration.all_dims)
-    }
-    return [
-        statement
-        for statement in walk(program.model.statements)
-        if isinstance(statement, Target | Tilde) and names(program.text(statement.span)) & sized
-    ]
-
-
-def find_line(source: str, statement: str) -> int | None:
-    """Line of a statement in the user's own file, counted from 1.
-
-    Comments, white space, parentheses and braces do not count, since the canonical text may have others.
-
-    Parameters
-    ----------
+    form : Form
+        What was recognised.
+    reason : str
+        How the numerical check failed.
     source : str
-        The user's file.
-    statement : str
-        Canonical text of the statement.
+        The user's file, for line numbers.
 
     Returns
     -------
-    int or None
-        None where it is not found, as when it comes from an included file.
+    str
+        Several lines: the reason, the statements that stand in the way where the text shows them, and what would make
+        the program qualify.
     """
-    wanted = [token.text for token in _significant(statement)]
-    try:
-        tokens = _significant(source)
-    except InputError:
-        return None
-    texts = [token.text for token in tokens]
-    for i in range(len(texts) - len(wanted) + 1):
-        if wanted and texts[i : i + len(wanted)] == wanted:
-            return source.count("\n", 0, tokens[i].span.start) + 1
-    return None
-
-
-def parameter_names(program: Program) -> set[str]:
-    """Everything that may change between evaluations."""
-    data = {declaration.name for block in _data_blocks(program) for declaration in block.declarations}
-    return {declaration.name for declaration in _declarations(program)} - data
+    lines = [f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"]
+    if form.kind != "sum":
+        where = Remark(form.statement, "must be the sum of its parts whatever the order and cut of the observations")
+        return "\n  ".join([*lines, where.located(source)])
+    size = main_size(program)
+    remarks = [*form.warnings, *advice.obstacles(program, size)]
+    lines += [remark.located(source) for remark in remarks]
+    lines += ["It qualifies with each observation's term in a function of its own, for example:"]
+    lines += [f"  {line}" for line in advice.skeleton(program, size)]
+    return "\n  ".join(lines)
 
 
 def partial_sums(program: Program, call: Call) -> list[Function]:
@@ -258,8 +183,11 @@ def normalised(name: str) -> str:
     return name
 
 
-def _significant(text: str) -> list[Token]:
-    return [token for token in tokenize(text) if token.text not in ("(", ")", "{", "}")]
+def bracketed(expression: str) -> str:
+    """An expression that may be an operand: in parentheses unless it has them or is one word."""
+    tokens = tokenize(expression)
+    whole = len(tokens) == 1 or (tokens[0].text == "(" and matching(tokens, 0) == len(tokens) - 1)
+    return expression if whole else f"({expression})"
 
 
 def _marked(statements: Sequence[Statement], *, reachable: bool) -> Iterator[tuple[Statement, bool]]:
@@ -272,7 +200,7 @@ def _marked(statements: Sequence[Statement], *, reachable: bool) -> Iterator[tup
         elif isinstance(statement, If | Profile | Braces):
             for inner in children(statement):
                 yield from _marked(inner, reachable=reachable)
-        elif any(call.name in (*REDUCE_SUM, LOG_LIK) for call in calls(_expression(statement))):
+        elif any(call.name in (*REDUCE_SUM, LOG_LIK) for call in calls(expression_of(statement))):
             yield statement, reachable
 
 
@@ -289,29 +217,18 @@ def _is_log_lik_loop(loop: For) -> bool:
     )
 
 
-def _expression(statement: Statement) -> str:
-    """What a simple statement computes."""
-    if isinstance(statement, Declaration):
-        return statement.value or ""
-    if isinstance(statement, Target | Assign):
-        return statement.expression
-    if isinstance(statement, Tilde):
-        return f"{statement.left}, {statement.distribution}"
-    return getattr(statement, "text", "")
-
-
 def _local_calls(program: Program) -> set[str]:
     """Functions called where the model block computes local variables."""
     return {
         call.name
         for statement in walk(program.model.statements)
         if isinstance(statement, Declaration | Assign)
-        for call in calls(_expression(statement))
+        for call in calls(expression_of(statement))
     }
 
 
 def _loop(program: Program, loop: For) -> Form:
-    n = loop.upper if loop.lower == "1" else f"({loop.upper}) - ({loop.lower}) + 1"
+    n = loop.upper if loop.lower == "1" else f"{bracketed(loop.upper)} - {bracketed(loop.lower)} + 1"
     sizes = names(loop.upper) | names(loop.lower)
     return Form(
         "log_lik_i",
@@ -329,14 +246,14 @@ def _reduce_sum(program: Program, statement: Statement) -> Form | None:
     if len(found) != 1 or len(found[0].arguments) < 3:
         return None
     call = found[0]
-    if not partial_sums(program, call) or program.text(call.span) not in _terms(_expression(statement)):
+    if not partial_sums(program, call) or program.text(call.span) not in _terms(expression_of(statement)):
         return None
     if not isinstance(statement, Target) and not _goes_to_target(program, statement):
         return None
     sizes = _length_of(program, call.arguments[1])
     remarks = list(_costs(program, sizes, statement.span))
-    sized = _sized(program, sizes)
-    parameters = parameter_names(program)
+    sized = sized_by(program, sizes)
+    parameters = changing_names(program)
     for argument in call.arguments[3:]:
         used = names(argument)
         if used != {argument} and used & sized and used & parameters:
@@ -352,18 +269,12 @@ def _reduce_sum(program: Program, statement: Statement) -> Form | None:
 
 
 def _plain(program: Program, *remarks: Remark) -> Form:
-    size = _main_size(program)
+    size = main_size(program)
     statements = observations_in(program, size) if size else []
     if not statements:
         return Form("sum", warnings=remarks)
     span = statements[0].span
     return Form("sum", program.text(span), warnings=remarks, span=span)
-
-
-def _main_size(program: Program) -> str:
-    """The size variable with most data variables, the first of them if there are several."""
-    candidates = size_candidates(program)
-    return max(candidates, key=lambda candidate: len(candidate.uses)).name if candidates else ""
 
 
 def _terms(expression: str) -> list[str]:
@@ -389,7 +300,7 @@ def _goes_to_target(program: Program, statement: Statement) -> bool:
         return False
     scope = next(scope for scope in _scopes(program.model.statements) if statement in scope)
     later = scope[scope.index(statement) + 1 :]
-    uses = [other for other in walk(later) if variable in names(_expression(other))]
+    uses = [other for other in walk(later) if variable in names(expression_of(other))]
     changes = [
         other
         for other in walk(later)
@@ -417,35 +328,15 @@ def _length_of(program: Program, expression: str) -> set[str]:
     name = tokens[0].text
     if len(tokens) > 2 and tokens[1].text == "[" and tokens[-1].text == "]":
         name = tokens[2].text
-    for declaration in _declarations(program):
+    for declaration in declarations(program):
         if declaration.name == name and declaration.array_dims:
             return names(declaration.array_dims[0])
     return set()
 
 
-def _declarations(program: Program) -> list[Declaration]:
-    """All variables but those of generated quantities."""
-    blocks = (program.data, program.transformed_data, program.parameters, program.transformed_parameters)
-    outer = [declaration for block in blocks for declaration in block.declarations]
-    return outer + [statement for statement in walk(program.model.statements) if isinstance(statement, Declaration)]
-
-
-def _sized(program: Program, sizes: set[str]) -> set[str]:
-    """Variables with one of ``sizes`` in a dimension."""
-    return {
-        declaration.name
-        for declaration in _declarations(program)
-        if any(names(dim) & sizes for dim in declaration.all_dims)
-    }
-
-
-def _data_blocks(program: Program) -> tuple[Block, Block]:
-    return program.data, program.transformed_data
-
-
 def _costs(program: Program, sizes: set[str], likelihood: Span) -> Iterator[Remark]:
     """What beside the likelihood costs time in proportion to all observations at every evaluation."""
-    sized = _sized(program, sizes)
+    sized = sized_by(program, sizes)
     for declaration in program.parameters.declarations:
         if declaration.name in sized:
             yield Remark(program.text(declaration.span), "has a value for every observation, whose prior costs O(N)")

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from stansub.errors import InputError
-from stansub.program.recognise import Form, normalised, parameter_names, partial_sums
+from stansub.program.recognise import Form, bracketed, normalised, partial_sums
+from stansub.program.sizes import changing_names, data_declarations
 from stansub.program.syntax import (
     Assign,
     Call,
@@ -114,7 +115,7 @@ def _replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, s
 def _units(loop: For, total: str) -> str:
     """The user's loop over ``log_lik_i``, cut to a block."""
     assert isinstance(loop.body[0], Target)
-    offset = "" if loop.lower == "1" else f"({loop.lower}) - 1 + "
+    offset = "" if loop.lower == "1" else f"{bracketed(loop.lower)} - 1 + "
     return f"""\
       for ({loop.variable} in {offset}stansub_first : {offset}stansub_last) {{
         {total} += {loop.body[0].expression};
@@ -169,7 +170,7 @@ def _hoisted(program: Program, call: Call) -> tuple[str, str]:
     An expression such as ``y[training]`` would otherwise cost time in proportion to all observations at every
     evaluation, however few blocks are asked for.
     """
-    changing = parameter_names(program)
+    changing = changing_names(program)
     arguments, lines = [], []
     functions = partial_sums(program, call)
     for k, argument in enumerate(call.arguments):
@@ -200,11 +201,16 @@ def _sized_like(expression: str, unsized: str, name: str) -> str:
 
     # dims() says (n, 1) of a vector, (1, n) of a row vector, and is cut short by an empty array.
     def size(k: int) -> str:
+        if k == 1:
+            return f"size({expression})"
         return f"size(dims({expression})) >= {k} ? dims({expression})[{k}] : 0"
 
-    inner = {"row_vector": [2], "vector": [1], "matrix": [1, 2]}.get(base.removeprefix("complex_"), [])
+    inner = {"row_vector": [2 if depth else 1], "vector": [1], "matrix": [1, 2]}.get(base.removeprefix("complex_"), [])
+    if base.endswith("matrix") and not depth:
+        sizes = f"[rows({expression}), cols({expression})]"
+    else:
+        sizes = f"[{', '.join(size(depth + k) for k in inner)}]" if inner else ""
     array = f"array[{', '.join(size(k + 1) for k in range(depth))}] " if depth else ""
-    sizes = f"[{', '.join(size(depth + k) for k in inner)}]" if inner else ""
     return f"{array}{base}{sizes} {name} = {expression};"
 
 
@@ -342,7 +348,7 @@ def _up_to_data(program: Program) -> list[str]:
 
 
 def _data_names(program: Program) -> set[str]:
-    return {variable.name for block in (program.data, program.transformed_data) for variable in block.declarations}
+    return {variable.name for variable in data_declarations(program)}
 
 
 def _by_name(program: Program, function: str, skip: int, known: set[str], what: str) -> list[str]:

@@ -371,6 +371,17 @@ def children(statement: Statement) -> tuple[tuple[Statement, ...], ...]:
     return ()
 
 
+def expression_of(statement: Statement) -> str:
+    """What a simple statement computes."""
+    if isinstance(statement, Declaration):
+        return statement.value or ""
+    if isinstance(statement, Target | Assign):
+        return statement.expression
+    if isinstance(statement, Tilde):
+        return f"{statement.left}, {statement.distribution}"
+    return getattr(statement, "text", "")
+
+
 def parse(code: str) -> Program:
     """Parse a program.
 
