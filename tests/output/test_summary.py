@@ -86,6 +86,7 @@ class TestDiagnosis:
         facts = inference_data.attrs(idata)
         assert diagnosis.cautions == ()
         assert diagnosis.share_of_data == pytest.approx(sum(facts["n_obs_used"]) / (4 * 1000 * 100_000))
+        assert diagnosis.passes_per_step == pytest.approx(2 * diagnosis.share_of_data)
         assert diagnosis.observations_per_second == pytest.approx(sum(facts["n_obs_evaluated"]) / 6)
         assert diagnosis.steps_per_second == pytest.approx(4000 / 6)
         assert diagnosis.acceptance_rate == pytest.approx(0.25, abs=0.03)
@@ -143,6 +144,7 @@ class TestDiagnosis:
         [
             ({"stopped": "interrupted"}, "it was interrupted"),
             ({"stopped": "max_time"}, "--max-time was reached"),
+            ({"stopped": "failed: no memory"}, "failed: no memory"),
             ({"n_audited": [0] * 4}, "No decision was audited"),
             ({"n_audited": [2] * 4}, "Too few decisions were audited (8)"),
             ({"n_audit_wrong": [15] * 4}, "more than epsilon = 0.05 allows"),
@@ -160,6 +162,9 @@ class TestDiagnosis:
         assert len(cautions) == 1
         assert text in cautions[0].text
         assert cautions[0].remedy
+
+    def test_high_acceptance_is_fine_for_other_proposals(self) -> None:
+        assert diagnose(run(attrs={"n_accepted": [990] * 4, "settings": {"proposal": "laplace"}})).cautions == ()
 
     def test_an_exact_run_needs_no_audit(self) -> None:
         idata = run(attrs={"test": "exact", "n_audited": [0] * 4, "n_obs_used": [100_000_000] * 4})

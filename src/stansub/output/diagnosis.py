@@ -27,7 +27,7 @@ TIMID_ABOVE = 0.8
 NONFINITE_ABOVE = 0.05
 WASTED_ABOVE = 0.9
 _WORST = 3  # quantities named in a warning
-_RANDOM_WALKS = ("random-walk", "adaptive", "adaptive-metropolis")
+_RANDOM_WALKS = ("random-walk", "adaptive-metropolis")
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,9 @@ class Diagnosis:
         Chains, and draws kept of each.
     share_of_data
         Mean share of the observations that a decision drew.
+    passes_per_step
+        Observations evaluated in a step over the number of observations: both ends of a decision, audits and
+        range scans included, values known from earlier decisions not.
     observations_per_second, steps_per_second
         Observations evaluated and steps made per second of one chain's sampling time.
     acceptance_rate, undecided_share
@@ -84,6 +87,7 @@ class Diagnosis:
     n_chains: int
     n_draws: int
     share_of_data: float | None
+    passes_per_step: float | None
     observations_per_second: float | None
     steps_per_second: float | None
     acceptance_rate: float | None
@@ -104,19 +108,20 @@ def diagnose(idata: "InferenceData", *, statistics: "pd.DataFrame | None" = None
     Notes
     -----
     The audit's interval takes audited decisions as independent. It is about single decisions: how far the
-    posterior is off is another question (Korattikara et al. 2014, section 5.1).
+    posterior is off depends on the mixing of the chain too (Korattikara et al. 2014, theorem 1).
     """
     facts = attrs(idata)
     posterior = group(idata, "posterior")
     n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
     steps, seconds = _total(facts, "n_steps"), _total(facts, "sampling_time")
     used, evaluated = _total(facts, "n_obs_used"), _total(facts, "n_obs_evaluated")
-    n_observations = facts.get("n_observations")
+    one_pass_each = steps and "n_observations" in facts and steps * facts["n_observations"]
     audited, wrong = _total(facts, "n_audited"), _total(facts, "n_audit_wrong")
     diagnosis = Diagnosis(
         n_chains=n_chains,
         n_draws=n_draws,
-        share_of_data=_ratio(used, steps and n_observations and steps * n_observations),
+        share_of_data=_ratio(used, one_pass_each),
+        passes_per_step=_ratio(evaluated, one_pass_each),
         observations_per_second=_ratio(evaluated, seconds),
         steps_per_second=_ratio(steps, seconds),
         acceptance_rate=_ratio(_total(facts, "n_accepted"), steps),
@@ -130,9 +135,9 @@ def diagnose(idata: "InferenceData", *, statistics: "pd.DataFrame | None" = None
         *_stopped(facts),
         *_stuck(idata, facts, n_chains),
         *_unconverged(statistics, n_chains),
-        *_imprecise(statistics, n_chains, n_draws, facts),
         *_wrong_decisions(diagnosis.audit, facts),
         *_void_guarantee(facts),
+        *_imprecise(statistics, n_chains, n_draws, facts),
         *_poor_moves(diagnosis, facts),
         *_wasted(diagnosis, facts),
     )
@@ -143,7 +148,7 @@ def _total(facts: dict[str, Any], name: str) -> float | None:
     return sum(facts[name]) if name in facts else None
 
 
-def _ratio(part: float | None, whole: float | None) -> float | None:
+def _ratio(part: float | None, whole: float | bool | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
@@ -248,7 +253,7 @@ def _wrong_decisions(audit: Audit | None, facts: dict[str, Any]) -> Iterable[Cau
         )
     elif audit.low > level:
         allowed = "and an exact test makes none" if exact else f"more than {option} = {level:g} allows"
-        bound = "Check the range constants of the model (a full scan is safe), or use --test exact."
+        bound = "Check the range constants of the program (--range scan needs none), or use --test exact."
         looser = f"Lower --{option}, or use --test exact; the draws may be biased as they are."
         yield Caution(
             f"{audit.n_wrong:,} of {audit.n_audited:,} audited decisions were wrong: {percent(audit.rate)} "
@@ -275,13 +280,13 @@ def _void_guarantee(facts: dict[str, Any]) -> Iterable[Caution]:
         yield Caution(
             f"In {violated:,} of {_total(facts, 'n_steps') or 0:,} decisions the observations differed by more "
             "than the range given for them: the bound does not hold there.",
-            "Correct the range constants of the model: they must hold for every observation.",
+            "Correct the range constants of the program: they must hold for every observation.",
         )
 
 
 def _poor_moves(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[Caution]:
     rate = diagnosis.acceptance_rate
-    if rate is not None and rate > TIMID_ABOVE and facts.get("proposal") in _RANDOM_WALKS:
+    if rate is not None and rate > TIMID_ABOVE and facts.get("settings", {}).get("proposal") in _RANDOM_WALKS:
         yield Caution(
             f"{percent(rate)} of the proposals were accepted: the steps are too short to explore well.",
             "Raise --iter-warmup, so that the scale of the proposal can adapt.",

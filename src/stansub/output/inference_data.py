@@ -48,6 +48,7 @@ PER_CHAIN_ATTRS = (
     "sampling_time",
     "warmup_time",
 )
+JSON_ATTRS = ("settings", "versions")
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 
 
@@ -134,14 +135,15 @@ def group(idata: "InferenceData", name: str) -> "xarray.Dataset":
 def attrs(idata: "InferenceData") -> dict[str, Any]:
     """Facts about the run, in plain Python values.
 
-    Totals per chain are lists even for one chain, `settings` is a dict.
+    Totals per chain are lists even for one chain, `settings` and `versions` are dicts.
     """
     facts: dict[str, Any] = {str(name): _plain(value) for name, value in idata.attrs.items()}
     for name in PER_CHAIN_ATTRS:
         if name in facts and not isinstance(facts[name], list):
             facts[name] = [facts[name]]
-    if isinstance(facts.get("settings"), str):
-        facts["settings"] = json.loads(facts["settings"])
+    for name in JSON_ATTRS:
+        if isinstance(facts.get(name), str):
+            facts[name] = json.loads(facts[name])
     return facts
 
 

@@ -86,13 +86,12 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
         told = says.get(guarantee, guarantee)
         yield "Decisions", f"{facts['test']}{f' with {option} = {level:g}' if level else ''}; {told}".rstrip("; ")
     if diagnosis.share_of_data is not None:
-        undecided = diagnosis.undecided_share
-        ran_out = f"; {percent(undecided)} of the decisions needed all" if undecided is not None else ""
-        yield (
-            "Data",
-            f"{percent(diagnosis.share_of_data)} of the {facts['n_observations']:,} observations per decision"
-            + ran_out,
-        )
+        told = f"{percent(diagnosis.share_of_data)} of the {facts['n_observations']:,} observations per decision"
+        if diagnosis.undecided_share is not None and error_level(facts)[1]:
+            told += f"; {percent(diagnosis.undecided_share)} of the decisions needed all"
+        if diagnosis.passes_per_step is not None:
+            told += f"; {diagnosis.passes_per_step:.2g} passes over the data evaluated per step"
+        yield "Data", told
     if diagnosis.observations_per_second is not None and diagnosis.steps_per_second is not None:
         yield (
             "Speed",
