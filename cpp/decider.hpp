@@ -267,7 +267,7 @@ class Decider {
       if (table_.offset[k] != 0 && (std::isnan(range) || range_source_.kind == RangeSource::Kind::estimate))
         range = find_range(moments);
       decision.log_ratio = n_blocks * moments.mean + rest;
-      if (crossed(k, (decision.log_ratio - log_u) / n_blocks, moments.sd(), range)) {
+      if (crossed(k, (decision.log_ratio - log_u) / n_blocks, moments, range)) {
         decision.accepted = decision.log_ratio > log_u;
         decision.bound_violated = violated(moments.spread(), range);
         return decision;
@@ -292,12 +292,14 @@ class Decider {
   }
 
   // A boundary without offset knows the differences by their sd only, one with an estimated range by
-  // their spread only: while that is 0 it knows nothing.
-  bool crossed(std::size_t k, double gap, double sd, double range) const {
+  // their spread only: while all are equal it knows nothing.
+  bool crossed(std::size_t k, double gap, const Moments& drawn, double range) const {
     const double scale = table_.scale[k], offset = table_.offset[k];
-    if (offset == 0) return (sd > 0 || scale == 0) && std::abs(gap) > scale * sd;
-    if (range_source_.kind == RangeSource::Kind::estimate && range == 0) return false;
-    return std::abs(gap) > scale * sd + offset * range;
+    const bool by_sd = scale != 0 && offset == 0;
+    const bool by_spread = offset != 0 && range_source_.kind == RangeSource::Kind::estimate;
+    if ((by_sd || by_spread) && drawn.spread() == 0) return false;
+    const double slack = offset == 0 ? 0 : offset * range;
+    return std::abs(gap) > scale * drawn.sd() + slack;
   }
 
   double find_range(const Moments& drawn) {

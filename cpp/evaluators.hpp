@@ -75,10 +75,7 @@ struct BridgeStan {
 
   int value(const void* model, const double* theta, double* value) const {
     char* error = nullptr;
-    return finish(log_density(model, false, true, theta, value, &error), error);
-  }
-
-  int finish(int status, char* error) const {
+    const int status = log_density(model, false, true, theta, value, &error);
     if (error != nullptr) free_error(error);
     return status;
   }
@@ -161,8 +158,10 @@ class LibraryEvaluator final : public EvaluatorObject {
     std::fill_n(out, n, 0.0);
     const Subset subset(set_blocks_, subset_starts_.data(), subset_ends_.data(), n, out);
     char* error = nullptr;
-    return api_.finish(param_constrain_(model_, false, true, theta, constrained_.data(), rng_, &error),
-                       error);
+    const int status =
+        param_constrain_(model_, false, true, theta, constrained_.data(), rng_, &error);
+    if (error != nullptr) api_.free_error(error);
+    return status;
   }
 
  private:

@@ -1,0 +1,154 @@
+"""The three evaluators against stand-ins for the libraries that they call."""
+
+import ctypes
+
+import numpy as np
+import pytest
+from populations import Model, address
+
+from stansub._loop import CallbackEvaluator, InstanceEvaluator, LibraryEvaluator
+
+_DOUBLES = ctypes.POINTER(ctypes.c_double)
+_INTS = ctypes.POINTER(ctypes.c_int)
+_ERROR = ctypes.POINTER(ctypes.c_void_p)
+_LOG_DENSITY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _DOUBLES, _DOUBLES, _ERROR)
+_PARAM_CONSTRAIN = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _DOUBLES, _DOUBLES, ctypes.c_void_p, _ERROR
+)
+_FREE_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_SET_BLOCKS = ctypes.CFUNCTYPE(None, _INTS, _INTS, ctypes.c_int, _DOUBLES)
+
+MESSAGE = 4711
+
+
+class FakeLibrary:
+    """Observations 1, ..., n with log likelihood i * theta[0]; the global part is -theta[1]^2."""
+
+    def __init__(self, n: int = 10) -> None:
+        self.n = n
+        self.subset: list[tuple[int, int]] | None = None
+        self.out: object = None
+        self.freed: list[int] = []
+        self.flags: set[tuple[bool, bool]] = set()
+        self.log_density = _LOG_DENSITY(self._log_density)
+        self.param_constrain = _PARAM_CONSTRAIN(self._param_constrain)
+        self.free_error = _FREE_ERROR(self.freed.append)
+        self.set_blocks = _SET_BLOCKS(self._set_blocks)
+
+    def slices(self, model: int) -> list[tuple[int, int]]:
+        """A model's address says which observations are its data: 100 * first + last, or 1 for none."""
+        if self.subset is not None:
+            return self.subset
+        return [] if model == 1 else [(model // 100, model % 100)]
+
+    def _log_density(self, model, propto, jacobian, theta, value, error):
+        self.flags.add((propto, jacobian))
+        if theta[0] < 0 and any(start == 3 for start, _ in self.slices(model)):
+            error[0] = MESSAGE
+            return 1
+        value[0] = -(theta[1] ** 2) + sum(sum(range(a, b + 1)) * theta[0] for a, b in self.slices(model))
+        return 0
+
+    def _set_blocks(self, starts, ends, n, out):
+        self.subset = None if n < 0 else [(starts[k], ends[k]) for k in range(n)]
+        self.out = out
+
+    def _param_constrain(self, model, include_tp, include_gq, theta, constrained, rng, error):
+        assert (model, include_tp, include_gq, rng) == (77, False, True, 88)
+        constrained[0], constrained[1], constrained[2] = theta[0], theta[1], 0.0
+        assert self.subset is not None
+        if theta[0] < 0 and (3, 4) in self.subset:
+            error[0] = MESSAGE
+            return 1
+        if theta[0] != 999:
+            for k, (start, end) in enumerate(self.subset):
+                self.out[k] = sum(range(start, end + 1)) * theta[0]
+        return 0
+
+    def instances(self, global_models) -> InstanceEvaluator:
+        return InstanceEvaluator(
+            2,
+            np.array([102, 304, 505], np.uint64),
+            np.array(global_models, np.uint64),
+            address(self.log_density),
+            address(self.free_error),
+        )
+
+    def library(self) -> LibraryEvaluator:
+        return LibraryEvaluator(
+            2,
+            77,
+            88,
+            3,
+            np.array([1, 3, 5], np.int32),
+            np.array([2, 4, 5], np.int32),
+            address(self.param_constrain),
+            address(self.log_density),
+            address(self.free_error),
+            address(self.set_blocks),
+        )
+
+
+THETA = np.array([0.5, 3.0])
+
+
+@pytest.mark.parametrize("kind", ["instances", "instances by difference", "library"])
+def test_values(kind):
+    fake = FakeLibrary()
+    evaluator = {
+        "instances": lambda: fake.instances([1]),
+        # rows 1 and 2 alone and together
+        "instances by difference": lambda: fake.instances([101, 202, 102]),
+        "library": fake.library,
+    }[kind]()
+    assert (evaluator.dim, evaluator.n_blocks) == (2, 3)
+    assert evaluator.global_log_density(THETA) == pytest.approx(-9.0)
+    np.testing.assert_allclose(evaluator.block_log_lik(THETA), [1.5, 3.5, 2.5])
+    np.testing.assert_allclose(evaluator.block_log_lik(THETA, np.array([2, 0], np.int32)), [2.5, 1.5])
+    assert evaluator.block_log_lik(THETA, np.array([], np.int32)).shape == (0,)
+    assert fake.flags == {(False, True)}
+    assert fake.freed == []
+
+
+def test_a_block_that_fails_is_minus_infinity_and_its_message_is_freed():
+    fake = FakeLibrary()
+    values = fake.instances([1]).block_log_lik(np.array([-1.0, 0.0]))
+    np.testing.assert_allclose(values, [-3.0, -np.inf, -5.0])
+    assert fake.freed == [MESSAGE]
+
+
+def test_a_library_that_fails_leaves_no_subset_behind():
+    fake = FakeLibrary()
+    evaluator = fake.library()
+    assert (evaluator.block_log_lik(np.array([-1.0, 0.0])) == -np.inf).all()
+    assert fake.freed == [MESSAGE]
+    assert fake.subset is None
+    assert not fake.out
+    np.testing.assert_allclose(evaluator.block_log_lik(THETA), [1.5, 3.5, 2.5])
+    assert fake.subset is None
+
+
+def test_a_likelihood_that_the_program_switches_off_is_zero():
+    np.testing.assert_array_equal(FakeLibrary().library().block_log_lik(np.array([999.0, 0.0])), np.zeros(3))
+
+
+def test_undefined_global_part():
+    evaluator = Model(1, 3, lambda theta, which: which * 1.0, lambda theta: None).evaluator
+    assert evaluator.global_log_density(np.zeros(1)) == -np.inf
+    assert (evaluator.block_log_lik(np.zeros(1)) == -np.inf).all()
+
+
+def test_refusals():
+    fake = FakeLibrary()
+    with pytest.raises(ValueError, match="one model or three"):
+        fake.instances([1, 1])
+    with pytest.raises(ValueError, match="null address"):
+        fake.instances([0])
+    with pytest.raises(ValueError, match="null address"):
+        CallbackEvaluator(1, 1, 0, 0, 0)
+    with pytest.raises(ValueError, match="at least one block"):
+        InstanceEvaluator(2, np.array([], np.uint64), np.array([1], np.uint64), 1, 1)
+    with pytest.raises(IndexError, match="no block 3"):
+        fake.library().block_log_lik(THETA, np.array([3], np.int32))
+    with pytest.raises(ValueError, match="length 2, not 1"):
+        fake.library().global_log_density(np.zeros(1))
