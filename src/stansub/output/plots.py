@@ -9,7 +9,7 @@ import numpy as np
 from stansub.errors import InputError, RunError
 from stansub.output.diagnosis import error_level
 from stansub.output.inference_data import attrs, group, groups
-from stansub.output.statistics import count, scalars, table
+from stansub.output.statistics import affordable, count, scalars, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,11 +70,13 @@ def trace(
     """
     import matplotlib
 
-    total = count(idata, var_names)
-    names, draws = scalars(idata, var_names)
-    if total > max_vars:
-        worst = table(idata, percentiles=(), var_names=var_names)["r_hat"].fillna(0).to_numpy()
+    names, draws = scalars(idata, var_names, max(affordable(idata), max_vars))
+    note = ""
+    if len(names) > max_vars:
+        worst = table(idata, percentiles=(), var_names=var_names, max_rows=len(names))["r_hat"].fillna(0).to_numpy()
         shown = np.sort(np.argsort(-worst, kind="stable")[:max_vars])
+        first = "the first " if len(names) < count(idata, var_names) else ""
+        note = f", the {max_vars} of {first}{len(names):,} quantities with the highest R-hat"
         names, draws = [names[k] for k in shown], draws[..., shown]
     with matplotlib.rc_context(_STYLE):
         figure, axes = _grid(rows=max(len(names), 1), height=1.45)
@@ -89,7 +91,6 @@ def trace(
         axes[0][1].set_title("Ranks among all draws, per chain", loc="left")
         axes[-1][0].set_xlabel("Draw")
         axes[-1][1].set_xlabel("Rank")
-        note = f", the {len(names)} of {total:,} quantities with the highest R-hat" if total > len(names) else ""
         figure.suptitle(_title(attrs(idata), f"traces{note}"), x=0.01, ha="left", fontsize=11, weight="bold")
         _chain_legend(figure, draws.shape[0])
         _save(figure, path)
