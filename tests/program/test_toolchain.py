@@ -382,6 +382,24 @@ def test_stock_bridgestan_works_on_a_made_home(tmp_path, monkeypatch):
     assert (value, slope[0]) == (3.0, 2.0)
 
 
+@pytest.mark.slow
+def test_exact_hessian(tmp_path, monkeypatch):
+    monkeypatch.delenv("BRIDGESTAN", raising=False)
+    bridgestan.set_bridgestan_path(find_home(download=False).path)
+    (tmp_path / "program.stan").write_text("parameters { vector[2] x; } model { target += exp(x[1]) * sin(x[2]); }")
+    library = bridgestan.compile_model(
+        tmp_path / "program.stan", make_args=["STAN_THREADS=true", "O=0", "BRIDGESTAN_AD_HESSIAN=true"]
+    )
+    model = bridgestan.StanModel(library)
+    assert "BRIDGESTAN_AD_HESSIAN=true" in model.model_info()
+    x = np.array([0.7, 1.9])
+    sine, cosine = np.exp(x[0]) * np.sin(x[1]), np.exp(x[0]) * np.cos(x[1])
+    expected = np.array([[sine, cosine], [cosine, -sine]])
+    np.testing.assert_allclose(model.log_density_hessian(x)[2], expected, rtol=1e-14)
+    product = model.log_density_hessian_vector_product(x, np.array([1.0, -2.0]))[1]
+    np.testing.assert_allclose(product, expected @ [1.0, -2.0], rtol=1e-14)
+
+
 # doctor
 
 

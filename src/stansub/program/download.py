@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import subprocess
-import tarfile
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -63,6 +61,9 @@ def _download(folder: Path) -> str | None:
     """Download and unpack the sources of the installed version unless they are there; the reason if that fails."""
     if (folder / "Makefile").is_file():
         return None
+    import tarfile  # only here, as they are slow to import
+    import urllib.request
+
     url = f"https://github.com/roualdes/bridgestan/releases/download/v{bridgestan_version()}/{folder.name}.tar.gz"
     # Name resolution has no time limit of its own, so it happens in a thread that can be left behind.
     connected, answer = _within(CONNECT_SECONDS, lambda: urllib.request.urlopen(url, timeout=CONNECT_SECONDS))

@@ -197,9 +197,9 @@ def _made_home(cache: Path) -> Home:
         )
     wheel = Path(spec.submodule_search_locations[0]).absolute()
     links = {
-        "include": _locate(wheel, "include/stan/version.hpp", up=2),
-        "lib": _locate(wheel, "lib*/libtbb.*", up=1),
-        "bin/stanc": _locate(wheel, "stanc"),
+        "include": _locate(wheel, "include/stan/version.hpp").parents[1],
+        "lib": _locate(wheel, "lib*/libtbb.*").parent,
+        "bin/stanc": _locate(wheel, "stanc", "bin/stanc"),
     }
     sources = {name: _source(name) for name in ("Makefile", "bridgestan.h", "bridgestan.cpp")}
     # The name is a hash of what is inside, not of where the wheel is: environments with the same wheel share a home
@@ -217,15 +217,15 @@ def _made_home(cache: Path) -> Home:
     return _describe(folder, "made")
 
 
-def _locate(wheel: Path, pattern: str, *, up: int = 0) -> Path:
-    """The first path in the wheel that matches, or the parent ``up`` levels above it."""
-    found = next(iter(sorted(wheel.glob(pattern))), None)
+def _locate(wheel: Path, *patterns: str) -> Path:
+    """The first path in the wheel that matches."""
+    found = next((path for pattern in patterns for path in sorted(wheel.glob(pattern))), None)
     if found is None:
         raise RunError(
-            f"the httpstan package in {wheel} has no {pattern}; reinstall it, or set BRIDGESTAN to a folder of "
+            f"the httpstan package in {wheel} has no {patterns[0]}; reinstall it, or set BRIDGESTAN to a folder of "
             "BridgeStan's sources"
         )
-    return found.parents[up - 1] if up else found
+    return found
 
 
 def _source(name: str) -> bytes:

@@ -262,7 +262,7 @@ VectorXd gradient_change(const bs_model& m, bool propto, bool jacobian, const Ve
 // truncation error (step squared) and the rounding error (1 / step) of the difference.
 VectorXd gradient_change(const bs_model& m, bool propto, bool jacobian, const VectorXd& theta,
                          const VectorXd& direction) {
-  const double length = direction.cwiseAbs().maxCoeff();
+  const double length = direction.lpNorm<Eigen::Infinity>();
   if (length == 0) return VectorXd::Zero(theta.size());
   // Steps are measured where the direction goes: a coordinate it leaves alone sets no scale.
   double scale = 1;
