@@ -27,7 +27,7 @@ class Data:
     Attributes
     ----------
     values : dict
-        One numpy array a variable (zero-dimensional for scalars), or the parsed JSON as it is for tuples.
+        One numpy array a variable, a number for scalars, or the parsed JSON as it is for tuples.
     declarations : tuple of Declaration
         The data block, in order.
     source : str
@@ -117,10 +117,13 @@ def read(source: str | Path | Mapping[str, Any], declarations: tuple[Declaration
     values: dict[str, Any] = {}
     for declaration in declarations:
         if declaration.name not in raw:
-            raise InputError(f"{name}: variable {declaration.name!r} is missing; the data block declares it as {_type(declaration)}")
+            raise InputError(
+                f"{name}: variable {declaration.name!r} is missing; the data block declares it as {_type(declaration)}"
+            )
         values[declaration.name] = _convert(raw[declaration.name], declaration, name)
     _check_sizes(values, declarations, name)
-    return Data(values, declarations, name)
+    scalars = {key: value.item() for key, value in values.items() if isinstance(value, np.ndarray) and not value.ndim}
+    return Data({**values, **scalars}, declarations, name)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -230,8 +233,8 @@ def _check_sizes(values: dict[str, Any], declarations: tuple[Declaration, ...], 
             if expected is not None and value.shape[axis] != expected:
                 meaning = size if size.isdigit() else f"{size} = {expected}"
                 raise InputError(
-                    f"{source}: variable {declaration.name!r} has {value.shape[axis]:,} elements in dimension {axis + 1}, "
-                    f"but is declared {_type(declaration)} with {meaning}"
+                    f"{source}: variable {declaration.name!r} has {value.shape[axis]:,} elements in dimension "
+                    f"{axis + 1}, but is declared {_type(declaration)} with {meaning}"
                 )
 
 

@@ -244,18 +244,14 @@ class Model:
             When a parameter is missing, has the wrong size or violates its constraint.
         """
         out, error = np.empty(self.dim), ctypes.c_void_p()
-        code = self.library.handle.bs_param_unconstrain_json(
-            self.pointer, values, _pointer(out), ctypes.byref(error)
-        )
+        code = self.library.handle.bs_param_unconstrain_json(self.pointer, values, _pointer(out), ctypes.byref(error))
         if code:
             raise InputError(self.library.take_message(error))
         return out
 
     def _check(self, theta: FloatArray) -> None:
         if theta.shape != (self.dim,):
-            raise ValueError(
-                f"theta has shape {theta.shape}, the model has {self.dim} unconstrained parameters"
-            )
+            raise ValueError(f"theta has shape {theta.shape}, the model has {self.dim} unconstrained parameters")
 
 
 def addresses(models: Sequence[Model]) -> NDArray[np.uint64]:

@@ -1,0 +1,104 @@
+"""Range constants for the concentration bounds, from functions in the user's program.
+
+The bounds need the range of the differences log p(x_i | theta') - log p(x_i | theta) over the population. It is at most
+twice C = max_i |difference| (Bardenet et al. 2014, below eq. 7), and a Lipschitz constant L_i of each observation
+gives |difference| <= L_i ||theta' - theta||. Sums over blocks add the constants of their observations.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stansub.errors import InputError, RunError
+from stansub.model.posterior import Posterior
+from stansub.program import rewrite, toolchain
+from stansub.program.library import FloatArray, Library, Model, Rng
+
+_CALLBACK = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.POINTER(ctypes.c_double),
+)
+
+Progress = Callable[[str], None]
+
+
+def lipschitz_constant(posterior: Posterior, *, progress: Progress | None = None) -> float:
+    """Largest Lipschitz constant of a block, from the program's ``log_lik_lipschitz_i``.
+
+    Raises
+    ------
+    InputError
+        When the program has no such function, or it gives a negative or non-finite value.
+    """
+    code = rewrite.lipschitz_program(posterior.program, posterior.form.n or posterior.sizes[0])
+    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_lipschitz", progress=progress))
+    model = library.model(posterior.values.json())
+    constants = model.param_constrain(np.empty(0), include_gq=True, rng=library.rng(0))
+    if constants.size != posterior.blocks.n_observations:
+        raise RunError(f"log_lik_lipschitz_i gave {constants.size} constants for {posterior.blocks.n_observations}")
+    bad = np.flatnonzero(~(np.isfinite(constants) & (constants >= 0)))
+    if bad.size:
+        raise InputError(
+            f"log_lik_lipschitz_i gives {constants[bad[0]]} for observation {bad[0] + 1:,}; a Lipschitz constant must "
+            "be finite and not negative"
+        )
+    if posterior.order is not None:
+        constants = constants[posterior.order]
+    return float(np.add.reduceat(constants, posterior.blocks.starts).max())
+
+
+@dataclass(frozen=True)
+class RangeFunction:
+    """The program's ``log_lik_range`` as a C callback (self, theta, theta', out) -> error code.
+
+    Attributes
+    ----------
+    address : int
+        Of the callback.
+    factor : float
+        Range of the block sums for a bound of 1 on the absolute differences: 2 x block size.
+    """
+
+    library: Library
+    model: Model
+    rng: Rng
+    callback: object
+    address: int
+    factor: float
+
+
+def range_function(posterior: Posterior, *, progress: Progress | None = None) -> RangeFunction:
+    """Compile the program's ``log_lik_range``.
+
+    Raises
+    ------
+    InputError
+        When the program has no such function.
+    """
+    code = rewrite.range_program(posterior.program)
+    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_range", progress=progress))
+    model, rng, dim = library.model(posterior.values.json()), library.rng(0), posterior.dim
+    n_out = model.param_num(include_gq=True)
+
+    def evaluate(_: int, theta: object, proposed: object, out: object) -> int:
+        both = np.concatenate([_view(theta, dim), _view(proposed, dim)])
+        try:
+            out[0] = model.param_constrain(both, include_gq=True, rng=rng, out=np.empty(n_out))[-1]  # type: ignore[index]
+        except RunError:
+            return 1
+        return 0
+
+    callback = _CALLBACK(evaluate)
+    address = ctypes.cast(callback, ctypes.c_void_p).value or 0
+    return RangeFunction(library, model, rng, callback, address, 2.0 * posterior.blocks.size)
+
+
+def _view(pointer: object, size: int) -> FloatArray:
+    return np.ctypeslib.as_array(pointer, shape=(size,))

@@ -1,0 +1,165 @@
+"""One chain: warmup with adaptation, then sampling with the proposal held fixed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import Decider
+from stansub.kernels.base import FloatArray
+from stansub.kernels.metropolis import Control, Records, allocate, run_steps
+from stansub.kernels.proposals import Proposal
+from stansub.sampling.adapt import Adapter
+
+# Steps between two updates of the adapter in warmup, and between two looks at the records in sampling.
+WARMUP_STRETCH = 25
+SAMPLING_STRETCH = 100
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a chain runs and what it keeps.
+
+    Attributes
+    ----------
+    iter_warmup, iter_sampling : int
+        Steps.
+    thin : int
+        Every ``thin``-th step is kept.
+    audit : float
+        Share of the sampling decisions decided again on all the data.
+    save_warmup : bool
+        Whether warmup steps are kept.
+    """
+
+    iter_warmup: int
+    iter_sampling: int
+    thin: int
+    audit: float
+    save_warmup: bool
+
+
+@dataclass
+class Totals:
+    """Counts over all steps of a phase, thinned-away ones included."""
+
+    n_steps: int = 0
+    n_accepted: int = 0
+    n_obs_used: int = 0
+    n_obs_evaluated: int = 0
+    n_undecided: int = 0
+    n_audited: int = 0
+    n_audit_wrong: int = 0
+    n_bound_violated: int = 0
+    n_nonfinite: int = 0
+    seconds: float = 0.0
+
+    def add(self, records: Records, n: int) -> None:
+        """Count the first ``n`` records."""
+        self.n_steps += n
+        self.n_accepted += int(records.accepted[:n].sum())
+        self.n_obs_used += int(records.n_obs_used[:n].sum())
+        self.n_undecided += int(records.undecided[:n].sum())
+        self.n_audited += int(records.audited[:n].sum())
+        self.n_audit_wrong += int(records.audit_wrong[:n].sum())
+        self.n_bound_violated += int(records.bound_violated[:n].sum())
+
+
+@dataclass
+class Phase:
+    """Kept records of warmup or of sampling, and the totals."""
+
+    kept: Records
+    capacity: int
+    n_kept: int = 0
+    totals: Totals = field(default_factory=Totals)
+
+    def take(self, records: Records, n: int, thin: int) -> None:
+        """Keep every ``thin``-th of the steps, counted over the whole phase."""
+        before = self.totals.n_steps
+        self.totals.add(records, n)
+        rows = np.arange(n)[(before + 1 + np.arange(n)) % thin == 0][: self.capacity - self.n_kept]
+        end = self.n_kept + len(rows)
+        for name in Records._fields:
+            getattr(self.kept, name)[self.n_kept : end] = getattr(records, name)[rows]
+        self.n_kept = end
+
+
+class Chain:
+    """A chain with random streams of its own.
+
+    Parameters
+    ----------
+    decider : Decider
+        The chain's own, standing at the starting value.
+    adapter : Adapter
+        Learns the proposal in warmup.
+    rng, audit_rng : Generator
+        The chain's stream, and one for choosing which decisions are audited: audits leave the draws as they are.
+    n_observations : int
+        Size of the data, for the share that is used.
+    stop : ndarray of int32, shape (1,)
+        Set to 1 to stop all chains after the step they are in.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        adapter: Adapter,
+        plan: Plan,
+        *,
+        rng: np.random.Generator,
+        audit_rng: np.random.Generator,
+        n_observations: int,
+        stop: NDArray[np.int32],
+    ) -> None:
+        self._decider = decider
+        self._adapter = adapter
+        self.plan = plan
+        self.n_observations = n_observations
+        self._rng = rng
+        self._audit_rng = audit_rng
+        self._stop = stop
+        dim = decider.theta.size
+        n_sampling = plan.iter_sampling // plan.thin
+        n_warmup = plan.iter_warmup // plan.thin if plan.save_warmup else 0
+        self.warmup = Phase(allocate(n_warmup, dim), n_warmup)
+        self.sampling = Phase(allocate(n_sampling, dim), n_sampling)
+        self.counters = np.zeros(4, dtype=np.int64)
+        self.proposal: Proposal = adapter.proposal()
+        self._buffer = allocate(max(WARMUP_STRETCH, SAMPLING_STRETCH), dim)
+
+    def advance(self) -> bool:
+        """Run one stretch of steps; False when the chain has come to its end or was stopped."""
+        if self._stop[0]:
+            return False
+        if self.warmup.totals.n_steps < self.plan.iter_warmup:
+            n = self._stretch(self.warmup, min(WARMUP_STRETCH, self.plan.iter_warmup - self.warmup.totals.n_steps), 0.0)
+            if n:
+                self._adapter.update(self._buffer.theta[:n], float(self._buffer.accepted[:n].mean()))
+            done = self.warmup.totals.n_steps == self.plan.iter_warmup
+            self.proposal = self._adapter.final() if done else self._adapter.proposal()
+            return True
+        left = self.plan.iter_sampling - self.sampling.totals.n_steps
+        if left > 0:
+            self._stretch(self.sampling, min(SAMPLING_STRETCH, left), self.plan.audit)
+        return self.sampling.totals.n_steps < self.plan.iter_sampling
+
+    def _stretch(self, phase: Phase, n_steps: int, audit: float) -> int:
+        decider, totals = self._decider, phase.totals
+        began, evaluated, nonfinite = time.perf_counter(), decider.n_evaluated, decider.n_nonfinite
+        control = Control(self._audit_rng, audit, self._stop, self.counters)
+        n = run_steps(decider, self.proposal, self._rng, self._buffer, n_steps, control)
+        phase.take(self._buffer, n, self.plan.thin)
+        totals.seconds += time.perf_counter() - began
+        totals.n_obs_evaluated += decider.n_evaluated - evaluated
+        totals.n_nonfinite += decider.n_nonfinite - nonfinite
+        return n
+
+    @property
+    def draws(self) -> FloatArray:
+        """Kept sampling draws so far, shape (n_kept, dim)."""
+        return self.sampling.kept.theta[: self.sampling.n_kept]

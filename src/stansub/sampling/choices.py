@@ -1,0 +1,171 @@
+"""What is chosen for a user who does not say: test, block size, and where the range constant comes from."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stansub.decision import decide
+from stansub.decision.boundary import Exact, Fixed, Geometric, Test, make_test
+from stansub.errors import InputError
+from stansub.model.posterior import Posterior
+from stansub.model.ranges import lipschitz_constant, range_function
+
+# Measured against exact Metropolis-Hastings: see the section on the default in the README.
+DEFAULT_TEST, DEFAULT_EPSILON = "pocock", 0.01
+
+# Observations a block. Adjacent observations are read several times faster than scattered ones, and an instance
+# of the program costs about a microsecond a call, which 256 observations make up for. The range of a block sum grows as
+# its size, which a concentration bound pays for in full: there single observations are best.
+_BLOCK_T_TEST, _BLOCK_EXACT = 256, 1024
+# Tests need units to draw from: at least this many blocks where the data allow it.
+_MIN_BLOCKS = 100
+# Instances that memory and construction time allow (some kilobytes and 10 microseconds each).
+_MAX_INSTANCES = 50_000
+
+_FIRST_LOOK = 50
+
+RANGE_KINDS = ("auto", "lipschitz", "function", "scan", "estimate")
+
+
+def cores() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_count(name: str, value: Any, *, at_least: int) -> None:
+    """Raise InputError unless ``value`` is an integer of at least ``at_least``."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise InputError(f"{name} {value!r} must be an integer of at least {at_least}")
+
+
+def choose_test(
+    test: Test | str | None,
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    looks: str | None,
+    first_look: int | None,
+) -> Test:
+    """The test asked for by name, the default, or the one given.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, an epsilon or delta that the test does not take or that is out of range.
+    """
+    if test is None and delta is not None:
+        raise InputError(
+            "delta belongs to the concentration bounds; choose test hoeffding, bernstein or bernstein-serfling"
+        )
+    if test is None:
+        test, epsilon = DEFAULT_TEST, DEFAULT_EPSILON if epsilon is None else epsilon
+    if not isinstance(test, str):
+        if any(setting is not None for setting in (epsilon, delta, looks, first_look)):
+            raise InputError(
+                "epsilon, delta, looks and first_look are set in the test itself when a test value is given"
+            )
+        return test
+    return make_test(test, epsilon=epsilon, delta=delta, looks=choose_looks(looks, first_look))
+
+
+def choose_looks(looks: str | None, first_look: int | None) -> Geometric | Fixed | None:
+    """The schedule asked for; None for the test's own.
+
+    Raises
+    ------
+    InputError
+        For an unknown name or a first look of no blocks.
+    """
+    if looks is None and first_look is None:
+        return None
+    if first_look is not None:
+        check_count("first_look", first_look, at_least=1)
+    if looks in (None, "geometric"):
+        return Geometric(first=first_look or _FIRST_LOOK)
+    if looks == "fixed":
+        return Fixed(size=first_look or _FIRST_LOOK)
+    raise InputError(f"looks {looks!r} is unknown; choose from geometric, fixed")
+
+
+def choose_block_size(test: Test, n: int, *, instances: bool) -> int:
+    """Observations a block for ``n`` observations; ``instances`` says whether each block costs an instance."""
+    if isinstance(test, Exact):
+        size = _BLOCK_EXACT
+    elif test.needs_range:
+        size = 1
+    else:
+        size = min(_BLOCK_T_TEST, max(1, n // _MIN_BLOCKS))
+    least = math.ceil(n / _MAX_INSTANCES) if instances else 1
+    return min(n, max(size, least))
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Where the range constant comes from.
+
+    Attributes
+    ----------
+    kind : str
+        "none" for tests that need no range, else one of `RANGE_KINDS`.
+    source : Range or None
+        For the chains' deciders.
+    held : object
+        What must live as long as they do.
+    """
+
+    kind: str
+    source: decide.Range | None = None
+    held: object = None
+
+
+def choose_range(
+    test: Test, posterior: Posterior, kind: str, *, progress: Callable[[str], None] | None = None
+) -> Ranges:
+    """Find the range constant of a test that needs one.
+
+    Raises
+    ------
+    InputError
+        When the program does not have the function that is asked for.
+    """
+    if kind not in RANGE_KINDS:
+        raise InputError(f"range {kind!r} is unknown; choose from {', '.join(RANGE_KINDS)}")
+    if not test.needs_range:
+        return Ranges("none")
+    functions = {function.name for function in posterior.program.functions}
+    if kind == "auto":
+        kind = (
+            "lipschitz" if "log_lik_lipschitz_i" in functions else "function" if "log_lik_range" in functions else kind
+        )
+    if kind == "auto":
+        raise InputError(
+            f"the test {test.name} needs the range of the log likelihood differences, and the program has neither "
+            "log_lik_lipschitz_i nor log_lik_range: add one, or choose --range scan (all data, every decision) or "
+            "--range estimate (no guarantee)"
+        )
+    if kind == "lipschitz":
+        if "log_lik_lipschitz_i" not in functions:
+            raise InputError("--range lipschitz needs a function log_lik_lipschitz_i(int i, ...) in the program")
+        lipschitz = decide.Lipschitz(lipschitz_constant(posterior, progress=progress))
+        return Ranges(kind, lipschitz)
+    if kind == "function":
+        if "log_lik_range" not in functions:
+            raise InputError("--range function needs a function log_lik_range(...) in the program")
+        function = range_function(posterior, progress=progress)
+        source = decide.RangeFunction(function.address, factor=function.factor)
+        return Ranges(kind, source, function)
+    other = decide.Scan() if kind == "scan" else decide.Estimate()
+    return Ranges(kind, other)
+
+
+def guarantee(test: Test, range_kind: str) -> str:
+    """What the test promises: "exact", "bound", "asymptotic", or that the promise is void."""
+    if isinstance(test, Exact):
+        return "exact"
+    if not test.needs_range:
+        return "asymptotic"
+    return "void: range estimated" if range_kind == "estimate" else "bound"
