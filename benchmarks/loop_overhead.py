@@ -1,0 +1,114 @@
+"""What a step costs beside the evaluation of blocks: run ``python benchmarks/loop_overhead.py``.
+
+The model is a small C library (needs a C compiler) whose block values cost next to nothing, so that the time per step
+is the loop's own: proposal, random numbers, drawing blocks, test, bookkeeping. Asked: at most 3 us a step in a
+stretch and 30 us for a decision called from Python, at 10 parameters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from stansub._loop import CallbackEvaluator, Decider
+from stansub.decision.boundary import Geometric, Test, make_test
+from stansub.decision.decide import make_decider
+
+SOURCE = """
+#include <stdint.h>
+int shared(void *self, const double *theta, double *value) { (void)self; *value = -0.5 * theta[0] * theta[0]; return 0; }
+int blocks(void *self, const double *theta, double shared, const int32_t *which, int32_t n, double *out) {
+  const double *x = self;
+  (void)shared;
+  for (int32_t k = 0; k < n; ++k) out[k] = theta[1] * x[which[k]];
+  return 0;
+}
+"""
+
+
+def compile_model(folder: Path) -> ctypes.CDLL:
+    source, library = folder / "model.c", folder / "model.so"
+    source.write_text(SOURCE)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def best_of(repeats: int, run: Callable[[], None]) -> float:
+    """Shortest time of several runs, seconds."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def stretch(decider: Decider, n_steps: int, cholesky: np.ndarray, rng: np.random.Generator) -> None:
+    dim = len(cholesky)
+    capsule = rng.bit_generator.capsule
+    flags = [np.zeros(n_steps, np.uint8) for _ in range(5)]
+    decider.stretch(
+        n_steps,
+        cholesky,
+        capsule,
+        capsule,
+        0.0,
+        theta=np.zeros((n_steps, dim)),
+        accepted=flags[0],
+        n_obs_used=np.zeros(n_steps, np.int64),
+        n_looks=np.zeros(n_steps, np.int32),
+        undecided=flags[1],
+        log_ratio=np.zeros(n_steps),
+        audited=flags[2],
+        wrong=flags[3],
+        bound_violated=flags[4],
+        stop=np.zeros(1, np.int32),
+        progress=np.zeros(4, np.int64),
+    )
+
+
+def decide(decider: Decider, n_steps: int, cholesky: np.ndarray, rng: np.random.Generator) -> None:
+    capsule, theta = rng.bit_generator.capsule, decider.theta
+    for _ in range(n_steps):
+        proposed = theta + cholesky @ rng.standard_normal(theta.size)
+        if decider.decide(proposed, np.log1p(-rng.random()), 0.0, capsule).accepted:
+            theta = proposed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dim", type=int, default=10)
+    parser.add_argument("--blocks", type=int, default=15_625)
+    parser.add_argument("--steps", type=int, default=100_000)
+    options = parser.parse_args()
+
+    x = np.random.default_rng(1).normal(1.0, 0.1, options.blocks)
+    tests: list[tuple[str, Test]] = [
+        (f"first look at {first} blocks", make_test("austerity", looks=Geometric(first=first))) for first in (5, 50)
+    ]
+    print(f"{options.blocks} blocks, {options.dim} parameters, microseconds a step")
+    print(f"{'':28} {'blocks':>8} {'stretch':>8} {'Python':>8}")
+    with tempfile.TemporaryDirectory() as folder:
+        library = compile_model(Path(folder))
+        shared, blocks = (ctypes.cast(f, ctypes.c_void_p).value for f in (library.shared, library.blocks))
+        evaluator = CallbackEvaluator(options.dim, options.blocks, x.ctypes.data, shared, blocks)
+        for name, test in tests:
+            decider = make_decider(evaluator, np.ones(options.blocks, np.int32), test)
+            cholesky, rng = np.eye(options.dim), np.random.default_rng(2)
+            decider.reset(np.zeros(options.dim))
+            compiled = best_of(5, partial(stretch, decider, options.steps, cholesky, rng))
+            python = best_of(3, partial(decide, decider, options.steps // 10, cholesky, rng)) * 10
+            used = decider.n_obs_used / decider.n_decisions
+            print(f"{name:28} {used:8.1f} {1e6 * compiled / options.steps:8.2f} {1e6 * python / options.steps:8.2f}")
+
+
+if __name__ == "__main__":
+    main()
