@@ -366,7 +366,7 @@ def test_stock_bridgestan_works_on_a_made_home(tmp_path, monkeypatch):
     home = find_home(download=False)
     if home.origin != "made":
         pytest.skip("BridgeStan's own sources are installed")
-    bridgestan.set_bridgestan_path(home.path)
+    monkeypatch.setenv("BRIDGESTAN", str(home.path))
     (tmp_path / "program.stan").write_text(
         "functions { real twice(real x); } parameters { real x; } model { target += twice(x); }"
     )
@@ -385,7 +385,7 @@ def test_stock_bridgestan_works_on_a_made_home(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_exact_hessian(tmp_path, monkeypatch):
     monkeypatch.delenv("BRIDGESTAN", raising=False)
-    bridgestan.set_bridgestan_path(find_home(download=False).path)
+    monkeypatch.setenv("BRIDGESTAN", str(find_home(download=False).path))
     (tmp_path / "program.stan").write_text("parameters { vector[2] x; } model { target += exp(x[1]) * sin(x[2]); }")
     library = bridgestan.compile_model(
         tmp_path / "program.stan", make_args=["STAN_THREADS=true", "O=0", "BRIDGESTAN_AD_HESSIAN=true"]
