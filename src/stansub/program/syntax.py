@@ -313,7 +313,7 @@ def calls(text: str, span: Span | None = None) -> list[Call]:
     tokens = tokenize(text, *(span or Span(0, len(text))))
     found = []
     for i in range(len(tokens) - 1):
-        if tokens[i].kind == "name" and tokens[i + 1].text == "(" and tokens[i].text not in _WORDS:
+        if tokens[i].kind == "name" and tokens[i + 1].text == "(" and tokens[i].text not in _NOT_CALLED:
             close = matching(tokens, i + 1)
             parts = split(tokens[i + 2 : close], ",", "|")
             arguments = tuple(_text(text, part) for part in parts if part)
