@@ -24,7 +24,11 @@ from stansub.decision.decide import make_decider
 
 SOURCE = """
 #include <stdint.h>
-int shared(void *self, const double *theta, double *value) { (void)self; *value = -0.5 * theta[0] * theta[0]; return 0; }
+int shared(void *self, const double *theta, double *value) {
+  (void)self;
+  *value = -0.5 * theta[0] * theta[0];
+  return 0;
+}
 int blocks(void *self, const double *theta, double shared, const int32_t *which, int32_t n, double *out) {
   const double *x = self;
   (void)shared;

@@ -106,7 +106,7 @@ RangeSource to_range_source(const std::string& kind, double constant, std::uintp
   if (kind == "none") return {};
   if (kind == "scan") return {Kind::scan, 0, nullptr, nullptr};
   if (kind == "estimate") return {Kind::estimate, 0, nullptr, nullptr};
-  if (!(constant > 0)) throw std::invalid_argument("range_constant must be positive");
+  if (!(constant >= 0)) throw std::invalid_argument("range_constant must not be negative");
   if (kind == "lipschitz") return {Kind::lipschitz, constant, nullptr, nullptr};
   if (kind == "callback")
     return {Kind::callback, constant, reinterpret_cast<void*>(self),

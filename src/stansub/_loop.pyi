@@ -139,6 +139,7 @@ class Decider:
     Look k has n[k] blocks, drawn without replacement, and decides when the distance between the mean of their
     differences d_b = l_b(theta_new) - l_b(theta) and the threshold exceeds scale[k] * s + offset[k] * R, where s is
     the sd of the drawn differences (divisor n - 1) and R the range of all. The last look has all blocks and decides.
+    While all drawn differences are equal, a look that knows R by them or not at all (offset 0) does not decide.
 
     Parameters
     ----------

@@ -12,6 +12,7 @@ from scipy import stats
 from stansub._loop import Decider
 from stansub.decision.boundary import Austerity, Exact, Fixed, Geometric, make_test
 from stansub.decision.decide import Estimate, Lipschitz, RangeFunction, Scan, make_decider
+from stansub.errors import InputError
 
 T_TESTS = ["austerity", "pocock"]
 BOUNDS = ["hoeffding", "bernstein", "bernstein-serfling"]
@@ -383,6 +384,14 @@ class TestRange:
         got = decider.decide(np.ones(1), 900.0, 0.0, capsule(np.random.default_rng(3)))
         assert got.undecided
         assert not got.bound_violated
+
+    def test_bounds_need_a_range(self):
+        model = linear(np.ones(10))
+        with pytest.raises(InputError, match="bernstein test needs the range"):
+            make_decider(model.evaluator, model.sizes, make_test("bernstein"))
+        for constant in (-1.0, np.nan, np.inf):
+            with pytest.raises(InputError, match="Lipschitz"):
+                Lipschitz(constant)
 
 
 class TestNonFinite:

@@ -22,10 +22,19 @@ class Lipschitz:
     ----------
     constant : float
         L, the largest over the blocks of the summed Lipschitz constants of their observations.
+
+    Raises
+    ------
+    InputError
+        When the constant is negative or not finite.
     """
 
     constant: float
     kind = "lipschitz"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.constant < np.inf:
+            raise InputError(f"a Lipschitz constant must be finite and not negative, not {self.constant}")
 
 
 @dataclass(frozen=True)
