@@ -408,6 +408,7 @@ _TYPES = _words(
     "row_stochastic_matrix cholesky_factor_corr cholesky_factor_cov corr_matrix cov_matrix"
 )
 _WORDS = _TYPES | _words("for in if else while return break continue profile print reject fatal_error void data target")
+_NOT_CALLED = _WORDS - {"target"}
 _ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", ".*=", "./=")
 
 
