@@ -48,7 +48,9 @@ def accepted(code: str) -> str:
         "--max-line-length=10000",
         "/dev/stdin",
     ]
-    done = subprocess.run(command, input=code, capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(
+        [find_home().stanc, *options, "/dev/stdin"], input=code, capture_output=True, encoding="utf-8", check=False
+    )
     assert done.returncode == 0, f"{done.stderr}\n{code}"
     return done.stdout
 
