@@ -41,16 +41,9 @@ def canonical(tmp_path: Path) -> Parse:
 
 def accepted(code: str) -> str:
     """Canonical text of a program with external functions; fails where stanc rejects it."""
-    command = [
-        str(find_home().stanc),
-        "--allow-undefined",
-        "--print-canonical",
-        "--max-line-length=10000",
-        "/dev/stdin",
-    ]
-    done = subprocess.run(
-        [find_home().stanc, *options, "/dev/stdin"], input=code, capture_output=True, encoding="utf-8", check=False
-    )
+    options = ["--allow-undefined", "--print-canonical", "--max-line-length=10000", "/dev/stdin"]
+    command = [str(find_home().stanc), *options]
+    done = subprocess.run(command, input=code, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, f"{done.stderr}\n{code}"
     return done.stdout
 
