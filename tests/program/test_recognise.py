@@ -115,6 +115,7 @@ def test_ways_to_write_a_reduce_sum(statement: str, canonical: Parse) -> None:
         ("real s = reduce_sum(g, y, 1, mu); if (N > 2) target += s;", "not of a form"),
         ("real s = 2; s *= reduce_sum(g, y, 1, mu); target += s;", "not of a form"),
         ("real s = reduce_sum(g, y, 1, mu);", "not of a form"),
+        ("real r = 1, s = reduce_sum(g, y, 1, r); target += s;", "not of a form"),
         ("real s = target(); target += reduce_sum(g, y, 1, mu) + s;", "target()"),
         ("real s = h_lp(mu); target += reduce_sum(g, y, 1, s);", "*_lp"),
         ("mu ~ normal(reduce_sum(g, y, 1, mu), 1);", "not of a form"),
@@ -166,6 +167,18 @@ def test_costs_of_all_observations_are_told(canonical: Parse) -> None:
             "computes `mu + x[ : , 1] * s` for all observations at every evaluation",
         ),
     ]
+
+
+def test_costs_where_the_loop_ends_at_the_length_of_a_variable(canonical: Parse) -> None:
+    program = canonical("""
+        functions { real log_lik_i(int i, array[] real y, vector mu) { return normal_lpdf(y[i] | mu[i], 1); } }
+        data { int N; array[N] real y; }
+        parameters { real a; }
+        transformed parameters { vector[N] mu = rep_vector(a, N); }
+        model { for (i in 1:size(y)) target += log_lik_i(i, y, mu); }""")
+    form = recognise(program)
+    assert form.n == "size(y)"
+    assert [remark.statement for remark in form.warnings] == ["vector[N] mu = rep_vector(a, N);"]
 
 
 SOURCE = """// y ~ normal(mu, 1);

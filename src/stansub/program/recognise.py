@@ -229,7 +229,8 @@ def _local_calls(program: Program) -> set[str]:
 
 def _loop(program: Program, loop: For) -> Form:
     n = loop.upper if loop.lower == "1" else f"{bracketed(loop.upper)} - {bracketed(loop.lower)} + 1"
-    sizes = names(loop.upper) | names(loop.lower)
+    bounds = names(loop.upper) | names(loop.lower)
+    sizes = bounds.union(*(_length_of(program, name) for name in bounds))
     return Form(
         "log_lik_i",
         program.text(loop.span),
@@ -299,6 +300,8 @@ def _goes_to_target(program: Program, statement: Statement) -> bool:
     else:
         return False
     scope = next(scope for scope in _scopes(program.model.statements) if statement in scope)
+    if sum(other.span == statement.span for other in scope) > 1:  # declared together with other variables
+        return False
     later = scope[scope.index(statement) + 1 :]
     uses = [other for other in walk(later) if variable in names(expression_of(other))]
     changes = [
