@@ -83,7 +83,9 @@ def sample(
     iter_warmup: Annotated[
         int, typer.Option(help="Warmup steps, in which the proposal is learned.", rich_help_panel=_CHAINS)
     ] = 2000,
-    iter_sampling: Annotated[int, typer.Option(help="Steps after warmup, per chain.", rich_help_panel=_CHAINS)] = 5000,
+    iter_sampling: Annotated[
+        int, typer.Option(help="Steps after warmup, per chain.", rich_help_panel=_CHAINS)
+    ] = 10_000,
     thin: Annotated[int, typer.Option(help="Keep every THIN-th step.", rich_help_panel=_CHAINS)] = 1,
     seed: Annotated[
         int | None,

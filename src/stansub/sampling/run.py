@@ -68,7 +68,7 @@ def sample(
     chains: int = 4,
     parallel_chains: int | None = None,
     iter_warmup: int = 2000,
-    iter_sampling: int = 5000,
+    iter_sampling: int = 10_000,
     thin: int = 1,
     seed: int | None = None,
     inits: Inits = 2.0,
