@@ -89,10 +89,8 @@ def main() -> None:
         ratio = sd / exact[2]
         # The parameters' standard deviations are estimated from the same draws: their errors are not independent.
         error = np.mean(np.hypot(sd_error / sd, exact[3] / exact[2]))
-        print(
-            f"{line}{np.abs(z).max():>8.1f}   {ratio.mean():.3f} +- {error:.3f} ({ratio.min():.2f} to {ratio.max():.2f})",
-            flush=True,
-        )
+        extremes = f"({ratio.min():.2f} to {ratio.max():.2f})"
+        print(f"{line}{np.abs(z).max():>8.1f}   {ratio.mean():.3f} +- {error:.3f} {extremes}", flush=True)
 
 
 if __name__ == "__main__":
