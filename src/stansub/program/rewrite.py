@@ -26,6 +26,7 @@ from stansub.program.syntax import (
     Tilde,
     calls,
     children,
+    matching,
     names,
     tokenize,
     walk,
@@ -90,6 +91,30 @@ def block_program(program: Program, form: Form) -> str:
             _block("generated quantities", "{", quantities, "}"),
         ]
     )
+
+
+def silent(code: str) -> str:
+    """A program without its ``profile`` and ``print`` statements; what was profiled stays, in plain braces.
+
+    Evaluations of blocks run in several threads, for which Stan's table of profiles has no lock, and thousands of
+    blocks would each print.
+
+    Parameters
+    ----------
+    code : str
+        Stan code, for example the canonical text.
+    """
+    tokens = tokenize(code)
+    dropped = [
+        Span(token.span.start, tokens[matching(tokens, k + 1)].span.end)
+        for k, token in enumerate(tokens)
+        if token.text in ("profile", "print")  # reserved words of Stan
+    ]
+    pieces, at = [], 0
+    for start, end in dropped:
+        pieces.append(code[at:start])
+        at = end
+    return "".join([*pieces, code[at:]])
 
 
 def _reserve_names(program: Program) -> None:
