@@ -17,7 +17,7 @@ from stansub.program import stanc, toolchain
 from stansub.program.home import find_home
 from stansub.program.library import Library, Model
 from stansub.program.recognise import recognise
-from stansub.program.rewrite import block_program, lipschitz_program, range_program
+from stansub.program.rewrite import block_program, lipschitz_program, range_program, silent
 from stansub.program.syntax import Program, Target, Tilde, calls, parse, tokenize, walk
 
 ROOT = Path(__file__).parents[2]
@@ -237,6 +237,19 @@ def test_plain_programs_are_not_rewritten(canonical: Parse) -> None:
     program = canonical("parameters { real mu; } model { mu ~ normal(0, 1); }")
     with pytest.raises(ValueError, match="not rewritten"):
         block_program(program, recognise(program))
+
+
+def test_silent_programs_keep_everything_but_profiles_and_prints(canonical: Parse) -> None:
+    program = canonical("""
+        functions { real f(real x) { print("profile (", x, ")"); return x; } }
+        parameters { real mu; }
+        model { if (mu > 0) print(mu); profile("a (") { mu ~ normal(0, 1); profile("b") { target += f(mu); } } }""")
+    code = accepted(silent(program.code))
+    assert not {"print", "profile"} & set(words(code))
+    kept = [s for s in walk(parse(code).model.statements) if isinstance(s, Target | Tilde)]
+    assert [code[slice(*statement.span)] for statement in kept] == ["mu ~ normal(0, 1);", "target += f(mu);"]
+    unchanged = "parameters { real mu; } model { mu ~ normal(0, 1); }"
+    assert silent(unchanged) == unchanged
 
 
 def test_lipschitz_program() -> None:
