@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +46,10 @@ class CompiledModel:
     form : Form
         The likelihood that was recognised.
     original : Library
-        The user's untouched program.
+        The user's untouched program, against which every cut into blocks is proved.
+    silent : Library
+        The same without what threads must not do at once (`stansub.program.rewrite.silent`): the original itself for
+        most programs.
     rewritten : Library or None
         The program whose likelihood runs over blocks named from outside; None where there is nothing to rewrite.
     """
@@ -56,6 +59,7 @@ class CompiledModel:
     program: Program
     form: Form
     original: Library
+    silent: Library
     rewritten: Library | None
 
     def with_data(
@@ -108,7 +112,7 @@ class CompiledModel:
                 "use the evaluator 'instances'"
             )
         else:
-            posterior = self._instances(full, values, block_size, observations, rng, points, say)
+            posterior = self._instances(full, values, block_size, observations, rng, points, seed, say)
         if not posterior.proof.holds:
             raise InputError(self._refusal(posterior))
         return posterior
@@ -139,7 +143,7 @@ class CompiledModel:
             return Rewritten(library, library.model(ordered.json(), seed=seed), generator, blocks)
 
         population, order, proof = arrange(arranged, full, n_observations=n, rng=rng, points=points)
-        return self._posterior(full, population, order, proof, values, tuple(sizes))
+        return self._posterior(full, population, order, proof, values, tuple(sizes), seed)
 
     def _instances(
         self,
@@ -149,6 +153,7 @@ class CompiledModel:
         observations: str | None,
         rng: np.random.Generator,
         points: Sequence[FloatArray],
+        seed: int,
         say: Progress,
     ) -> Posterior:
         size = self._size_variable(values, observations, points)
@@ -159,11 +164,11 @@ class CompiledModel:
         def arranged(order: NDArray[np.int64] | None) -> Population:
             axes = values.axes([size])
             slicer = Slicer(values if order is None else values.take(axes, order), (size,), axes)
-            shared = global_models(self.original, slicer, points, n_observations=n)
-            return build(self.original, slicer, blocks, shared)
+            shared = global_models(self.silent, slicer, points, n_observations=n)
+            return build(self.silent, slicer, blocks, shared)
 
         population, order, proof = arrange(arranged, full, n_observations=n, rng=rng, points=points)
-        return self._posterior(full, population, order, proof, values, (size,))
+        return self._posterior(full, population, order, proof, values, (size,), seed)
 
     def _posterior(
         self,
@@ -173,7 +178,10 @@ class CompiledModel:
         proof: Proof,
         values: Data,
         sizes: tuple[str, ...],
+        seed: int,
     ) -> Posterior:
+        if self.silent is not self.original:
+            full = self.silent.model(values.json(), seed=seed)
         return Posterior(full, population, order, proof, self.name, self.program, self.form, values, sizes)
 
     def _size_variable(self, values: Data, observations: str | None, points: Sequence[FloatArray]) -> str:
@@ -203,9 +211,9 @@ class CompiledModel:
         try:
             axes = values.axes([name])
             slicer = Slicer(values, (name,), axes)
-            together = slicer.model(self.original, 0, n)
-            shared = global_models(self.original, slicer, points, n_observations=n)
-            population = build(self.original, slicer, Blocks(n, 1), shared)
+            together = slicer.model(self.silent, 0, n)
+            shared = global_models(self.silent, slicer, points, n_observations=n)
+            population = build(self.silent, slicer, Blocks(n, 1), shared)
         except InputError as error:
             return _one_line(str(error))
         if points and together.dim != points[0].size:
@@ -255,24 +263,27 @@ def compile_model(stan_file: str | Path, *, progress: Progress | None = None, re
     source = path.read_text()
     form = replace(form, line=find_line(source, form.statement))
     with ThreadPoolExecutor(max_workers=2) as pool:
-        original = pool.submit(toolchain.compile_library, code, name=path.stem, progress=progress)
-        other = None
+
+        def compiled(code: str, **options: Any) -> Future[Library]:
+            def make() -> Library:
+                return Library(toolchain.compile_library(code, name=path.stem, progress=progress, **options))
+
+            return pool.submit(make)
+
+        original = compiled(code)
+        blocks = None
         if rewritten and form.kind != "sum":
-            other = pool.submit(
-                toolchain.compile_library,
-                rewrite.block_program(program, form),
-                name=path.stem,
-                user_header=HEADER,
-                stanc_args=["--allow-undefined"],
-                progress=progress,
-            )
+            text = rewrite.silent(rewrite.block_program(program, form))
+            blocks = compiled(text, user_header=HEADER, stanc_args=["--allow-undefined"])
+        silent = original if (text := rewrite.silent(code)) == code else compiled(text)
         return CompiledModel(
             name=path.stem,
             source=source,
             program=program,
             form=form,
-            original=Library(original.result()),
-            rewritten=Library(other.result()) if other else None,
+            original=original.result(),
+            silent=silent.result(),
+            rewritten=blocks.result() if blocks else None,
         )
 
 

@@ -37,7 +37,7 @@ def lipschitz_constant(posterior: Posterior, *, progress: Progress | None = None
     InputError
         When the program has no such function, or it gives a negative or non-finite value.
     """
-    code = rewrite.lipschitz_program(posterior.program, posterior.form.n or posterior.sizes[0])
+    code = rewrite.silent(rewrite.lipschitz_program(posterior.program, posterior.form.n or posterior.sizes[0]))
     library = Library(toolchain.compile_library(code, name=f"{posterior.name}_lipschitz", progress=progress))
     model = library.model(posterior.values.json())
     constants = model.param_constrain(np.empty(0), include_gq=True, rng=library.rng(0))
@@ -82,7 +82,7 @@ def range_function(posterior: Posterior, *, progress: Progress | None = None) ->
     InputError
         When the program has no such function.
     """
-    code = rewrite.range_program(posterior.program)
+    code = rewrite.silent(rewrite.range_program(posterior.program))
     library = Library(toolchain.compile_library(code, name=f"{posterior.name}_range", progress=progress))
     model, rng, dim = library.model(posterior.values.json()), library.rng(0), posterior.dim
     n_out = model.param_num(include_gq=True)

@@ -20,6 +20,9 @@ FloatArray = NDArray[np.float64]
 _double_p = ctypes.POINTER(ctypes.c_double)
 _error_p = ctypes.POINTER(ctypes.c_void_p)
 
+# What a program prints is dropped: its likelihood alone is evaluated thousands of times.
+_ignore_print = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)(lambda text, size: None)
+
 _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "bs_model_construct": (ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_uint, _error_p]),
     "bs_model_destruct": (None, [ctypes.c_void_p]),
@@ -42,6 +45,7 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
         ctypes.c_int,
         [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _double_p, _double_p, _double_p, _error_p],
     ),
+    "bs_set_print_callback": (ctypes.c_int, [type(_ignore_print), _error_p]),
     "bs_rng_construct": (ctypes.c_void_p, [ctypes.c_uint, _error_p]),
     "bs_rng_destruct": (None, [ctypes.c_void_p]),
 }
@@ -73,6 +77,7 @@ class Library:
             function = getattr(self.handle, name)
             function.restype = result
             function.argtypes = arguments
+        self.handle.bs_set_print_callback(_ignore_print, None)
 
     def address(self, function: str) -> int:
         """Address of an exported function, for the decision loop."""
