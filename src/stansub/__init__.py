@@ -4,28 +4,31 @@
 >>> idata = stansub.sample("model.stan", "data.json")  # doctest: +SKIP
 """
 
-from importlib import metadata
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stansub.decision.boundary import (
+        Austerity,
+        Bernstein,
+        BernsteinSerfling,
+        Exact,
+        Fixed,
+        Geometric,
+        Hoeffding,
+        Pocock,
+    )
+    from stansub.errors import InputError, RunError, StansubError
+    from stansub.kernels.proposals import RandomWalk
+    from stansub.model.compiled import CompiledModel, compile_model
+    from stansub.output.inference_data import read as read_draws
+    from stansub.output.inference_data import write as write_draws
+    from stansub.sampling.run import sample
 
 try:
     __version__ = metadata.version("stansub")
 except metadata.PackageNotFoundError:  # run from a source tree
     __version__ = "0+unknown"
-
-from stansub.decision.boundary import (
-    Austerity,
-    Bernstein,
-    BernsteinSerfling,
-    Exact,
-    Fixed,
-    Geometric,
-    Hoeffding,
-    Pocock,
-)
-from stansub.errors import InputError, RunError, StansubError
-from stansub.model.compiled import CompiledModel, compile_model
-from stansub.output.inference_data import read as read_draws
-from stansub.output.inference_data import write as write_draws
-from stansub.sampling.run import sample
 
 __all__ = [
     "Austerity",
@@ -38,6 +41,7 @@ __all__ = [
     "Hoeffding",
     "InputError",
     "Pocock",
+    "RandomWalk",
     "RunError",
     "StansubError",
     "__version__",
@@ -46,3 +50,25 @@ __all__ = [
     "sample",
     "write_draws",
 ]
+
+# Imported when first asked for, so that the command line answers at once.
+_HOMES = {
+    **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "decision.boundary"),
+    **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "decision.boundary"),
+    **dict.fromkeys(("InputError", "RunError", "StansubError"), "errors"),
+    **dict.fromkeys(("CompiledModel", "compile_model"), "model.compiled"),
+    "RandomWalk": "kernels.proposals",
+    "sample": "sampling.run",
+    "read_draws": "output.inference_data",
+    "write_draws": "output.inference_data",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'stansub' has no attribute {name!r}")
+    return getattr(import_module(f"stansub.{_HOMES[name]}"), name.removesuffix("_draws"))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import traceback
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from stansub.errors import InputError, StansubError
+from stansub.errors import RunError, StansubError
 
 app = typer.Typer(
     name="stansub",
@@ -78,7 +79,7 @@ def sample(
     data: Annotated[Path, typer.Argument(metavar="DATA.json", help="Data in CmdStan's JSON format.")],
     chains: Annotated[int, typer.Option(help="Number of chains.", rich_help_panel=_CHAINS)] = 4,
     parallel_chains: Annotated[
-        int | None, typer.Option(help="Chains run at once [default: one a core].", rich_help_panel=_CHAINS)
+        int | None, typer.Option(help="Chains run at once.", show_default="one a core", rich_help_panel=_CHAINS)
     ] = None,
     iter_warmup: Annotated[
         int, typer.Option(help="Warmup steps, in which the proposal is learned.", rich_help_panel=_CHAINS)
@@ -89,7 +90,7 @@ def sample(
     thin: Annotated[int, typer.Option(help="Keep every THIN-th step.", rich_help_panel=_CHAINS)] = 1,
     seed: Annotated[
         int | None,
-        typer.Option(help="Random seed [default: drawn, and written to the output].", rich_help_panel=_CHAINS),
+        typer.Option(help="Random seed.", show_default="drawn, and written to the output", rich_help_panel=_CHAINS),
     ] = None,
     inits: Annotated[
         str,
@@ -108,7 +109,7 @@ def sample(
     ] = None,
     test: Annotated[
         TestName | None,
-        typer.Option(help="Sequential test of each decision [default: see README].", rich_help_panel=_DECISIONS),
+        typer.Option(help="Sequential test of each decision.", show_default="pocock", rich_help_panel=_DECISIONS),
     ] = None,
     epsilon: Annotated[
         float | None,
@@ -138,7 +139,8 @@ def sample(
         typer.Option(help="Share of decisions decided again on all the data.", rich_help_panel=_DECISIONS),
     ] = 0.01,
     block_size: Annotated[
-        int | None, typer.Option(help="Observations a block [default: chosen for the test].", rich_help_panel=_DATA)
+        int | None,
+        typer.Option(help="Observations a block.", show_default="chosen for the test", rich_help_panel=_DATA),
     ] = None,
     observations: Annotated[
         str | None,
@@ -149,7 +151,12 @@ def sample(
     ] = EvaluatorName.auto,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.nc", help="NetCDF file to write [default: MODEL.nc here].", rich_help_panel=_OUTPUT),
+        typer.Option(
+            metavar="FILE.nc",
+            help="NetCDF file to write.",
+            show_default="MODEL.nc in this folder",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.", rich_help_panel=_OUTPUT)] = False,
     save_warmup: Annotated[
@@ -172,7 +179,10 @@ def sample(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=_OUTPUT)] = False,
     debug: Debug = False,
 ) -> None:
-    """Sample the posterior of a Stan program, each decision taken from a random subset of the data."""
+    """Sample the posterior of a Stan program, each decision taken from a random subset of the data.
+
+    Ctrl-C stops after the current step and writes what there is.
+    """
     from stansub.output import inference_data, summary
     from stansub.sampling import run
     from stansub.sampling.inits import parse
@@ -208,9 +218,25 @@ def sample(
         show_progress=False if quiet else None,
         console=console,
     )
-    inference_data.write(result, target, overwrite=force)
+    written, trouble = _write(result, target, overwrite=force)
+    console.print(f"Draws: {written}", highlight=False, soft_wrap=True)
     summary.render(result, Console())
-    console.print(f"Draws: {target}", highlight=False, soft_wrap=True)
+    failed = [part for part in str(result.attrs["stopped"]).split("; ") if " failed (" in part]
+    if trouble or failed:
+        raise RunError("; ".join([*failed, *([trouble] if trouble else [])]))
+
+
+def _write(result: Any, target: Path, *, overwrite: bool) -> tuple[Path, str]:
+    """Write draws where they are wanted or, if that fails, in a temporary folder; the place, and what failed."""
+    from stansub.output import inference_data
+
+    try:
+        inference_data.write(result, target, overwrite=overwrite)
+    except StansubError as error:
+        elsewhere = Path(tempfile.mkdtemp(prefix="stansub-")) / target.name
+        inference_data.write(result, elsewhere, overwrite=False)
+        return elsewhere, f"{error}; the draws were written to {elsewhere} instead"
+    return target, ""
 
 
 @app.command()
@@ -245,7 +271,8 @@ def summary(
 def plot(
     draws: Draws,
     output: Annotated[
-        Path | None, typer.Option(metavar="STEM", help="Start of the pictures' names [default: that of the draws].")
+        Path | None,
+        typer.Option(metavar="STEM", help="Start of the pictures' names.", show_default="that of the draws"),
     ] = None,
     var_names: Annotated[
         list[str] | None, typer.Option("--var-name", help="Variable to show; may be given several times.")
@@ -343,8 +370,6 @@ def _trace(arguments: list[str]) -> None:
     if "--debug" in arguments:
         traceback.print_exc()
 
-
-__all__ = ["InputError", "app", "main"]
 
 if __name__ == "__main__":
     main()

@@ -145,6 +145,7 @@ def run_steps(
         if control.stop[0]:
             return step
         audit = control.audit_probability > 0 and control.audit_rng.random() < control.audit_probability
+        evaluated = decider.n_evaluated
         state, decision = kernel(rng, state, audit=audit)
         out.theta[step] = state.position
         out.accepted[step] = decision.accepted
@@ -155,6 +156,5 @@ def run_steps(
         out.audited[step] = decision.audited
         out.audit_wrong[step] = decision.wrong
         out.bound_violated[step] = decision.bound_violated
-        control.counters[:3] += (1, decision.accepted, decision.n_obs_used)
-        control.counters[3] = decider.n_evaluated
+        control.counters[:] += (1, decision.accepted, decision.n_obs_used, decider.n_evaluated - evaluated)
     return n_steps

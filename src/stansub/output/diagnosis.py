@@ -133,6 +133,7 @@ def diagnose(idata: "InferenceData", *, statistics: "pd.DataFrame | None" = None
         statistics = table(idata, percentiles=(), max_rows=affordable(idata))
     cautions = (
         *_stopped(facts),
+        *_left_out(facts),
         *_stuck(idata, facts, n_chains),
         *_unconverged(statistics, n_chains),
         *_wrong_decisions(diagnosis.audit, facts),
@@ -177,6 +178,14 @@ def _stopped(facts: dict[str, Any]) -> Iterable[Caution]:
         yield Caution(
             f"The run stopped before its last iteration: {why}.",
             "Use these draws only if the checks below say so, or run again to the end.",
+        )
+
+
+def _left_out(facts: dict[str, Any]) -> Iterable[Caution]:
+    if facts.get("left_out"):
+        yield Caution(
+            f"The {facts['left_out']}.",
+            "Look at those blocks of the Stan program; the parameters are as they should be.",
         )
 
 

@@ -68,10 +68,6 @@ class Layout:
         kept = [name for name in self.names if name in wanted]
         return Layout({name: self.shapes[name] for name in kept}, {name: self.columns[name] for name in kept})
 
-    def split(self, values: NDArray[np.float64], *, squeeze: bool = False) -> dict[str, NDArray[np.float64]]:
-        """Arrays by variable from values of shape (chain, draw, n): shape (chain, draw, *shape).
-
-        With ``squeeze`` the two leading dimensions, of length 1, are dropped.
-        """
-        arrays = {name: values[..., columns] for name, columns in self.columns.items()}
-        return {name: array[0, 0] for name, array in arrays.items()} if squeeze else arrays
+    def split(self, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """Arrays by variable, shape (..., *shape), from values of shape (..., n)."""
+        return {name: values[..., columns] for name, columns in self.columns.items()}

@@ -12,13 +12,16 @@ import numpy as np
 
 from stansub.errors import InputError
 from stansub.kernels.base import FloatArray
-from stansub.kernels.proposals import RandomWalk
+from stansub.kernels.proposals import Proposal, RandomWalk
 
 # Scale of the first steps on the unconstrained space, where inits are uniform within radius 2.
 INITIAL_STEP = 0.1
 
 # Updates of the scale in which it may move fast.
 FAR_UPDATES = 40
+
+# The covariance is learned again when there is this share of new draws: long warmups would spend their time on it.
+_NEW_SHARE = 0.05
 
 
 def target_acceptance(dim: int) -> float:
@@ -27,19 +30,35 @@ def target_acceptance(dim: int) -> float:
 
 
 class Adapter(Protocol):
-    """Learns a proposal from the draws of warmup."""
+    """Learns a proposal from the draws of warmup; one a chain."""
 
     def update(self, draws: FloatArray, acceptance: float) -> None:
         """Take in a stretch of draws, shape (n, dim), and the share of its proposals that were accepted."""
         ...
 
-    def proposal(self) -> RandomWalk:
+    def proposal(self) -> Proposal:
         """The proposal for the next stretch."""
         ...
 
-    def final(self) -> RandomWalk:
+    def final(self) -> Proposal:
         """The proposal to be kept for sampling."""
         ...
+
+
+class NoAdapter:
+    """Keeps the proposal it is given."""
+
+    def __init__(self, proposal: Proposal) -> None:
+        self._proposal = proposal
+
+    def update(self, draws: FloatArray, acceptance: float) -> None:
+        pass
+
+    def proposal(self) -> Proposal:
+        return self._proposal
+
+    def final(self) -> Proposal:
+        return self._proposal
 
 
 class ScaleAdapter:
@@ -88,11 +107,13 @@ class CovarianceAdapter(ScaleAdapter):
         super().__init__(dim, initial_step=initial_step)
         self._dim = dim
         self._history: list[FloatArray] = []
-        self._learned = False
+        self._learned_at = 0
 
     def update(self, draws: FloatArray, acceptance: float) -> None:
         super().update(draws, acceptance)
         self._history.append(draws.copy())
+        if len(self._history) < (1.0 + _NEW_SHARE) * self._learned_at:
+            return
         recent = np.concatenate(self._history[len(self._history) // 2 :])
         n_distinct = 1 + int(np.count_nonzero(np.any(np.diff(recent, axis=0) != 0, axis=1)))
         if n_distinct <= 2 * self._dim and n_distinct < 50:
@@ -104,7 +125,39 @@ class CovarianceAdapter(ScaleAdapter):
         # Shrinkage towards a sphere of the same size keeps the estimate regular while draws are few.
         weight = n_distinct / (n_distinct + 2.0 * self._dim)
         sphere = np.exp(np.log(variances).mean()) * np.eye(self._dim)
-        if not self._learned:
+        if not self._learned_at:
             self._log_scales.append(float(np.log(2.38 / np.sqrt(self._dim))))
-            self._learned = True
+        self._learned_at = len(self._history)
         self.shape = np.linalg.cholesky(weight * covariance + (1.0 - weight) * sphere)
+
+
+_ADAPTERS: dict[str, type[ScaleAdapter]] = {"adaptive-metropolis": CovarianceAdapter, "random-walk": ScaleAdapter}
+
+
+def make_adapter(proposal: str | Proposal, dim: int) -> Adapter:
+    """What adapts a proposal: by its name, or nothing at all for a proposal value.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, or a random walk in another number of dimensions.
+    """
+    if isinstance(proposal, str):
+        check_proposal(proposal)
+        return _ADAPTERS[proposal](dim)
+    if isinstance(proposal, RandomWalk) and len(proposal.cholesky) != dim:
+        raise InputError(
+            f"the proposal is a random walk in {len(proposal.cholesky)} dimensions, but the program has {dim} "
+            "unconstrained parameters"
+        )
+    return NoAdapter(proposal)
+
+
+def check_proposal(proposal: str | Proposal) -> None:
+    """Raise InputError unless ``proposal`` is a known name or can be called."""
+    known = proposal in _ADAPTERS if isinstance(proposal, str) else callable(proposal)
+    if not known:
+        raise InputError(
+            f"proposal {proposal!r} is unknown; choose from {', '.join(_ADAPTERS)}, or give a function "
+            "(rng, position) -> (proposed, log density ratio)"
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,26 @@ class Phase:
         self.n_kept = end
 
 
+class Status(NamedTuple):
+    """How far a chain is.
+
+    Attributes
+    ----------
+    steps, total : int
+        Steps done and to be done, warmup included.
+    warmup : bool
+        Whether the chain is still adapting.
+    acceptance, share : float
+        Share of proposals accepted and of the data used, over the steps of the present phase.
+    """
+
+    steps: int
+    total: int
+    warmup: bool
+    acceptance: float
+    share: float
+
+
 class Chain:
     """A chain with random streams of its own.
 
@@ -118,8 +139,8 @@ class Chain:
     ) -> None:
         self._decider = decider
         self._adapter = adapter
+        self._n_observations = n_observations
         self.plan = plan
-        self.n_observations = n_observations
         self._rng = rng
         self._audit_rng = audit_rng
         self._stop = stop
@@ -128,7 +149,9 @@ class Chain:
         n_warmup = plan.iter_warmup // plan.thin if plan.save_warmup else 0
         self.warmup = Phase(allocate(n_warmup, dim), n_warmup)
         self.sampling = Phase(allocate(n_sampling, dim), n_sampling)
-        self.counters = np.zeros(4, dtype=np.int64)
+        # Counted by the loop itself, because a stretch of slow steps may take minutes.
+        self._counters = np.zeros(4, dtype=np.int64)
+        self._counted_in_warmup = np.zeros(4, dtype=np.int64)
         self.proposal: Proposal = adapter.proposal()
         self._buffer = allocate(max(WARMUP_STRETCH, SAMPLING_STRETCH), dim)
 
@@ -140,24 +163,51 @@ class Chain:
             n = self._stretch(self.warmup, min(WARMUP_STRETCH, self.plan.iter_warmup - self.warmup.totals.n_steps), 0.0)
             if n:
                 self._adapter.update(self._buffer.theta[:n], float(self._buffer.accepted[:n].mean()))
-            done = self.warmup.totals.n_steps == self.plan.iter_warmup
-            self.proposal = self._adapter.final() if done else self._adapter.proposal()
+            if self.warmup.totals.n_steps == self.plan.iter_warmup:
+                self.proposal = self._adapter.final()
+                self._counted_in_warmup = self._counters.copy()
+            else:
+                self.proposal = self._adapter.proposal()
             return True
         left = self.plan.iter_sampling - self.sampling.totals.n_steps
         if left > 0:
             self._stretch(self.sampling, min(SAMPLING_STRETCH, left), self.plan.audit)
-        return self.sampling.totals.n_steps < self.plan.iter_sampling
+        return not self.done
 
     def _stretch(self, phase: Phase, n_steps: int, audit: float) -> int:
         decider, totals = self._decider, phase.totals
-        began, evaluated, nonfinite = time.perf_counter(), decider.n_evaluated, decider.n_nonfinite
-        control = Control(self._audit_rng, audit, self._stop, self.counters)
+        began, evaluated, nonfinite = time.perf_counter(), self._n_evaluated, decider.n_nonfinite
+        control = Control(self._audit_rng, audit, self._stop, self._counters)
         n = run_steps(decider, self.proposal, self._rng, self._buffer, n_steps, control)
         phase.take(self._buffer, n, self.plan.thin)
         totals.seconds += time.perf_counter() - began
-        totals.n_obs_evaluated += decider.n_evaluated - evaluated
+        totals.n_obs_evaluated += self._n_evaluated - evaluated
         totals.n_nonfinite += decider.n_nonfinite - nonfinite
         return n
+
+    @property
+    def _n_evaluated(self) -> int:
+        """Observations evaluated, audits included."""
+        return self._decider.n_evaluated + self._decider.n_evaluated_extra
+
+    @property
+    def done(self) -> bool:
+        """Whether the chain has run to its end."""
+        return self.sampling.totals.n_steps >= self.plan.iter_sampling
+
+    @property
+    def status(self) -> Status:
+        """How far the chain is; may be asked while it runs."""
+        steps = int(self._counters[0])
+        warmup = steps <= self.plan.iter_warmup and self.plan.iter_warmup > 0
+        n, accepted, used, _ = self._counters - (0 if warmup else self._counted_in_warmup)
+        return Status(
+            steps=steps,
+            total=self.plan.iter_warmup + self.plan.iter_sampling,
+            warmup=warmup,
+            acceptance=accepted / max(n, 1),
+            share=used / max(n, 1) / self._n_observations,
+        )
 
     @property
     def draws(self) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,8 +38,8 @@ def cores() -> int:
 
 
 def check_count(name: str, value: Any, *, at_least: int) -> None:
-    """Raise InputError unless ``value`` is an integer of at least ``at_least``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+    """Raise InputError unless ``value`` is an integer (numpy's included) of at least ``at_least``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < at_least:
         raise InputError(f"{name} {value!r} must be an integer of at least {at_least}")
 
 
@@ -122,6 +123,14 @@ class Ranges:
     held: object = None
 
 
+def check_range(test: Test, kind: str) -> None:
+    """Raise InputError for an unknown source of the range, or one for a test that needs none."""
+    if kind not in RANGE_KINDS:
+        raise InputError(f"range {kind!r} is unknown; choose from {', '.join(RANGE_KINDS)}")
+    if not test.needs_range and kind != "auto":
+        raise InputError(f"the {test.name} test needs no range: leave out --range {kind}")
+
+
 def choose_range(
     test: Test, posterior: Posterior, kind: str, *, progress: Callable[[str], None] | None = None
 ) -> Ranges:
@@ -132,8 +141,7 @@ def choose_range(
     InputError
         When the program does not have the function that is asked for.
     """
-    if kind not in RANGE_KINDS:
-        raise InputError(f"range {kind!r} is unknown; choose from {', '.join(RANGE_KINDS)}")
+    check_range(test, kind)
     if not test.needs_range:
         return Ranges("none")
     functions = {function.name for function in posterior.program.functions}
@@ -164,7 +172,7 @@ def choose_range(
 
 def guarantee(test: Test, range_kind: str) -> str:
     """What the test promises: "exact", "bound", "asymptotic", or that the promise is void."""
-    if isinstance(test, Exact):
+    if isinstance(test, Exact) or getattr(test, "epsilon", None) == 0:
         return "exact"
     if not test.needs_range:
         return "asymptotic"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,29 @@ from stansub.model.posterior import Posterior, find_undefined
 from stansub.output.layout import Layout
 from stansub.program.library import FloatArray
 
+RADIUS = 2.0
 MAX_TRIES = 100
 
 Inits = float | str | Path | Mapping[str, Any] | Sequence[str | Path | Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Init:
+    """Where one chain starts.
+
+    Attributes
+    ----------
+    radius : float
+        Of the uniform distribution on the unconstrained space.
+    values : mapping
+        Constrained values by parameter; those that are not named start at random.
+    source : str
+        Where the values came from, for messages.
+    """
+
+    radius: float = RADIUS
+    values: Mapping[str, Any] | None = None
+    source: str = "inits"
 
 
 def parse(text: str) -> Inits:
@@ -29,86 +50,85 @@ def parse(text: str) -> Inits:
         return parts if len(parts) > 1 else text
 
 
-def for_chain(inits: Inits, chain: int, chains: int) -> float | Mapping[str, Any]:
-    """The radius or the constrained values that one chain starts from.
+def load(inits: Inits, chains: int) -> list[Init]:
+    """Where each chain starts, files read.
 
     Raises
     ------
     InputError
         For a negative radius, a file that cannot be read, or a number of files other than the number of chains.
     """
-    if isinstance(inits, bool) or (isinstance(inits, int | float) and not (0 <= inits < float("inf"))):
+    if isinstance(inits, bool) or (isinstance(inits, int | float) and not 0 <= inits < float("inf")):
         raise InputError(f"inits: the radius must be a number of at least 0, not {inits}")
     if isinstance(inits, int | float):
-        return float(inits)
-    if isinstance(inits, Mapping):
-        return inits
-    if isinstance(inits, str | Path):
-        return read_json(Path(inits))
+        return [Init(radius=float(inits))] * chains
+    if isinstance(inits, str | Path | Mapping):
+        return [_load(inits)] * chains
+    if not isinstance(inits, Sequence):
+        raise InputError(f"inits: give a radius, a file, values by name, or a list of one a chain, not {inits!r}")
     if len(inits) != chains:
         raise InputError(f"inits: {len(inits)} files for {chains} chains; give one radius, one file, or one a chain")
-    one = inits[chain]
-    return one if isinstance(one, Mapping) else read_json(Path(one))
+    return [_load(one) for one in inits]
 
 
-def start(posterior: Posterior, inits: Inits, rng: np.random.Generator, *, chain: int, chains: int) -> FloatArray:
+def _load(one: str | Path | Mapping[str, Any]) -> Init:
+    if isinstance(one, Mapping):
+        return Init(values=one)
+    return Init(values=read_json(Path(one)), source=f"inits {one}")
+
+
+def start(posterior: Posterior, init: Init, rng: np.random.Generator, *, chain: int) -> FloatArray:
     """Unconstrained starting values of a chain, shape (dim,), with a finite log density.
-
-    Parameters
-    ----------
-    inits : float, path, mapping, or a sequence of them
-        Radius of the uniform distribution on the unconstrained space, or constrained values by name; parameters
-        that are not named start at random.
 
     Raises
     ------
     InputError
         When inits do not fit the program or the log density is not finite at any of the starting values tried.
     """
-    wanted = for_chain(inits, chain, chains)
-    radius = wanted if isinstance(wanted, float) else 2.0
-    values = None if isinstance(wanted, float) else wanted
-    random = values is None or not _complete(posterior, values)
+    # Elements of tuples have names of their own, but stand in the tuple's value.
+    known = {name.partition(":")[0] for name in Layout.from_names(posterior.full.param_names()).names}
+    given = dict(init.values or {})
+    for name in given:
+        _check_name(name, known, posterior, init)
+    random = not known <= set(given)
     theta = np.zeros(posterior.dim)
-    for _ in range(MAX_TRIES if random and radius > 0 else 1):
-        theta = rng.uniform(-radius, radius, posterior.dim)
-        if values is not None:
-            theta = _overlay(posterior, theta, values)
+    for _ in range(MAX_TRIES if random and init.radius > 0 else 1):
+        theta = rng.uniform(-init.radius, init.radius, posterior.dim)
+        if given:
+            theta = _overlay(posterior, theta, given, init.source)
         if np.isfinite(posterior.full.log_density(theta)):
             return theta
-    raise InputError(_explain(posterior, theta, chain))
+    raise InputError(_explain(posterior, theta, init, chain))
 
 
-def _layout(posterior: Posterior) -> Layout:
-    return Layout.from_names(posterior.full.param_names())
-
-
-def _complete(posterior: Posterior, values: Mapping[str, Any]) -> bool:
-    known = set(_layout(posterior).names)
-    unknown = sorted(set(values) - known)
-    if unknown and not known & set(values):
+def _check_name(name: str, known: set[str], posterior: Posterior, init: Init) -> None:
+    """Later blocks' variables are let pass, for inits are often values that another run has written."""
+    program = posterior.program
+    blocks = (program.parameters, program.transformed_parameters, program.generated_quantities)
+    if name not in known and name not in {one.name for block in blocks for one in block.declarations}:
         raise InputError(
-            f"inits: {unknown[0]!r} is not a parameter of the program; its parameters are {', '.join(sorted(known))}"
+            f"{init.source}: {name!r} is not a parameter of the program; its parameters are {', '.join(sorted(known))}"
         )
-    return known <= set(values)
 
 
-def _overlay(posterior: Posterior, theta: FloatArray, values: Mapping[str, Any]) -> FloatArray:
+def _overlay(posterior: Posterior, theta: FloatArray, given: Mapping[str, Any], source: str) -> FloatArray:
     """Constrained values of ``theta`` with the given ones in their place, unconstrained again."""
+    layout = Layout.from_names(posterior.full.param_names())
     try:
-        constrained = posterior.full.param_constrain(theta)
-    except RunError as error:
-        raise InputError(f"inits: {error}") from error
-    merged = dict(_layout(posterior).split(constrained[None, None, :], squeeze=True))
-    merged.update({name: value for name, value in values.items() if name in merged})
-    text = orjson.dumps(merged, option=orjson.OPT_SERIALIZE_NUMPY)
-    try:
-        return posterior.full.param_unconstrain_json(text)
-    except InputError as error:
-        raise InputError(f"inits: {error}") from error
+        constrained = layout.split(posterior.full.param_constrain(theta))
+        return posterior.full.param_unconstrain_json(_dump({**constrained, **given}, source))
+    except (InputError, RunError) as error:
+        raise InputError(f"{source}: {' '.join(str(error).split())}") from error
 
 
-def _explain(posterior: Posterior, theta: FloatArray, chain: int) -> str:
+def _dump(values: Mapping[str, Any], source: str) -> bytes:
+    try:
+        return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as error:
+        raise InputError(f"{source}: not numbers or lists of them ({error})") from error
+
+
+def _explain(posterior: Posterior, theta: FloatArray, init: Init, chain: int) -> str:
     _, message = posterior.full.log_density_or_message(theta)
     place, block = find_undefined(posterior.population, theta)
     text = f"chain {chain + 1}: the log density is not finite at any starting value tried"
@@ -119,14 +139,14 @@ def _explain(posterior: Posterior, theta: FloatArray, chain: int) -> str:
         text += f"; observation {row + 1:,} of the data is the first that is impossible there"
     if message:
         text += f" ({' '.join(message.split())})"
-    return text + "; give --inits nearer to plausible values or look at that part of the program"
+    remedy = "change the values" if init.values else "give --inits nearer to plausible values"
+    return f"{text}; {remedy} or look at that part of the program"
 
 
 def _row(posterior: Posterior, theta: FloatArray, block: int) -> int:
     """Row of the user's data of the first observation in the block whose log likelihood is not finite."""
     blocks = posterior.blocks
     places = np.arange(blocks.starts[block], blocks.stops[block])
-    values = posterior.each(theta, places)
-    bad = np.flatnonzero(~np.isfinite(values))
+    bad = np.flatnonzero(~np.isfinite(posterior.each(theta, places)))
     place = int(places[bad[0]]) if bad.size else int(places[0])
     return place if posterior.order is None else int(posterior.order[place])

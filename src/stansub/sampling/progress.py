@@ -2,65 +2,64 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
-
-@dataclass(frozen=True)
-class ChainStatus:
-    """How far a chain is.
-
-    Attributes
-    ----------
-    steps, total : int
-        Steps done and to be done, warmup included.
-    warmup : bool
-        Whether the chain is still adapting.
-    acceptance, share : float
-        Share of proposals accepted and of the data used, over the steps so far.
-    """
-
-    steps: int
-    total: int
-    warmup: bool
-    acceptance: float
-    share: float
+from stansub.sampling.chain import Status
 
 
 def wanted(show_progress: bool | None, console: Console) -> bool:
-    """Whether to show progress: as told or, if not told, where someone is looking."""
+    """Whether to show progress: as told or, if not told, where someone is looking.
+
+    A notebook redraws bars through ipywidgets alone; without them rich would complain at every run.
+    """
+    if console.is_jupyter and importlib.util.find_spec("ipywidgets") is None:
+        return False
     if show_progress is not None:
         return show_progress
     return console.is_terminal or console.is_jupyter
 
 
-class ProgressView:
-    """Bars of the chains and, once there are enough draws, the largest R-hat so far."""
+class ProgressView(Progress):
+    """Bars of the chains and, below them, the largest R-hat so far."""
 
-    def __init__(self, progress: Progress, chains: int) -> None:
-        self._progress = progress
-        self._tasks = [
-            progress.add_task(f"Chain {chain + 1}", total=None, state="waiting", detail="") for chain in range(chains)
-        ]
+    def __init__(self, chains: int, console: Console) -> None:
+        self._r_hat: float | None = None
+        super().__init__(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]:<8}"),
+            TextColumn("{task.fields[detail]}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            refresh_per_second=5,
+        )
+        for chain in range(chains):
+            self.add_task(f"Chain {chain + 1}", total=None, state="waiting", detail="")
 
-    def update(self, statuses: list[ChainStatus], r_hat: float | None) -> None:
-        """Redraw the bars."""
-        for index, (task, status) in enumerate(zip(self._tasks, statuses, strict=True)):
-            detail = f"accepted {status.acceptance:4.0%}  data {status.share:6.1%}" if status.steps else ""
-            if r_hat is not None and index == 0:
-                detail += f"  R-hat {r_hat:.3f}"
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """The bars, and the line below them once it is known."""
+        yield self.make_tasks_table(self.tasks)
+        if self._r_hat is not None:
+            yield Text(f"R-hat {self._r_hat:.3f}")
+
+    def show(self, statuses: Sequence[Status], r_hat: float | None) -> None:
+        """Tell how far the chains are."""
+        self._r_hat = r_hat
+        for task, status in zip(self.task_ids, statuses, strict=True):
             state = "done" if status.steps == status.total else "warmup" if status.warmup else "sampling"
-            self._progress.update(
+            self.update(
                 task,
                 completed=status.steps,
                 total=status.total,
                 state=state if status.steps else "waiting",
-                detail=detail,
+                detail=f"accept {status.acceptance:4.0%} data {status.share:6.1%}" if status.steps else "",
             )
 
 
@@ -70,19 +69,21 @@ def chain_progress(chains: int, *, show: bool, console: Console) -> Iterator[Pro
     if not show:
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]:<8}"),
-        TextColumn("{task.fields[detail]}"),
-        TimeRemainingColumn(compact=True),
-    )
-    with Progress(*columns, console=console, refresh_per_second=5) as progress:
-        yield ProgressView(progress, chains)
+    with ProgressView(chains, console) as view:
+        yield view
+
+
+@contextmanager
+def telling(console: Console, *, show: bool) -> Iterator[Callable[[str], None]]:
+    """A spinner whose line says what is being done; silent where nobody looks."""
+    if not show:
+        yield lambda message: None
+        return
+    with console.status("Starting") as status:
+        yield status.update
 
 
 def default_console() -> Console:
     """Console on standard error, so that standard output holds results alone; notebooks show it in the cell."""
     console = Console()
-    return console if console.is_jupyter else Console(file=sys.stderr)
+    return console if console.is_jupyter else Console(stderr=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +20,10 @@ from stansub.errors import RunError
 from stansub.kernels.metropolis import Records
 from stansub.model.posterior import Posterior
 from stansub.output import inference_data
-from stansub.output.layout import Layout
 from stansub.program.library import FloatArray
-from stansub.program.syntax import Declaration
-from stansub.sampling.chain import Chain, Phase, Totals
+from stansub.sampling.chain import Chain, Totals
+from stansub.sampling.constrain import PARAMETERS, Kept, constrain
+from stansub.sampling.threads import Outcome
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -42,47 +41,65 @@ def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
     return float(max(arviz.rhat(together[:, :, index]) for index in range(together.shape[2])))
 
 
-def collect(
-    posterior: Posterior,
-    chains: Sequence[Chain],
-    *,
-    test: Test,
-    guarantee: str,
-    settings: Mapping[str, Any],
-    stopped: str,
-    generated_quantities: bool,
-    observation_level: bool,
-    progress: Callable[[str], None],
-) -> InferenceData:
-    """Make the InferenceData of chains that have ended or were stopped.
+def usable(chains: Sequence[Chain], outcome: Outcome) -> tuple[list[Chain], str]:
+    """The chains whose draws are kept, and why the run ended before its end, if it did.
+
+    Chains that failed are left out, and so are those that a stop met before their first draw.
 
     Raises
     ------
     RunError
-        When no chain kept a draw.
+        When no chain has draws.
     """
-    n = _common_length([chain.sampling for chain in chains])
-    if n == 0:
-        where = "in warmup" if any(chain.warmup.totals.n_steps for chain in chains) else "before the first step"
-        raise RunError(f"sampling was stopped {where}: there are no draws to write")
+    without = [i for i, chain in enumerate(chains) if not chain.sampling.n_kept and i not in outcome.failures]
+    drawn = [chain for i, chain in enumerate(chains) if i not in outcome.failures and i not in without]
+    failures = [f"chain {i + 1} failed ({_one_line(error)})" for i, error in sorted(outcome.failures.items())]
+    if drawn:
+        stopped = [outcome.stopped] if not all(chain.done for chain in chains) and outcome.stopped else []
+        empty = [f"chain {i + 1} had no draws yet" for i in without]
+        return drawn, "; ".join([*stopped, *failures, *empty])
+    if failures:
+        raise RunError(f"sampling failed: {'; '.join(failures)}")
+    if outcome.stopped == "max_time":
+        raise RunError("--max-time was reached before the first draw after warmup; raise it or lower --iter-warmup")
+    raise RunError("sampling was interrupted before the first draw after warmup: there is nothing to write")
+
+
+def collect(
+    posterior: Posterior,
+    chains: Sequence[Chain],
+    *,
+    kept: Kept,
+    seed: int,
+    threads: int,
+    attrs: Mapping[str, Any],
+    progress: Callable[[str], None],
+) -> InferenceData:
+    """Make the InferenceData of chains that have draws.
+
+    Whatever keeps generated quantities from being computed leaves the parameters as they are: where a draw's fail
+    they are NaN, and when they are interrupted or take too much memory they are left out, which is told in an
+    attribute.
+    """
+    n = min(chain.sampling.n_kept for chain in chains)
     theta = np.stack([chain.sampling.kept.theta[:n] for chain in chains])
-    progress("Computing constrained values")
-    variables = constrain(
-        posterior,
-        theta,
-        seed=int(settings["seed"]),
-        generated_quantities=generated_quantities,
-        observation_level=observation_level,
+    progress("Computing constrained values (Ctrl-C leaves out generated quantities)")
+    try:
+        variables, trouble = constrain(posterior, theta, kept=kept, seed=seed, threads=threads)
+    except (KeyboardInterrupt, MemoryError) as error:
+        if not kept.generated_quantities:
+            raise
+        variables, _ = constrain(posterior, theta, kept=PARAMETERS, seed=seed, threads=threads)
+        reason = "were interrupted" if isinstance(error, KeyboardInterrupt) else "took more memory than there is"
+        trouble = f"transformed parameters and generated quantities {reason} and are left out"
+    log_likelihood = (
+        {"log_lik": variables.pop("log_lik")} if kept.observation_level and "log_lik" in variables else None
     )
-    log_likelihood = {"log_lik": variables.pop("log_lik")} if observation_level and "log_lik" in variables else None
-    totals = {**_totals([chain.sampling.totals for chain in chains]), **_times(chains)}
     groups: dict[str, Any] = {}
-    if settings["save_warmup"]:
-        n_warmup = _common_length([chain.warmup for chain in chains])
+    if kept.save_warmup:
+        n_warmup = min(chain.warmup.n_kept for chain in chains)
         warm = np.stack([chain.warmup.kept.theta[:n_warmup] for chain in chains])
-        groups["warmup_posterior"] = constrain(
-            posterior, warm, seed=int(settings["seed"]), generated_quantities=False, observation_level=False
-        )
+        groups["warmup_posterior"], _ = constrain(posterior, warm, kept=PARAMETERS, seed=seed, threads=threads)
         groups["warmup_sample_stats"] = _statistics([chain.warmup.kept for chain in chains], n_warmup)
     return inference_data.build(
         posterior=variables,
@@ -90,76 +107,9 @@ def collect(
         unconstrained_posterior={"theta": theta},
         log_likelihood=log_likelihood,
         observed_data=_observed(posterior),
-        attrs={
-            **totals,
-            **_facts(posterior, test, guarantee),
-            "settings": dict(settings),
-            "stopped": stopped,
-        },
+        attrs={**_totals(chains), **attrs, "left_out": trouble},
         **groups,
     )
-
-
-def constrain(
-    posterior: Posterior,
-    theta: FloatArray,
-    *,
-    seed: int,
-    generated_quantities: bool,
-    observation_level: bool,
-) -> dict[str, FloatArray]:
-    """Constrained values by variable, each (chain, draw, *shape), of draws of shape (chain, draw, dim)."""
-    model, program = posterior.full, posterior.program
-    extra = {block: [d.name for d in declared] for block, declared in _declared(posterior).items()}
-    include_tp = generated_quantities and bool(extra["tp"])
-    include_gq = generated_quantities and bool(extra["gq"])
-    names = model.param_names(include_tp=include_tp, include_gq=include_gq)
-    layout = Layout.from_names(names)
-    if not observation_level:
-        tall = {
-            declaration.name
-            for block in (program.transformed_parameters, program.generated_quantities)
-            for declaration in block.declarations
-            if set(declaration.all_dims) & _tall_sizes(posterior)
-        }
-        layout = layout.select(name for name in layout.names if name.split(":")[0] not in tall)
-    columns = np.concatenate([places.ravel() for places in layout.columns.values()])
-    values = np.empty((*theta.shape[:2], columns.size))
-    threads = min(os.cpu_count() or 1, theta.shape[0])
-
-    def one(chain: int) -> None:
-        # Each chain has a generator of its own, so that generated quantities do not depend on threads.
-        rng, out = model.library.rng((seed + 7919 * (chain + 1)) % 2**32), np.empty(len(names))
-        for draw in range(theta.shape[1]):
-            model.param_constrain(theta[chain, draw], include_tp=include_tp, include_gq=include_gq, rng=rng, out=out)
-            values[chain, draw] = out[columns]
-
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        list(pool.map(one, range(theta.shape[0])))
-    variables, first = {}, 0
-    for name, shape in layout.shapes.items():
-        size = int(np.prod(shape))
-        # numpy has no name for the values of a variable that is empty, so Stan does not list them either.
-        variables[name] = values[:, :, first : first + size].reshape(*theta.shape[:2], *shape)
-        first += size
-    return variables
-
-
-def _declared(posterior: Posterior) -> dict[str, tuple[Declaration, ...]]:
-    program = posterior.program
-    return {
-        "tp": program.transformed_parameters.declarations,
-        "gq": program.generated_quantities.declarations,
-    }
-
-
-def _tall_sizes(posterior: Posterior) -> set[str]:
-    """Expressions that give the number of observations as a dimension."""
-    return {*posterior.sizes, str(posterior.blocks.n_observations)}
-
-
-def _common_length(phases: Sequence[Phase]) -> int:
-    return min(phase.n_kept for phase in phases)
 
 
 def _statistics(kept: Sequence[Records], n: int) -> dict[str, NDArray[Any]]:
@@ -168,13 +118,11 @@ def _statistics(kept: Sequence[Records], n: int) -> dict[str, NDArray[Any]]:
     return {name: array.astype(bool) if name in flags else array for name, array in together.items()}
 
 
-def _totals(totals: Sequence[Totals]) -> dict[str, list[float]]:
-    names = [name for name in Totals.__dataclass_fields__ if name != "seconds"]
-    return {name: [getattr(one, name) for one in totals] for name in names}
-
-
-def _times(chains: Sequence[Chain]) -> dict[str, list[float]]:
+def _totals(chains: Sequence[Chain]) -> dict[str, list[float]]:
+    """Counts and seconds of each chain over all its steps, thinned-away ones included."""
+    names = [one.name for one in fields(Totals) if one.name != "seconds"]
     return {
+        **{name: [getattr(chain.sampling.totals, name) for chain in chains] for name in names},
         "sampling_time": [chain.sampling.totals.seconds for chain in chains],
         "warmup_time": [chain.warmup.totals.seconds for chain in chains],
         "warmup_n_steps": [chain.warmup.totals.n_steps for chain in chains],
@@ -192,7 +140,8 @@ def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:
     }
 
 
-def _facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
+def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
+    """What was sampled, how decisions were taken, and with which software."""
     blocks = posterior.blocks
     stan = re.search(r"STAN_VERSION=([\d.]+)|Stan version:? *([\d.]+)", posterior.full.info())
     versions = {name: metadata.version(name) for name in ("bridgestan", "arviz", "numpy")}
@@ -216,3 +165,7 @@ def _facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "versions": json.dumps(versions),
         "proof_error": posterior.proof.error,
     }
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

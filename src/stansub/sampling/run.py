@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -19,32 +18,32 @@ from rich.console import Console
 from stansub.decision.boundary import Test
 from stansub.decision.decide import make_decider
 from stansub.errors import InputError, RunError
+from stansub.kernels.proposals import Proposal
+from stansub.model import data as data_module
 from stansub.model.compiled import CompiledModel, compile_model
 from stansub.model.posterior import Posterior
-from stansub.sampling import choices, results
-from stansub.sampling.adapt import Adapter, CovarianceAdapter, ScaleAdapter
+from stansub.output.inference_data import arviz_module
+from stansub.program import stanc
+from stansub.program.syntax import parse
+from stansub.sampling import choices, results, threads
+from stansub.sampling.adapt import check_proposal, make_adapter
 from stansub.sampling.chain import Chain, Plan
-from stansub.sampling.inits import Inits, start
-from stansub.sampling.progress import (
-    ChainStatus,
-    ProgressView,
-    chain_progress,
-    default_console,
-    wanted,
-)
+from stansub.sampling.constrain import Kept, check_memory
+from stansub.sampling.inits import Init, Inits, load, start
+from stansub.sampling.progress import ProgressView, chain_progress, default_console, telling, wanted
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
-_ADAPTERS: dict[str, type[ScaleAdapter]] = {"adaptive-metropolis": CovarianceAdapter, "random-walk": ScaleAdapter}
+# Seconds between two R-hats.
+_R_HAT_EVERY = 2.0
 
-# Seconds between two looks at the chains, two R-hats, and two changes of the chain a thread works on.
-_POLL, _R_HAT_EVERY, _TURN = 0.1, 2.0, 0.5
+_EVALUATORS = ("auto", "instances", "rewritten")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that decides the draws, written to the output."""
+    """What was asked for and chosen, as it is written to the output; with the test it decides the draws."""
 
     chains: int
     parallel_chains: int
@@ -52,13 +51,17 @@ class Settings:
     iter_sampling: int
     thin: int
     seed: int
+    inits: str
     proposal: str
     max_time: float | None
     range_source: str
     audit: float
     block_size: int
-    save_warmup: bool
+    observations: str | None
     evaluator: str
+    save_warmup: bool
+    generated_quantities: bool
+    observation_level: bool
 
 
 def sample(
@@ -72,7 +75,7 @@ def sample(
     thin: int = 1,
     seed: int | None = None,
     inits: Inits = 2.0,
-    proposal: Literal["adaptive-metropolis", "random-walk"] | str = "adaptive-metropolis",
+    proposal: Literal["adaptive-metropolis", "random-walk"] | str | Proposal = "adaptive-metropolis",
     max_time: float | None = None,
     test: Test | str | None = None,
     epsilon: float | None = None,
@@ -109,8 +112,10 @@ def sample(
         Seed of everything random; drawn and written to the output when not given.
     inits : float, path, mapping, or a sequence of them
         Radius of random inits on the unconstrained space, or constrained values, one for all chains or one a chain.
-    proposal : {"adaptive-metropolis", "random-walk"}
-        Whether warmup learns the covariance of the steps as well as their scale.
+    proposal : {"adaptive-metropolis", "random-walk"} or Proposal
+        Whether warmup learns the covariance of the steps as well as their scale; or a proposal that is used as it is,
+        such as ``stansub.RandomWalk(cholesky)`` or any function of (generator, unconstrained position) that returns the
+        proposed position and log q(position | proposed) - log q(proposed | position). Several threads call it.
     max_time : float, optional
         Seconds after which sampling stops; what there is is returned.
     test : Test or {"austerity", "pocock", "hoeffding", "bernstein", "bernstein-serfling", "exact"}, optional
@@ -159,87 +164,120 @@ def sample(
     show = wanted(show_progress, console)
     for name, value, least in (
         ("chains", chains, 1),
-        ("parallel_chains", parallel_chains if parallel_chains is not None else 1, 1),
+        ("parallel_chains", parallel_chains, 1),
         ("iter_warmup", iter_warmup, 0),
         ("iter_sampling", iter_sampling, 1),
         ("thin", thin, 1),
-        ("block_size", block_size if block_size is not None else 1, 1),
-        ("seed", seed if seed is not None else 0, 0),
+        ("block_size", block_size, 1),
+        ("seed", seed, 0),
     ):
-        choices.check_count(name, value, at_least=least)
+        if value is not None:
+            choices.check_count(name, value, at_least=least)
     if not 0 <= audit <= 1:
         raise InputError(f"audit {audit} must be a share between 0 and 1")
     if thin > iter_sampling:
         raise InputError(f"thin {thin} is more than iter_sampling {iter_sampling}: no draw would be kept")
     if max_time is not None and not max_time > 0:
         raise InputError(f"max_time {max_time} must be a number of seconds above 0")
-    if proposal not in _ADAPTERS:
-        raise InputError(f"proposal {proposal!r} is unknown; choose from {', '.join(_ADAPTERS)}")
+    if evaluator not in _EVALUATORS:
+        raise InputError(f"evaluator {evaluator!r} is unknown; choose from {', '.join(_EVALUATORS)}")
+    check_proposal(proposal)
     rule = choices.choose_test(test, epsilon=epsilon, delta=delta, looks=looks, first_look=first_look)
-    seed = secrets.randbits(31) if seed is None else seed
+    choices.check_range(rule, range_source)
+    seed = secrets.randbits(31) if seed is None else int(seed)
+    starts = load(inits, chains)
+    plan = Plan(iter_warmup, iter_sampling, thin, audit, save_warmup)
+    kept = Kept(generated_quantities, observation_level, save_warmup)
+    parallel = min(chains, parallel_chains or choices.cores())
+    stop = np.zeros(1, dtype=np.int32)
 
-    with _telling(console, show) as say:
-        compiled = (
-            model
-            if isinstance(model, CompiledModel)
-            else compile_model(model, progress=say, rewritten=evaluator != "instances")
-        )
+    began = time.perf_counter()
+    with telling(console, show=show) as say:
+        if isinstance(model, CompiledModel):
+            compiled, values = model, model.read_data(data)
+        else:
+            # Data that do not fit are told before the minute that a compilation takes.
+            values = data_module.read(data, parse(stanc.canonical(Path(model))).data.declarations)
+            compiled = compile_model(model, progress=say, rewritten=evaluator != "instances")
+        compiled_at = time.perf_counter()
         posterior = compiled.with_data(
-            data,
+            values,
             block_size=block_size or (lambda n, instances: choices.choose_block_size(rule, n, instances=instances)),
             seed=seed,
             observations=observations,
             evaluator=evaluator,  # type: ignore[arg-type]
             progress=say,
         )
+        check_memory(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, progress=say)
-        plan = Plan(iter_warmup, iter_sampling, thin, audit, save_warmup)
-        stop = np.zeros(1, dtype=np.int32)
         say("Finding starting values")
         made = [
-            _make_chain(posterior, rule, ranges, plan, proposal, inits, seed, chain, chains, stop)
-            for chain in range(chains)
+            _make_chain(posterior, rule, ranges, plan, proposal, init, seed=seed, chain=chain, stop=stop)
+            for chain, init in enumerate(starts)
         ]
-
+    ready_at = time.perf_counter()
+    # ArviZ takes a second or two to import, which the chains need not wait for.
+    threading.Thread(target=arviz_module, daemon=True).start()
+    with chain_progress(chains, show=show, console=console) as view:
+        outcome = threads.run(
+            made,
+            parallel=parallel,
+            stop=stop,
+            max_time=max_time,
+            watch=_Watch(made, view),
+            on_interrupt=lambda: console.print(
+                "Stopping after the current step to write what there is; Ctrl-C again gives it up"
+            ),
+        )
     settings = Settings(
         chains=chains,
-        parallel_chains=min(chains, parallel_chains or choices.cores()),
+        parallel_chains=parallel,
         iter_warmup=iter_warmup,
         iter_sampling=iter_sampling,
         thin=thin,
         seed=seed,
-        proposal=proposal,
+        inits=_text(inits),
+        proposal=proposal if isinstance(proposal, str) else type(proposal).__name__,
         max_time=max_time,
         range_source=ranges.kind,
         audit=audit,
         block_size=posterior.blocks.size,
-        save_warmup=save_warmup,
+        observations=observations,
         evaluator=type(posterior.population).__name__.lower(),
+        save_warmup=save_warmup,
+        generated_quantities=generated_quantities,
+        observation_level=observation_level,
     )
-    with chain_progress(chains, show=show, console=console) as view:
-        stopped = _run(made, settings.parallel_chains, stop, max_time, view)
-    with _telling(console, show) as say:
-        return results.collect(
-            posterior,
-            made,
-            test=rule,
-            guarantee=choices.guarantee(rule, ranges.kind),
-            settings=asdict(settings),
-            stopped=stopped,
-            generated_quantities=generated_quantities,
-            observation_level=observation_level,
-            progress=say,
-        )
+    drawn, stopped = results.usable(made, outcome)
+    attrs = {
+        **results.facts(posterior, rule, choices.guarantee(rule, ranges.kind)),
+        "settings": asdict(settings),
+        "stopped": stopped,
+        "compile_time": compiled_at - began,
+        "setup_time": ready_at - compiled_at,
+        "wall_time": time.perf_counter() - ready_at,
+    }
+    with telling(console, show=show) as say:
+        try:
+            return results.collect(posterior, drawn, kept=kept, seed=seed, threads=parallel, attrs=attrs, progress=say)
+        except Exception as error:
+            raise RunError(f"{error}; the unconstrained draws were kept in {_rescue(drawn)}") from error
 
 
-@contextmanager
-def _telling(console: Console, show: bool) -> Iterator[Any]:
-    """A spinner whose line says what is being done; silent where nobody looks."""
-    if not show:
-        yield lambda message: None
-        return
-    with console.status("Starting") as status:
-        yield status.update
+def _rescue(chains: Sequence[Chain]) -> Path:
+    """Write draws where they can still be found when no InferenceData can be made of them."""
+    path = Path(tempfile.mkdtemp(prefix="stansub-")) / "draws.npz"
+    np.savez(path, *(chain.draws for chain in chains))
+    return path
+
+
+def _text(inits: Inits) -> str:
+    """Inits for the record; values given from Python are not repeated."""
+    if isinstance(inits, Mapping):
+        return "given values"
+    if isinstance(inits, str | Path) or not isinstance(inits, Sequence):
+        return str(inits)
+    return ",".join(_text(one) for one in inits)
 
 
 def _make_chain(
@@ -247,87 +285,36 @@ def _make_chain(
     test: Test,
     ranges: choices.Ranges,
     plan: Plan,
-    proposal: str,
-    inits: Inits,
+    proposal: str | Proposal,
+    init: Init,
+    *,
     seed: int,
     chain: int,
-    chains: int,
     stop: NDArray[np.int32],
 ) -> Chain:
     init_rng, rng, audit_rng = (
         np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1 + chain, stream))) for stream in range(3)
     )
-    theta = start(posterior, inits, init_rng, chain=chain, chains=chains)
+    theta = start(posterior, init, init_rng, chain=chain)
     decider = make_decider(posterior.population.evaluator(), posterior.blocks.sizes, test, spread=ranges.source)
     decider.reset(theta)
-    adapter: Adapter = _ADAPTERS[proposal](posterior.dim)
+    adapter = make_adapter(proposal, posterior.dim)
     n_observations = posterior.blocks.n_observations
     return Chain(decider, adapter, plan, rng=rng, audit_rng=audit_rng, n_observations=n_observations, stop=stop)
 
 
-def _run(
-    chains: list[Chain],
-    parallel_chains: int,
-    stop: NDArray[np.int32],
-    max_time: float | None,
-    view: ProgressView | None,
-) -> str:
-    """Run the chains to their end, an interrupt or the time limit; says which ("", "interrupted", "max_time").
+class _Watch:
+    """Shows how far chains are, and now and then how well they agree."""
 
-    Threads take turns over the chains, so that all chains are about equally far whenever sampling stops.
-    """
-    queue: SimpleQueue[Chain] = SimpleQueue()
-    for chain in chains:
-        queue.put(chain)
+    def __init__(self, chains: Sequence[Chain], view: ProgressView | None) -> None:
+        self._chains, self._view = chains, view
+        self._r_hat: float | None = None
+        self._next = time.perf_counter() + _R_HAT_EVERY
 
-    def work() -> None:
-        while True:
-            try:
-                chain = queue.get_nowait()
-            except Empty:
-                return
-            end = time.perf_counter() + _TURN
-            while chain.advance():
-                if time.perf_counter() > end:
-                    queue.put(chain)
-                    break
-
-    stopped, began, r_hat, next_r_hat = "", time.perf_counter(), None, _R_HAT_EVERY
-    with ThreadPoolExecutor(max_workers=parallel_chains) as pool:
-        futures = [pool.submit(work) for _ in range(parallel_chains)]
-        while not all(future.done() for future in futures):
-            try:
-                time.sleep(_POLL)
-                elapsed = time.perf_counter() - began
-                if max_time is not None and elapsed > max_time and not stop[0]:
-                    stopped = "max_time"
-                    stop[0] = 1
-                if view is not None:
-                    if elapsed > next_r_hat:
-                        r_hat = results.worst_r_hat([chain.draws for chain in chains])
-                        next_r_hat = time.perf_counter() - began + _R_HAT_EVERY
-                    view.update([_status(chain) for chain in chains], r_hat)
-            except KeyboardInterrupt:
-                stopped = "interrupted"
-                stop[0] = 1
-    if view is not None:
-        view.update([_status(chain) for chain in chains], r_hat)
-    for future in futures:
-        error = future.exception()
-        if error is not None and not any(chain.sampling.n_kept for chain in chains):
-            raise RunError(f"sampling failed: {error}") from error
-        if error is not None:
-            stopped = f"failed: {error}"
-    return stopped
-
-
-def _status(chain: Chain) -> ChainStatus:
-    steps, accepted, used, _ = (int(count) for count in chain.counters)
-    total = chain.plan.iter_warmup + chain.plan.iter_sampling
-    return ChainStatus(
-        steps=steps,
-        total=total,
-        warmup=steps <= chain.plan.iter_warmup,
-        acceptance=accepted / max(steps, 1),
-        share=used / max(steps, 1) / chain.n_observations,
-    )
+    def __call__(self) -> None:
+        if self._view is None:
+            return
+        if time.perf_counter() > self._next:
+            self._r_hat = results.worst_r_hat([chain.draws for chain in self._chains])
+            self._next = time.perf_counter() + _R_HAT_EVERY
+        self._view.show([chain.status for chain in self._chains], self._r_hat)
