@@ -140,7 +140,9 @@ class Austerity:
     ``epsilon`` is the level of each single look: a decision falls when the tail probability of
     t = (m - mu0) / (s / sqrt(n) * sqrt(1 - (n - 1) / (M - 1))) with n - 1 degrees of freedom is below it (their eq. 3
     and 4, with the correction for drawing without replacement that belongs to the population variance with divisor
-    M). The error of a whole decision is larger, for there are several looks. 0 is exact Metropolis-Hastings.
+    M). The error of a whole decision is larger, for there are several looks: at 0.05 the
+    draws of a random walk at equilibrium are visibly too wide, hence the small default. 0 is exact
+    Metropolis-Hastings.
 
     Raises
     ------
@@ -148,7 +150,7 @@ class Austerity:
         When ``epsilon`` is not in [0, 1) or the schedule's first look has fewer than 2 units.
     """
 
-    epsilon: float = 0.05
+    epsilon: float = 0.001
     looks: Schedule = T_LOOKS
     name = "austerity"
     needs_range = False
@@ -180,7 +182,7 @@ class Pocock:
         than `MAX_POCOCK_LOOKS`.
     """
 
-    epsilon: float = 0.05
+    epsilon: float = 0.01
     looks: Schedule = T_LOOKS
     name = "pocock"
     needs_range = False
