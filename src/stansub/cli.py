@@ -27,6 +27,7 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL.stan", help="Stan program.
 Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by `stansub sample`.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
+_INTERRUPTED = 130
 _CHAINS, _DECISIONS, _DATA, _OUTPUT = "Chains", "Decisions", "Data", "Output"
 
 
@@ -329,16 +330,18 @@ def _options(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit code 2 for bad input, 1 for failures at run time."""
+    """Run the command line; exit code 2 for bad input, 1 for failures at run time, 130 for an interrupt."""
     arguments = sys.argv[1:] if arguments is None else arguments
     command: Any = typer.main.get_command(app)
     try:
         code = command.main(args=arguments, prog_name="stansub", standalone_mode=False)
+        if code == _INTERRUPTED:  # Typer turns Ctrl-C into this code without a word
+            _fail("interrupted", code)
     except StansubError as error:
         code = _fail(str(error), error.exit_code)
         _trace(arguments)
     except (KeyboardInterrupt, typer.Abort):
-        code = _fail("interrupted", 130)
+        code = _fail("interrupted", _INTERRUPTED)
     except Exception as error:
         # Typer brings its own copy of click's exceptions in some versions: known by what they can do.
         if isinstance(error, SystemExit | typer.Exit):

@@ -122,13 +122,12 @@ class CovarianceAdapter(ScaleAdapter):
         variances = np.diag(covariance)
         if not np.all(variances > 0):
             return
-        # Shrinkage towards a sphere of the same size keeps the estimate regular while draws are few.
-        weight = n_distinct / (n_distinct + 2.0 * self._dim)
-        sphere = np.exp(np.log(variances).mean()) * np.eye(self._dim)
+        # Shrinkage of the correlations keeps the estimate regular while draws are few.
+        weight = (2.0 * self._dim / (n_distinct + 2.0 * self._dim)) ** 2
         if not self._learned_at:
             self._log_scales.append(float(np.log(2.38 / np.sqrt(self._dim))))
         self._learned_at = len(self._history)
-        self.shape = np.linalg.cholesky(weight * covariance + (1.0 - weight) * sphere)
+        self.shape = np.linalg.cholesky((1.0 - weight) * covariance + weight * np.diag(variances))
 
 
 _ADAPTERS: dict[str, type[ScaleAdapter]] = {"adaptive-metropolis": CovarianceAdapter, "random-walk": ScaleAdapter}

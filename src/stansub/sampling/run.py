@@ -208,6 +208,10 @@ def sample(
             evaluator=evaluator,  # type: ignore[arg-type]
             progress=say,
         )
+        if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
+            raise InputError(
+                f"--observations {observations}: the program's own sum runs over {posterior.form.n}; leave it out"
+            )
         check_memory(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, progress=say)
         say("Finding starting values")

@@ -1,0 +1,62 @@
+"""Targets made of numpy functions, for what needs no Stan program."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import CallbackEvaluator, Decider
+from stansub.decision.boundary import Exact, Test
+from stansub.decision.decide import make_decider
+
+Array = NDArray[np.float64]
+
+_DOUBLES = ctypes.POINTER(ctypes.c_double)
+_INTS = ctypes.POINTER(ctypes.c_int32)
+_GLOBAL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, _DOUBLES)
+_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, ctypes.c_double, _INTS, ctypes.c_int32, _DOUBLES)
+
+# Deciders call these as long as they live.
+_KEPT: list[object] = []
+
+
+def decider(
+    dim: int,
+    blocks: Callable[[Array, NDArray[np.int32]], Array],
+    *,
+    n_blocks: int = 1,
+    test: Test | None = None,
+) -> Decider:
+    """A decider at 0 for ``blocks(theta, which)``, log likelihoods of blocks of one observation, and a flat prior."""
+
+    def call_global(_: int, theta: object, value: object) -> int:
+        value[0] = 0.0  # type: ignore[index]
+        return 0
+
+    def call_blocks(_: int, theta: object, shared: float, which: object, n: int, out: object) -> int:
+        asked = np.ctypeslib.as_array(which, (n,))  # type: ignore[call-overload]
+        found = blocks(np.ctypeslib.as_array(theta, (dim,)), asked)  # type: ignore[call-overload]
+        np.ctypeslib.as_array(out, (n,))[:] = found  # type: ignore[call-overload]
+        return 0
+
+    functions = _GLOBAL(call_global), _BLOCKS(call_blocks)
+    _KEPT.append(functions)
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+    evaluator = CallbackEvaluator(dim, n_blocks, 0, *addresses)  # type: ignore[arg-type]
+    made = make_decider(evaluator, np.ones(n_blocks, np.int32), test or Exact())
+    made.reset(np.zeros(dim))
+    return made
+
+
+def gaussian(covariance: Array) -> Decider:
+    """Exact decisions on a centred Gaussian."""
+    precision = np.linalg.inv(covariance)
+    return decider(len(covariance), lambda theta, which: np.array([-0.5 * theta @ precision @ theta]))
+
+
+def normal_mean(y: Array, test: Test) -> Decider:
+    """The mean of unit normals, each observation a block, and a flat prior."""
+    return decider(1, lambda theta, which: -0.5 * (y[which] - theta[0]) ** 2, n_blocks=len(y), test=test)
