@@ -124,7 +124,7 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
         _share_over_draws(over, share)
         _mark_audited(over, share, stats)
         _share_spread(spread, share)
-        spread.set(yscale="log", ylim=over.get_ylim())
+        spread.set(yscale=over.get_yscale(), ylim=over.get_ylim())
         spread.yaxis.set_major_formatter(_percent_ticks())
         _acceptance_over_draws(acceptance, accepted)
         acceptance.sharex(over)
@@ -185,10 +185,12 @@ def _share_over_draws(ax: "Axes", share: np.ndarray[Any, Any]) -> None:
     at = np.arange(1, share.shape[1] + 1)
     for chain, values in enumerate(share):
         ax.plot(at, np.cumsum(values) / at, color=_colour(chain), linewidth=1.8, label=f"chain {chain + 1}", zorder=3)
-    ax.set(yscale="log", ylabel="Share of the data")
+    # Shares that differ by orders of magnitude need a logarithmic axis; others are read more easily from zero.
+    logarithmic = share.min() < 0.1
+    ax.set(yscale="log" if logarithmic else "linear", ylabel="Share of the data")
     ax.set_title("Running mean over draws, and audited decisions", loc="left")
     ax.yaxis.set_major_formatter(_percent_ticks())
-    ax.set_ylim(share.min() / 1.5, 1.5)
+    ax.set_ylim((share.min() / 1.5, 1.5) if logarithmic else (0, 1.04))
     ax.margins(x=0.01)
 
 
