@@ -100,6 +100,8 @@ class Fixed:
 
 # Student's t asks for means of units that are near normal, the bounds ask for nothing.
 T_LOOKS = Geometric(first=50)
+# With a budget for the whole decision many looks cost little and let a decision stop as soon as it can.
+POCOCK_LOOKS = Geometric(first=50, growth=1.1)
 BOUND_LOOKS = Geometric(first=16)
 
 
@@ -183,7 +185,7 @@ class Pocock:
     """
 
     epsilon: float = 0.01
-    looks: Schedule = T_LOOKS
+    looks: Schedule = POCOCK_LOOKS
     name = "pocock"
     needs_range = False
 
