@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from stansub.errors import InputError, RunError
+from stansub.errors import InputError
 from stansub.model.data import read_json
 from stansub.model.posterior import Posterior, find_undefined
 from stansub.output.layout import Layout
@@ -113,19 +114,28 @@ def _check_name(name: str, known: set[str], posterior: Posterior, init: Init) ->
 
 def _overlay(posterior: Posterior, theta: FloatArray, given: Mapping[str, Any], source: str) -> FloatArray:
     """Constrained values of ``theta`` with the given ones in their place, unconstrained again."""
-    layout = Layout.from_names(posterior.full.param_names())
+    drawn = Layout.from_names(posterior.full.param_names()).split(posterior.full.param_constrain(theta))
     try:
-        constrained = layout.split(posterior.full.param_constrain(theta))
-        return posterior.full.param_unconstrain_json(_dump({**constrained, **given}, source))
-    except (InputError, RunError) as error:
-        raise InputError(f"{source}: {' '.join(str(error).split())}") from error
+        return _unconstrain(posterior, {**drawn, **given})
+    except InputError as error:
+        for name in drawn.keys() & given.keys():
+            try:
+                _unconstrain(posterior, {**drawn, name: given[name]})
+            except InputError as reason:
+                raise InputError(f"{source}: parameter {name!r}: {reason}") from error
+        raise InputError(f"{source}: {error}") from error
 
 
-def _dump(values: Mapping[str, Any], source: str) -> bytes:
+def _unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
     try:
-        return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+        text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY, default=np.ndarray.tolist)
+        return posterior.full.param_unconstrain_json(text)
     except TypeError as error:
-        raise InputError(f"{source}: not numbers or lists of them ({error})") from error
+        raise InputError(f"values must be numbers or lists of them ({error})") from error
+    except InputError as error:
+        # Stan names a place in the canonical program, which is not the user's file.
+        text_without_place = re.sub(r" \(in '[^']*', line [^)]*\)", "", " ".join(str(error).split()))
+        raise InputError(text_without_place.removeprefix("Exception: ")) from error
 
 
 def _explain(posterior: Posterior, theta: FloatArray, init: Init, chain: int) -> str:
