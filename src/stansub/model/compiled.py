@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,13 +17,14 @@ from stansub.errors import InputError
 from stansub.model import data as data_module
 from stansub.model.blocks import Blocks
 from stansub.model.data import Data
-from stansub.model.instances import Slicer, build, global_models
-from stansub.model.posterior import Population, Posterior, Proof, arrange, draw_points, prove
+from stansub.model.instances import Slicer, build
+from stansub.model.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined, prove
 from stansub.model.rewritten import Rewritten, count_units
 from stansub.program import rewrite, stanc, toolchain
 from stansub.program.library import FloatArray, Library, Model
 from stansub.program.recognise import Form, explain, find_line, recognise, size_candidates
-from stansub.program.syntax import Program, parse
+from stansub.program.sizes import declarations, main_size
+from stansub.program.syntax import Program, names, parse, tokenize
 
 HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
 
@@ -29,6 +32,12 @@ Progress = Callable[[str], None]
 
 # Rows on which a size variable is tried before all blocks are made.
 _TRIAL_ROWS = 8
+
+# About how many blocks are searched for an observation that is impossible.
+_TRIAL_BLOCKS = 1000
+
+# Where in its canonical text a compiled program says that an error arose.
+_PLACE = re.compile(r"\(in '[^']*', line (?P<line>\d+), column \d+(?: to (?:line \d+, )?column \d+)?\)")
 
 
 @dataclass(frozen=True)
@@ -95,146 +104,198 @@ class CompiledModel:
         """
         say = progress or (lambda message: None)
         values = data if isinstance(data, Data) else self.read_data(data)
-        say(f"Loading {values.source}")
-        try:
-            full = self.original.model(values.json(), seed=seed)
-        except InputError as error:
-            raise InputError(f"{values.source}: {_one_line(str(error))}") from error
-        if full.dim == 0:
-            raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-        points = draw_points(rng, full)
-        if self.rewritten is not None and evaluator != "instances":
-            posterior = self._rewritten(self.rewritten, full, values, block_size, seed, rng, points)
-        elif evaluator == "rewritten":
+        if evaluator == "rewritten" and self.rewritten is None:
             raise InputError(
                 f"{self.name}: no `for` loop over log_lik_i and no reduce_sum was found to rewrite; "
                 "use the evaluator 'instances'"
             )
-        else:
-            posterior = self._instances(full, values, block_size, observations, rng, points, seed, say)
+        say(f"Loading {values.source}")
+        try:
+            full = self.original.model(values.json(), seed=seed)
+        except InputError as error:
+            raise InputError(f"{values.source}: {self._located(str(error))}") from error
+        if full.dim == 0:
+            raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+        points = draw_points(rng, full)
+        sized = block_size if callable(block_size) else lambda n, instances: block_size
+        given = _Given(values, full, points, rng, seed, sized, say)
+        library = None if evaluator == "instances" else self.rewritten
+        if not points:
+            raise InputError(self._undefined(given, library))
+        posterior = self._rewritten(given, library) if library else self._instances(given, observations)
         if not posterior.proof.holds:
-            raise InputError(self._refusal(posterior))
+            reason = (
+                f"the full log density differs from global part plus blocks by {posterior.proof.error:.1e} relative"
+            )
+            raise InputError(explain(self.program, self.form, reason, source=self.source))
         return posterior
 
     def read_data(self, data: str | Path | Mapping[str, Any]) -> Data:
         """Read data and check them against the program's data block."""
         return data_module.read(data, self.program.data.declarations)
 
-    def _rewritten(
-        self,
-        library: Library,
-        full: Model,
-        values: Data,
-        block_size: Callable[[int, bool], int] | int,
-        seed: int,
-        rng: np.random.Generator,
-        points: Sequence[FloatArray],
-    ) -> Posterior:
-        generator = library.rng(seed)
-        n = count_units(library, library.model(values.json(), seed=seed), generator)
+    def _rewritten(self, given: _Given, library: Library) -> Posterior:
+        named = self._counting()
+        values = given.values
+        alike: dict[int, tuple[str, ...]] = {}
+        for name in named:
+            n = values.integer(name)
+            alike[n] = (*alike.get(n, ()), name)
+        shuffles = {names: n for n, names in alike.items()}
+        for n in alike:
+            # Several variables may count the observations; the others of this length count something else.
+            shuffles[tuple(name for name in self._size_names() if values.integer(name) == n)] = n
+
+        def arranged(sizes: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
+            return self._blocks_of(library, given, sizes, order)
+
+        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points)
+        return self._posterior(given, *found, named)
+
+    def _blocks_of(
+        self, library: Library, given: _Given, sizes: tuple[str, ...], order: NDArray[np.int64] | None
+    ) -> Rewritten:
+        """The rewritten program with reordered data."""
+        values = given.values if order is None else given.values.take(given.values.axes(sizes), order)
+        model, generator = library.model(values.json(), seed=given.seed), library.rng(given.seed)
+        n = count_units(library, model, generator)
         if n < 1:
-            raise InputError(f"{values.source}: there are no observations ({self.form.n} = {n})")
-        blocks = Blocks(n, block_size(n, False) if callable(block_size) else block_size)
-        sizes = [candidate.name for candidate in size_candidates(self.program) if values.integer(candidate.name) == n]
+            raise InputError(
+                f"{values.source}: there are no observations ({self.form.n} is 0, or the program skips its likelihood)"
+            )
+        return Rewritten(library, model, generator, Blocks(n, given.block_size(n, False)))
 
-        def arranged(order: NDArray[np.int64] | None) -> Population:
-            ordered = values if order is None else values.take(values.axes(sizes), order)
-            return Rewritten(library, library.model(ordered.json(), seed=seed), generator, blocks)
+    def _counting(self) -> tuple[str, ...]:
+        """Integers of the data block that determine the number of units, the likeliest first."""
+        words = [token.text for token in tokenize(self.form.n)]
+        dims = {d.name: set().union(*map(names, d.all_dims)) for d in declarations(self.program)}
+        found = [size for word in reversed(words) for size in self._size_names() if size in {word, *dims.get(word, ())}]
+        return tuple(dict.fromkeys(found))
 
-        population, order, proof = arrange(arranged, full, n_observations=n, rng=rng, points=points)
-        return self._posterior(full, population, order, proof, values, tuple(sizes), seed)
+    def _instances(self, given: _Given, observations: str | None) -> Posterior:
+        sizes = self._size_variables(given, observations)
+        n = given.values.integer(sizes[0])
+        blocks = Blocks(n, given.block_size(n, True))
+        given.say(f"Making {len(blocks):,} blocks of {blocks.size} of {n:,} observations")
 
-    def _instances(
-        self,
-        full: Model,
-        values: Data,
-        block_size: Callable[[int, bool], int] | int,
-        observations: str | None,
-        rng: np.random.Generator,
-        points: Sequence[FloatArray],
-        seed: int,
-        say: Progress,
-    ) -> Posterior:
-        size = self._size_variable(values, observations, points)
-        n = values.integer(size)
-        blocks = Blocks(n, block_size(n, True) if callable(block_size) else block_size)
-        say(f"Making {len(blocks):,} blocks of {blocks.size} of {n:,} observations")
+        def arranged(_: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
+            return build(Slicer(self.silent, given.values, sizes, order, given.seed), blocks, given.points)
 
-        def arranged(order: NDArray[np.int64] | None) -> Population:
-            axes = values.axes([size])
-            slicer = Slicer(values if order is None else values.take(axes, order), (size,), axes)
-            shared = global_models(self.silent, slicer, points, n_observations=n)
-            return build(self.silent, slicer, blocks, shared)
-
-        population, order, proof = arrange(arranged, full, n_observations=n, rng=rng, points=points)
-        return self._posterior(full, population, order, proof, values, (size,), seed)
+        found = arrange(arranged, given.full, shuffles={sizes: n}, rng=given.rng, points=given.points)
+        return self._posterior(given, *found, sizes)
 
     def _posterior(
         self,
-        full: Model,
+        given: _Given,
         population: Population,
         order: NDArray[np.int64] | None,
         proof: Proof,
-        values: Data,
         sizes: tuple[str, ...],
-        seed: int,
     ) -> Posterior:
+        full = given.full
         if self.silent is not self.original:
-            full = self.silent.model(values.json(), seed=seed)
-        return Posterior(full, population, order, proof, self.name, self.program, self.form, values, sizes)
+            full = self.silent.model(given.values.json(), seed=given.seed)
+        return Posterior(full, population, order, proof, self.name, self.program, self.form, given.values, sizes)
 
-    def _size_variable(self, values: Data, observations: str | None, points: Sequence[FloatArray]) -> str:
-        """The integer that counts the observations: named by the user, or the largest that passes on a few rows."""
-        names = [candidate.name for candidate in size_candidates(self.program)]
-        if observations is not None:
-            if observations not in names:
-                known = f"it has {', '.join(names)}" if names else "it has none"
-                raise InputError(
-                    f"--observations {observations}: not an integer of the data block that sizes other data; {known}"
-                )
-            names = [observations]
-        names.sort(key=lambda name: -values.integer(name))
-        if names and values.integer(names[0]) == 0:
-            raise InputError(f"{values.source}: there are no observations ({names[0]} = 0)")
-        reasons = []
-        for name in names:
-            reason = self._trial(values, name, points)
+    def _size_names(self) -> list[str]:
+        return [candidate.name for candidate in size_candidates(self.program)]
+
+    def _size_variables(self, given: _Given, observations: str | None) -> tuple[str, ...]:
+        """What counts the observations: named by the user, or what has most of those that pass on a few rows."""
+        known, values = self._size_names(), given.values
+        if observations is not None and observations not in known:
+            text = f"it has {', '.join(known)}" if known else "it has none"
+            raise InputError(
+                f"--observations {observations}: not an integer of the data block that sizes other data; {text}"
+            )
+        choices = self._size_choices(values) if observations is None else [(observations,)]
+        likely = observations or main_size(self.program)
+        if likely and (n := values.integer(likely)) < 1:
+            raise InputError(f"{values.source}: there are no observations ({likely} = {n})")
+        reasons = {}
+        for sizes in choices:
+            reason = self._trial(given, sizes)
             if reason is None:
-                return name
-            reasons.append(f"{name}: {reason}")
-        raise InputError(explain(self.program, self.form, "; ".join(reasons), source=self.source))
+                return sizes
+            reasons[" and ".join(sizes)] = reason
+        text = "; ".join(f"{sizes}: {reason}" for sizes, reason in reasons.items())
+        raise InputError(explain(self.program, self.form, text, source=self.source))
 
-    def _trial(self, values: Data, name: str, points: Sequence[FloatArray]) -> str | None:
-        """Why ``name`` cannot be the number of observations, as far as a few rows show; None if it can."""
-        n = min(_TRIAL_ROWS, values.integer(name))
+    def _size_choices(self, values: Data) -> list[tuple[str, ...]]:
+        """Size variables by falling value: each, then all of one value together."""
+        known = sorted(self._size_names(), key=lambda name: -values.integer(name))
+        choices: list[tuple[str, ...]] = []
+        for _, alike in groupby(known, key=values.integer):
+            together = tuple(alike)
+            choices += [(name,) for name in together]
+            choices += [together] if len(together) > 1 else []
+        return choices
+
+    def _trial(self, given: _Given, sizes: tuple[str, ...]) -> str | None:
+        """Why ``sizes`` cannot count the observations, as far as a few rows show; None if they can."""
+        n = min(_TRIAL_ROWS, given.values.integer(sizes[0]))
+        if n < 1:
+            return f"it is {n}"
+        slicer = Slicer(self.silent, given.values, sizes, seed=given.seed)
         try:
-            axes = values.axes([name])
-            slicer = Slicer(values, (name,), axes)
-            together = slicer.model(self.silent, 0, n)
-            shared = global_models(self.silent, slicer, points, n_observations=n)
-            population = build(self.silent, slicer, Blocks(n, 1), shared)
+            together = slicer.model(0, n)
+            population = build(slicer, Blocks(n, 1), given.points)
         except InputError as error:
-            return _one_line(str(error))
-        if points and together.dim != points[0].size:
+            return self._located(str(error))
+        if together.dim != given.full.dim:
             return "the number of parameters changes with it"
-        proof = prove(population, together, points)
-        if not proof.holds:
+        if not prove(population, together, given.points).holds:
             return "the log density of a few rows is not the sum of theirs one by one"
         return None
 
-    def _refusal(self, posterior: Posterior) -> str:
-        if posterior.proof.points == 0:
-            return (
-                f"{self.name}: the log density is not finite at any of the random parameter values tried, so the "
-                "program could not be checked; look at its priors and constraints"
-            )
-        return explain(
-            self.program,
-            self.form,
-            f"the full log density differs from global part plus blocks by {posterior.proof.error:.1e} relative",
-            source=self.source,
+    def _undefined(self, given: _Given, library: Library | None) -> str:
+        """What to say where no parameters with a finite log density were found."""
+        theta = given.rng.uniform(-0.1, 0.1, given.full.dim)
+        population = self._blocks_of(library, given, (), None) if library else self._first_cut(given)
+        place = f": {explain_undefined(population, None, theta)}" if population else ""
+        _, message = given.full.log_density_or_message(theta)
+        return (
+            f"{self.name}: the log density is not finite at any of the parameter values tried{place}"
+            f"{f' ({self._located(message)})' if message else ''}; look at these data, the priors and the parameters' "
+            "constraints"
         )
+
+    def _first_cut(self, given: _Given) -> Population | None:
+        """Blocks along the largest size variable for which the program takes them."""
+        for sizes in self._size_choices(given.values):
+            n = given.values.integer(sizes[0])
+            slicer = Slicer(self.silent, given.values, sizes, seed=given.seed)
+            try:
+                population = build(slicer, Blocks(n, max(1, n // _TRIAL_BLOCKS)), ()) if n > 0 else None
+            except InputError:
+                continue
+            if population and population.dim == given.full.dim:
+                return population
+        return None
+
+    def _located(self, message: str) -> str:
+        """A message of the compiled program in one line, with the line in the user's file."""
+
+        def locate(match: re.Match[str]) -> str:
+            lines = self.program.code.splitlines()
+            line = find_line(self.source, lines[int(match["line"]) - 1])
+            return f"({self.name}.stan, line {line})" if line else ""
+
+        return " ".join(_PLACE.sub(locate, message).split())
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What the blocks are made from: data, the untouched program with them, and points for the proof."""
+
+    values: Data
+    full: Model
+    points: Sequence[FloatArray]
+    rng: np.random.Generator
+    seed: int
+    block_size: Callable[[int, bool], int]
+    say: Progress
 
 
 def compile_model(stan_file: str | Path, *, progress: Progress | None = None, rewritten: bool = True) -> CompiledModel:
@@ -285,7 +346,3 @@ def compile_model(stan_file: str | Path, *, progress: Progress | None = None, re
             silent=silent.result(),
             rewritten=blocks.result() if blocks else None,
         )
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from stansub.errors import InputError
 from stansub.program.syntax import Declaration
 
+# Places along an axis: a range with both ends given, or indices.
+Rows = slice | NDArray[np.int64]
+
 _INTEGER = {"int"}
 _SLICEABLE = {"int", "real", "vector", "row_vector", "matrix", "complex"}
 
@@ -73,22 +76,24 @@ class Data:
             axes[declaration.name] = found[0]
         return axes
 
-    def take(self, axes: Mapping[str, int], rows: NDArray[np.int64]) -> Data:
+    def take(self, axes: Mapping[str, int], rows: Rows) -> Data:
         """The data with the given rows, in that order, of every variable in ``axes``."""
         values = dict(self.values)
         for name, axis in axes.items():
-            values[name] = np.ascontiguousarray(np.take(self.values[name], rows, axis=axis))
+            values[name] = _rows(self.values[name], axis, rows)
         return Data(values, self.declarations, self.source)
 
-    def cut(self, axes: Mapping[str, int], sizes: Iterable[str], start: int, stop: int) -> bytes:
-        """JSON of the rows ``start`` to ``stop - 1`` alone, every size variable set to their number."""
-        values = dict(self.values)
-        for name, axis in axes.items():
-            array = self.values[name]
-            values[name] = np.ascontiguousarray(array[(slice(None),) * axis + (slice(start, stop),)])
-        for size in sizes:
-            values[size] = stop - start
-        return _dump(values)
+    def cut(self, axes: Mapping[str, int], sizes: Iterable[str], rows: Rows) -> bytes:
+        """JSON of the given rows alone, every size variable set to their number."""
+        n = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        return _dump({**self.take(axes, rows).values, **dict.fromkeys(sizes, n)})
+
+
+def _rows(array: NDArray[Any], axis: int, rows: Rows) -> NDArray[Any]:
+    if isinstance(rows, slice):
+        return np.ascontiguousarray(array[(slice(None),) * axis + (rows,)])
+    taken: NDArray[Any] = np.take(array, rows, axis=axis)
+    return taken
 
 
 def _dump(values: Mapping[str, Any]) -> bytes:

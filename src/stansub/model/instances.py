@@ -8,9 +8,10 @@ the log density of one observation plus that of another less that of both.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,28 +22,54 @@ from stansub.model.blocks import Blocks
 from stansub.model.data import Data
 from stansub.program.library import FloatArray, Library, Model, addresses
 
-# Instances a construction task makes before it looks at the progress callback again.
+# Instances that a construction task makes.
 _CHUNK = 256
 
 
 @dataclass(frozen=True)
 class Slicer:
-    """How data are cut: the size variables and, for each variable along them, the axis."""
+    """Makes instances of the program with some of the observations.
 
+    Attributes
+    ----------
+    library : Library
+        The compiled program.
+    data : Data
+        All observations, in the user's order.
+    sizes : tuple of str
+        Size variables, each of which counts the observations.
+    order : ndarray of int64 or None
+        Row of the data that stands at each place; None for the user's order.
+    seed : int
+        Seed of ``transformed data``.
+    """
+
+    library: Library
     data: Data
     sizes: tuple[str, ...]
-    axes: dict[str, int]
+    order: NDArray[np.int64] | None = None
+    seed: int = 0
 
-    def model(self, library: Library, start: int, stop: int) -> Model:
-        """Instance of the program with the observations ``start`` to ``stop - 1``."""
-        return library.model(self.data.cut(self.axes, self.sizes, start, stop))
+    @cached_property
+    def _axes(self) -> dict[str, int]:
+        return self.data.axes(self.sizes)
+
+    def model(self, start: int, stop: int) -> Model:
+        """Instance with the observations at the places ``start`` to ``stop - 1``.
+
+        Raises
+        ------
+        InputError
+            When the data cannot be cut or the program rejects them.
+        """
+        rows = slice(start, stop) if self.order is None else self.order[start:stop]
+        return self.library.model(self.data.cut(self._axes, self.sizes, rows), seed=self.seed)
 
 
 @dataclass(frozen=True)
 class Instances:
     """One model a block, and the one or three models of the global part."""
 
-    library: Library
     slicer: Slicer
     blocks: Blocks
     models: tuple[Model, ...]
@@ -59,7 +86,7 @@ class Instances:
 
     def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
         """Log likelihoods of single observations, shape (len(places),)."""
-        models = [self.slicer.model(self.library, place, place + 1) for place in places.tolist()]
+        models = [self.slicer.model(place, place + 1) for place in places.tolist()]
         return self._evaluator(models).block_log_lik(theta)
 
     def _evaluator(self, models: Sequence[Model]) -> _loop.InstanceEvaluator:
@@ -67,26 +94,57 @@ class Instances:
             self.dim,
             addresses(models),
             addresses(self.global_models),
-            self.library.address("bs_log_density"),
-            self.library.address("bs_free_error_msg"),
+            self.slicer.library.address("bs_log_density"),
+            self.slicer.library.address("bs_free_error_msg"),
         )
 
 
-def global_models(
-    library: Library, slicer: Slicer, points: Sequence[FloatArray], *, n_observations: int
-) -> tuple[Model, ...]:
+def build(slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray]) -> Instances:
+    """Make the instances of all blocks and of the global part.
+
+    Parameters
+    ----------
+    slicer : Slicer
+        The program and the data.
+    blocks : Blocks
+        How the observations are cut.
+    points : sequence of ndarray
+        Unconstrained parameters at which the program's log density is finite.
+
+    Raises
+    ------
+    InputError
+        When the program rejects the data of some block.
+    """
+    shared = _global_models(slicer, points, n_observations=blocks.n_observations)
+    starts, stops = blocks.starts.tolist(), blocks.stops.tolist()
+
+    def chunk(first: int) -> list[Model]:
+        last = min(first + _CHUNK, len(blocks))
+        return [slicer.model(starts[block], stops[block]) for block in range(first, last)]
+
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        models = [model for part in pool.map(chunk, range(0, len(blocks), _CHUNK)) for model in part]
+    if any(model.dim != shared[0].dim for model in models):
+        raise InputError(
+            "the number of parameters changes with the number of observations (one parameter per observation), "
+            "so blocks of observations do not share one posterior"
+        )
+    return Instances(slicer, blocks, tuple(models), shared)
+
+
+def _global_models(slicer: Slicer, points: Sequence[FloatArray], *, n_observations: int) -> tuple[Model, ...]:
     """Models whose log densities give the global part: none observed or, failing that, rows 1, 2, and both.
 
-    ``points`` are unconstrained parameters at which the program without observations must agree with the
-    difference formula; data blocks with ``int<lower=1> N`` and likelihoods that are undefined without observations
-    (``mean(y)``) do not.
+    The program without observations must agree with the difference formula at ``points``; data blocks with
+    ``int<lower=1> N`` and likelihoods that are undefined without observations (``mean(y)``) do not.
     """
     # With a single observation it stands for both.
-    pair = slicer.data.take(slicer.axes, np.array([0, min(1, n_observations - 1)]))
-    few = Slicer(pair, slicer.sizes, slicer.axes)
-    rows = tuple(few.model(library, start, stop) for start, stop in ((0, 1), (1, 2), (0, 2)))
+    two = np.array([0, min(1, n_observations - 1)])
+    pair = replace(slicer, order=two if slicer.order is None else slicer.order[two])
+    rows = tuple(pair.model(start, stop) for start, stop in ((0, 1), (1, 2), (0, 2)))
     try:
-        empty = slicer.model(library, 0, 0)
+        empty = slicer.model(0, 0)
     except InputError:
         return rows
     if empty.dim != rows[0].dim:
@@ -99,38 +157,3 @@ def global_models(
         if not abs(alone - difference) <= 1e-10 * (abs(first) + abs(second) + abs(both) + abs(alone)):
             return rows
     return (empty,)
-
-
-def build(
-    library: Library,
-    slicer: Slicer,
-    blocks: Blocks,
-    global_part: tuple[Model, ...],
-    *,
-    progress: Callable[[int, int], None] | None = None,
-) -> Instances:
-    """Make the instances of all blocks.
-
-    Raises
-    ------
-    InputError
-        When the program rejects the data of some block.
-    """
-    starts, stops = blocks.starts.tolist(), blocks.stops.tolist()
-
-    def chunk(first: int) -> list[Model]:
-        last = min(first + _CHUNK, len(blocks))
-        return [slicer.model(library, starts[block], stops[block]) for block in range(first, last)]
-
-    models: list[Model] = []
-    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-        for part in pool.map(chunk, range(0, len(blocks), _CHUNK)):
-            models += part
-            if progress is not None:
-                progress(len(models), len(blocks))
-    if any(model.dim != global_part[0].dim for model in models):
-        raise InputError(
-            "the number of parameters changes with the number of observations (one parameter per observation), "
-            "so blocks of observations do not share one posterior"
-        )
-    return Instances(library, slicer, blocks, tuple(models), global_part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -133,23 +133,24 @@ def prove(population: Population, full: Model, points: Sequence[FloatArray]) -> 
     evaluator, compared, worst = population.evaluator(), 0, 0.0
     for theta in points:
         whole = full.log_density(theta)
-        shared = evaluator.global_log_density(theta)
-        parts = evaluator.block_log_lik(theta)
         if not np.isfinite(whole):
             continue
-        # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
-        scale = abs(whole) + abs(shared) * np.sqrt(len(parts)) + float(np.abs(parts).sum())
-        error = abs(whole - (shared + float(parts.sum()))) / max(scale, 1.0)
-        worst = max(worst, error if np.isfinite(error) else float("inf"))
+        shared = evaluator.global_log_density(theta)
+        parts = evaluator.block_log_lik(theta)
         compared += 1
+        if not np.isfinite(shared) or not np.isfinite(parts).all():
+            return Proof(compared, float("inf"))
+        # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
+        scale = abs(whole) + abs(shared) * float(np.sqrt(len(parts))) + float(np.abs(parts).sum())
+        worst = max(worst, abs(whole - (shared + float(parts.sum()))) / max(scale, 1.0))
     return Proof(compared, worst)
 
 
 def arrange(
-    build: Callable[[NDArray[np.int64] | None], Population],
+    build: Callable[[tuple[str, ...], NDArray[np.int64] | None], Population],
     full: Model,
     *,
-    n_observations: int,
+    shuffles: Mapping[tuple[str, ...], int],
     rng: np.random.Generator,
     points: Sequence[FloatArray],
 ) -> tuple[Population, NDArray[np.int64] | None, Proof]:
@@ -158,26 +159,43 @@ def arrange(
     Parameters
     ----------
     build : callable
-        Makes the population for an order of the rows (None: as given).
+        Makes the population from the size variables along which the data are reordered and an order of the rows
+        (None: as given).
+    shuffles : mapping
+        Size variables along which to try a shuffle, in turn, and the number of rows.
     rng : Generator
         Shuffles the rows.
 
     Returns
     -------
     population, order, proof
-        ``proof.holds`` is False when neither order gives the program's own log density.
+        ``proof.holds`` is False when no order gives the program's own log density.
     """
-    order = rng.permutation(n_observations).astype(np.int64)
-    try:
-        population = build(order)
-        proof = prove(population, full, points)
-        if proof.holds:
+    for sizes, n in shuffles.items():
+        order = rng.permutation(n).astype(np.int64)
+        try:
+            population = build(sizes, order)
+        except InputError:
+            # Data that refer to each other's places (neighbour lists, offsets) may not even load when reordered.
+            continue
+        if population.blocks.n_observations == n and (proof := prove(population, full, points)).holds:
             return population, order, proof
-    except InputError:
-        # Data that refer to each other's places (neighbour lists, offsets) may not even load when reordered.
-        pass
-    population = build(None)
+    population = build((), None)
     return population, None, prove(population, full, points)
+
+
+def explain_undefined(population: Population, order: NDArray[np.int64] | None, theta: FloatArray) -> str:
+    """Where the log density is not finite, in words: in the priors, or in which row of the user's data."""
+    place, block = find_undefined(population, theta)
+    if place == "global":
+        return "the priors (the part without observations) are already not finite"
+    if block is None:
+        return "no single observation is to blame"
+    places = np.arange(population.blocks.starts[block], population.blocks.stops[block], dtype=np.int64)
+    bad = np.flatnonzero(~np.isfinite(population.each(theta, places)))
+    first = int(places[bad[0] if bad.size else 0])
+    row = first if order is None else int(order[first])
+    return f"observation {row + 1:,} of the data is the first that is impossible"
 
 
 def find_undefined(population: Population, theta: FloatArray) -> tuple[str, int | None]:

@@ -1,0 +1,30 @@
+"""Compiled programs for the tests of the model layer."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from simulated import BRMS, EXAMPLES, PROGRAMS
+
+from stansub.model.compiled import CompiledModel, compile_model
+
+Compiled = Callable[[Path], CompiledModel]
+
+QUICK = ("varying_dispersion", "mixture", "groups", "autoregression", "random_walk", "centred", "dependent", "one_each")
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Iterator[Compiled]:
+    """Programs compiled once a session; the first request sets off those that most tests need, two at a time."""
+    pool = ThreadPoolExecutor(max_workers=2)
+    wanted = [*EXAMPLES, *(PROGRAMS / f"{name}.stan" for name in QUICK), BRMS]
+    running: dict[Path, Future[CompiledModel]] = {file: pool.submit(compile_model, file) for file in wanted}
+
+    def get(file: Path) -> CompiledModel:
+        if file not in running:
+            running[file] = pool.submit(compile_model, file)
+        return running[file].result()
+
+    yield get
+    pool.shutdown(cancel_futures=True)

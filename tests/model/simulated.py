@@ -1,0 +1,150 @@
+"""Data for the programs of `programs` and `stan_models`, of sizes that blocks do not divide."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "stan_models").glob("*.stan"))
+PROGRAMS = Path(__file__).parent / "programs"
+BRMS = ROOT / "tests" / "program" / "programs" / "threading_brms_style.stan"
+
+Data = dict[str, Any]
+
+_simulate = runpy.run_path(str(ROOT / "stan_models" / "simulate.py"))["simulate"]
+
+
+def example(file: Path, *, observations: int = 103, seed: int = 1) -> Data:
+    """Data of one of the example programs."""
+    data: Data = _simulate(file.stem, observations=observations, covariates=3, seed=seed)
+    return data
+
+
+def simulated(file: Path, *, seed: int = 1) -> Data:
+    """Data of one of the programs here."""
+    return _GENERATORS[file.stem](np.random.default_rng(seed))
+
+
+def _varying_dispersion(rng: np.random.Generator) -> Data:
+    return {"N": 53, "K": 2, "x": rng.standard_normal((53, 2)), "y": rng.standard_normal(53)}
+
+
+def _mixture(rng: np.random.Generator) -> Data:
+    return {"N": 103, "K": 3, "y": rng.normal(rng.choice([-3.0, 0.0, 3.0], 103), 1.0)}
+
+
+def _multivariate(rng: np.random.Generator) -> Data:
+    n, d, k = 47, 3, 2
+    y, z, x = (rng.standard_normal(shape) for shape in ((n, d), (n, d), (n, d, k)))
+    return {"N": n, "D": d, "K": k, "y": y, "z": z, "x": x}
+
+
+def _groups(rng: np.random.Generator, n: int = 61, j: int = 7) -> Data:
+    return {
+        "N": n,
+        "J": j,
+        "K": 2,
+        "T": 3,
+        "u": rng.standard_normal(j),
+        "x": rng.standard_normal((2, n)),
+        "count": rng.poisson(2.0, (3, n)),
+        "group": 1 + rng.permutation(n) % j,
+        "exposure": rng.gamma(4.0, 0.25, n),
+    }
+
+
+def _groups_as_many(rng: np.random.Generator) -> Data:
+    return _groups(rng, 23, 23)
+
+
+def _groups_more(rng: np.random.Generator) -> Data:
+    return _groups(rng, 23, 40)
+
+
+def _capture(rng: np.random.Generator) -> Data:
+    length = rng.integers(1, 6, 37)
+    records = int(length.sum())
+    return {
+        "U": 37,
+        "R": records,
+        "unit": np.arange(1, 38),
+        "first": 1 + np.cumsum(length) - length,
+        "length": length,
+        "seen": rng.integers(0, 2, records),
+        "covariate": rng.standard_normal(37),
+    }
+
+
+def _training(rng: np.random.Generator) -> Data:
+    return {
+        "N": 60,
+        "K": 2,
+        "T": 43,
+        "training": np.sort(rng.permutation(60)[:43]) + 1,
+        "y": rng.standard_normal(60),
+        "x": rng.standard_normal((60, 2)),
+        "prior_only": 0,
+    }
+
+
+def _sliced_parameters(rng: np.random.Generator) -> Data:
+    return {"J": 11, "K": 2, "M": 5, "y": rng.integers(0, 2, (11, 5)), "x": rng.standard_normal((11, 5, 2))}
+
+
+def _series(rng: np.random.Generator) -> Data:
+    return {"N": 53, "y": np.cumsum(rng.standard_normal(53))}
+
+
+def _centred(rng: np.random.Generator) -> Data:
+    return {"N": 53, "K": 2, "x": rng.normal(1.0, 1.0, (53, 2)), "y": rng.standard_normal(53)}
+
+
+def _one_each(rng: np.random.Generator) -> Data:
+    return {"N": 23, "y": rng.poisson(2.0, 23)}
+
+
+def _threading_brms_style(rng: np.random.Generator) -> Data:
+    n, groups, subjects = 71, 5, 4
+    return {
+        "N": n,
+        "Y": rng.standard_normal(n),
+        "K": 3,
+        "Kc": 2,
+        "X": np.column_stack([np.ones(n), rng.normal(1.0, 1.0, (n, 2))]),
+        "grainsize": 10,
+        "N_1": groups,
+        "M_1": 1,
+        "J_1": 1 + np.arange(n) % groups,
+        "Z_1_1": np.ones(n),
+        "N_2": subjects,
+        "M_2": 2,
+        "J_2": 1 + np.arange(n) % subjects,
+        "Z_2_1": np.ones(n),
+        "Z_2_2": rng.standard_normal(n),
+        "NC_2": 1,
+        "prior_only": 0,
+    }
+
+
+_GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
+    "varying_dispersion": _varying_dispersion,
+    "mixture": _mixture,
+    "multivariate": _multivariate,
+    "groups": _groups,
+    "groups_as_many": _groups_as_many,
+    "groups_more": _groups_more,
+    "capture": _capture,
+    "training": _training,
+    "sliced_parameters": _sliced_parameters,
+    "autoregression": _series,
+    "random_walk": _series,
+    "centred": _centred,
+    "dependent": _series,
+    "one_each": _one_each,
+    "threading_brms_style": _threading_brms_style,
+}
