@@ -1,15 +1,13 @@
 """Compiled programs for the tests of the model layer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from simulated import BRMS, EXAMPLES, PROGRAMS
+from simulated import BRMS, EXAMPLES, PROGRAMS, Compiled
 
 from stansub.model.compiled import CompiledModel, compile_model
-
-Compiled = Callable[[Path], CompiledModel]
 
 QUICK = ("varying_dispersion", "mixture", "groups", "autoregression", "random_walk", "centred", "dependent", "one_each")
 

@@ -1,4 +1,4 @@
-"""Data for the programs of `programs` and `stan_models`, of sizes that blocks do not divide."""
+"""The programs of `programs` and `stan_models`, with data of sizes that blocks do not divide."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from stansub.model.compiled import CompiledModel
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "stan_models").glob("*.stan"))
 PROGRAMS = Path(__file__).parent / "programs"
 BRMS = ROOT / "tests" / "program" / "programs" / "threading_brms_style.stan"
 
 Data = dict[str, Any]
+Compiled = Callable[[Path], CompiledModel]
 
 _simulate = runpy.run_path(str(ROOT / "stan_models" / "simulate.py"))["simulate"]
 

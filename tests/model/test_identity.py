@@ -3,8 +3,7 @@
 import bridgestan
 import numpy as np
 import pytest
-from conftest import Compiled
-from simulated import EXAMPLES, PROGRAMS, ROOT, Data, example, simulated
+from simulated import EXAMPLES, PROGRAMS, ROOT, Compiled, Data, example, simulated
 
 from stansub.errors import InputError
 from stansub.model.blocks import Blocks

@@ -4,8 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from conftest import Compiled
-from simulated import BRMS, PROGRAMS, ROOT, example, simulated
+from simulated import BRMS, PROGRAMS, ROOT, Compiled, example, simulated
 from test_identity import check_identity, points
 
 from stansub.errors import InputError
