@@ -36,6 +36,9 @@ _TRIAL_ROWS = 8
 # About how many blocks are searched for an observation that is impossible.
 _TRIAL_BLOCKS = 1000
 
+# What a compiled program puts before an error: names of its C++ class.
+_CLASS = re.compile(r"^Exception: |\b\w+_namespace::\w+: ")
+
 # Where in its canonical text a compiled program says that an error arose.
 _PLACE = re.compile(r"\(in '[^']*', line (?P<line>\d+), column \d+(?: to (?:line \d+, )?column \d+)?\)")
 
@@ -282,7 +285,7 @@ class CompiledModel:
             line = find_line(self.source, lines[int(match["line"]) - 1])
             return f"({self.name}.stan, line {line})" if line else ""
 
-        return " ".join(_PLACE.sub(locate, message).split())
+        return " ".join(_PLACE.sub(locate, _CLASS.sub("", message)).split())
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,12 @@ import orjson
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
-from stansub.program.syntax import Declaration
+from stansub.program.syntax import Declaration, names
 
 # Places along an axis: a range with both ends given, or indices.
 Rows = slice | NDArray[np.int64]
 
-_INTEGER = {"int"}
-_SLICEABLE = {"int", "real", "vector", "row_vector", "matrix", "complex"}
+_MAX_INT = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,17 @@ class Data:
         Raises
         ------
         InputError
-            When a variable has such a size twice (``matrix[N, N]``), or has it and cannot be cut.
+            When a variable has such a size twice (``matrix[N, N]``) or is a tuple that has it.
         """
         sizes = set(sizes)
         axes = {}
         for declaration in self.declarations:
             found = [axis for axis, size in enumerate(declaration.all_dims) if size in sizes]
+            if declaration.base == "tuple" and (found or any(sizes & names(text) for text in declaration.elements)):
+                raise InputError(
+                    f"data variable {declaration.name!r} is a tuple along the observations, which cannot be cut; pass "
+                    "its elements as variables of their own"
+                )
             if not found:
                 continue
             if len(found) > 1:
@@ -149,6 +154,8 @@ def _load(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    if not text.strip():
+        raise InputError(f"{path}: the file is empty")
     try:
         raw = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -157,8 +164,11 @@ def _load(path: Path) -> dict[str, Any]:
             raw = json.loads(text)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: not valid JSON: {error}") from error
+        except RecursionError:
+            raise InputError(f"{path}: not valid JSON: nested too deeply") from None
     if not isinstance(raw, dict):
-        raise InputError(f"{path}: the top level must be an object {{name: value, ...}}, not a {type(raw).__name__}")
+        kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(type(raw), "a number")
+        raise InputError(f"{path}: the top level must be an object {{name: value, ...}}, not {kind}")
     return raw
 
 
@@ -169,6 +179,10 @@ def _type(declaration: Declaration) -> str:
 
 
 def _convert(value: Any, declaration: Declaration, source: str) -> Any:
+    """A variable as a C-contiguous array of int64 or float64, complex numbers as pairs; tuples as they are.
+
+    Shapes are not looked at, but that they are not ragged.
+    """
     if declaration.base == "tuple":
         return value
     where = f"{source}: variable {declaration.name!r}, declared {_type(declaration)},"
@@ -176,71 +190,91 @@ def _convert(value: Any, declaration: Declaration, source: str) -> Any:
         array = np.asarray(value)
     except ValueError:
         raise InputError(f"{where} is ragged: its rows differ in length") from None
-    if array.dtype.kind in "UO" and array.size:
-        array = _with_special_values(array, where)
+    integer = declaration.base == "int"
     if array.size == 0:
-        array = array.astype(np.int64 if declaration.base in _INTEGER else np.float64)
-    if declaration.base in _INTEGER:
-        if array.dtype.kind == "u":
-            array = array.astype(np.int64)
-        if array.dtype.kind != "i":
-            raise InputError(f"{where} must hold integers, but has {_first_non_integer(array)}")
-        return array.astype(np.int64, copy=False)
-    if array.dtype.kind not in "iuf":
-        raise InputError(f"{where} must hold numbers, but has {array.flat[0]!r}")
-    array = array.astype(np.float64, copy=False)
+        return array.astype(np.int64 if integer else np.float64)
+    if array.dtype.kind not in "biufc":
+        array = _numbers(value, declaration.name, where)
+    if integer:
+        return _integers(array, declaration.name, where)
+    if array.dtype.kind == "c" and declaration.base.startswith("complex"):
+        array = np.stack([array.real, array.imag], axis=-1)
+    if array.dtype.kind == "c":
+        raise InputError(f"{where} must hold real numbers, but {_element(declaration.name, array)}")
+    array = array.astype(np.float64, order="C", copy=False)
     bad = ~np.isfinite(array)
     if bad.any():
-        index = tuple(int(i[0]) + 1 for i in np.nonzero(bad)) if array.ndim else ()
-        position = f"{declaration.name}{list(index) if index else ''}"
-        found = array[tuple(i - 1 for i in index)]
         more = f" ({int(bad.sum()):,} such values)" if bad.sum() > 1 else ""
-        raise InputError(f"{source}: {position} is {found}{more}; remove or replace these observations")
+        raise InputError(f"{source}: {_element(declaration.name, array, bad)}{more}; remove or replace it")
     return array
 
 
-def _with_special_values(array: NDArray[Any], where: str) -> NDArray[np.float64]:
-    """Numbers from an array in which NaN and infinities are written as strings, as CmdStan allows."""
-    try:
-        return np.array(array, dtype=object).astype(np.float64)
-    except (ValueError, TypeError):
-        flat = array.ravel().tolist()
-        example = next((x for x in flat if not isinstance(x, int | float)), flat[0])
-        if isinstance(example, list):
-            raise InputError(f"{where} is ragged: its rows differ in length") from None
-        raise InputError(f"{where} must hold numbers, but has {example!r}") from None
+def _numbers(value: Any, name: str, where: str) -> NDArray[Any]:
+    """Numbers from values that numpy did not take for numbers.
+
+    CmdStan's strings for values that are not finite are no numbers here: no density takes such data.
+    """
+    array = np.asarray(value, dtype=object)
+    good = np.vectorize(lambda x: isinstance(x, numbers.Real), otypes=[bool])(array)
+    if not good.all():
+        raise InputError(f"{where} must hold finite numbers, but {_element(name, array, ~good)}")
+    # Integers too large for numpy's types stay what they are: their digits are for the message.
+    whole = all(isinstance(x, numbers.Integral) for x in array.flat)
+    return array if whole else array.astype(np.float64)
 
 
-def _first_non_integer(array: NDArray[Any]) -> str:
-    if array.dtype.kind == "f":
-        bad = array[(array != np.round(array)) | ~np.isfinite(array)]
-        return f"{bad.flat[0]}" if bad.size else f"{array.flat[0]} (write it without a decimal point)"
-    return repr(array.flat[0].item())
+def _integers(array: NDArray[Any], name: str, where: str) -> NDArray[np.int64]:
+    if array.dtype.kind in "fc":
+        bad = array != np.round(array.real)
+        hint = "" if bad.any() else " (write integers without a decimal point)"
+        raise InputError(f"{where} must hold integers, but {_element(name, array, bad if bad.any() else None)}{hint}")
+    bad = (array > _MAX_INT) | (array < -_MAX_INT - 1)
+    if bad.any():
+        raise InputError(f"{where} holds integers of 32 bits, but {_element(name, array, bad)}")
+    return array.astype(np.int64, order="C", copy=False)
+
+
+def _element(name: str, array: NDArray[Any], bad: NDArray[np.bool_] | None = None) -> str:
+    """The first of some elements, counted from 1, and its value in words."""
+    index = np.unravel_index(0 if bad is None else int(np.argmax(bad)), array.shape)
+    value = array[index]
+    value = value.item() if isinstance(value, np.generic) else value
+    place = f"[{', '.join(str(int(i) + 1) for i in index)}]" if index else ""
+    return f"{name}{place} is {'null' if value is None else repr(value)}"
 
 
 def _check_sizes(values: dict[str, Any], declarations: tuple[Declaration, ...], source: str) -> None:
     """Check the sizes that are literals or integer data; the compiled program checks the others."""
     for declaration in declarations:
-        if declaration.base not in _SLICEABLE - {"complex"}:
+        if declaration.base == "tuple":
             continue
         value, sizes = values[declaration.name], declaration.all_dims
         known = [_size(size, values) for size in sizes]
-        if any(size == 0 for size in known) and value.size == 0:
-            if all(size is not None for size in known):
+        for size, expected in zip(sizes, known, strict=True):
+            if expected is not None and expected < 0:
+                raise InputError(f"{source}: {size} is {expected}, but it is a size of {_type(declaration)}")
+        if declaration.base.startswith("complex"):
+            sizes, known = (*sizes, "2"), [*known, 2]
+        if 0 in known and value.size == 0:
+            if None not in known:
                 values[declaration.name] = value.reshape([size or 0 for size in known])
             continue
         if value.ndim != len(sizes):
             raise InputError(
                 f"{source}: variable {declaration.name!r} has {value.ndim} dimension{'s' * (value.ndim != 1)}, "
-                f"but is declared {_type(declaration)}"
+                f"but is declared {_type(declaration)}{_pairs(declaration)}"
             )
         for axis, (size, expected) in enumerate(zip(sizes, known, strict=True)):
             if expected is not None and value.shape[axis] != expected:
-                meaning = size if size.isdigit() else f"{size} = {expected}"
+                meaning = "" if size.isdigit() else f" with {size} = {expected:,}"
                 raise InputError(
                     f"{source}: variable {declaration.name!r} has {value.shape[axis]:,} elements in dimension "
-                    f"{axis + 1}, but is declared {_type(declaration)} with {meaning}"
+                    f"{axis + 1}, but is declared {_type(declaration)}{meaning}{_pairs(declaration)}"
                 )
+
+
+def _pairs(declaration: Declaration) -> str:
+    return " (complex numbers are pairs of numbers)" if declaration.base.startswith("complex") else ""
 
 
 def _size(expression: str, values: Mapping[str, Any]) -> int | None:

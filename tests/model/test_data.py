@@ -1,0 +1,231 @@
+"""Data are read as CmdStan reads them, and what is wrong with them is said in one line."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from simulated import ROOT, Compiled, example
+
+from stansub.errors import InputError
+from stansub.model import data
+from stansub.program.syntax import parse
+
+CODE = """
+data {
+  int<lower=0> N;
+  int K;
+  vector[N] y;
+  array[N] int<lower=0> z;
+  matrix[N, K] x;
+  matrix[K, N] w;
+  array[2, N] row_vector[K] r;
+  array[N] complex c;
+  real s;
+}
+"""
+DECLARATIONS = parse(CODE).data.declarations
+GOOD: dict[str, Any] = {
+    "N": 3,
+    "K": 2,
+    "y": [1, 2.5, 3],
+    "z": [0, 1, 1],
+    "x": [[1, 2], [3, 4], [5, 6]],
+    "w": [[1, 2, 3], [4, 5, 6]],
+    "r": [[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]]],
+    "c": [[1, 0], [0, 1], [1, 1]],
+    "s": 1,
+}
+
+
+def read(**changes: Any) -> data.Data:
+    return data.read({**GOOD, **changes}, DECLARATIONS)
+
+
+def test_values_and_types(tmp_path: Path) -> None:
+    file = tmp_path / "some.json"
+    file.write_text(json.dumps(GOOD))
+    for source in (GOOD, file, str(file)):
+        values = data.read(source, DECLARATIONS).values
+        assert values["N"] == 3
+        assert isinstance(values["N"], int)
+        assert isinstance(values["s"], float)
+        assert values["z"].dtype == np.int64
+        assert values["y"].dtype == np.float64
+        np.testing.assert_array_equal(values["x"], GOOD["x"])
+        assert values["r"].shape == (2, 3, 2)
+        assert values["c"].shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"N": np.int64(3), "y": np.arange(3, dtype=np.float32), "z": np.array([0, 1, 1], dtype=np.uint8)},
+        {"x": np.asfortranarray(np.ones((3, 2))), "y": (1, 2, 3)},
+        {"z": np.array([True, False, True]), "y": [True, False, True]},
+        {"c": np.array([1, 1j, 1 + 1j])},
+        {"y": np.array([1, 2, 3], dtype=object), "s": 2**70},
+    ],
+)
+def test_what_python_has(changes: dict[str, Any]) -> None:
+    values = read(**changes).values
+    assert json.loads(read(**changes).json()).keys() == GOOD.keys()
+    np.testing.assert_allclose(values["y"], np.asarray(changes.get("y", GOOD["y"]), dtype=float))
+    np.testing.assert_array_equal(values["c"], GOOD["c"])
+
+
+def test_unknown_variables_are_ignored() -> None:
+    assert "other" not in read(other="anything").values
+
+
+def test_empty_arrays_get_their_shape() -> None:
+    values = read(N=0, y=[], z=[], x=[], w=[[], []], r=[[], []], c=[]).values
+    assert [values[name].shape for name in "yzxwrc"] == [(0,), (0,), (0, 2), (2, 0), (2, 0, 2), (0, 2)]
+
+
+INT, REAL, MATRIX = (
+    "variable 'z', declared `array[N] int z`, ",
+    "variable 'y', declared `vector[N] y`, ",
+    "matrix[N, K] x",
+)
+WRONG = {
+    "size as a float": ({"N": 3.0}, "data: variable 'N', declared `int N`, must hold integers, but N is 3.0 (write"),
+    "size as a string": ({"N": "3"}, "variable 'N', declared `int N`, must hold finite numbers, but N is '3'"),
+    "size as a list": ({"N": [3]}, "variable 'N' has 1 dimension, but is declared `int N`"),
+    "size as null": ({"N": None}, "must hold finite numbers, but N is null"),
+    "negative size": ({"N": -1}, "N is -1, but it is a size of `vector[N] y`"),
+    "size beyond 32 bits": ({"N": 2**31}, "holds integers of 32 bits, but N is 2147483648"),
+    "another size": ({"N": 4}, "'y' has 3 elements in dimension 1, but is declared `vector[N] y` with N = 4"),
+    "another second size": ({"K": 5}, f"'x' has 2 elements in dimension 2, but is declared `{MATRIX}` with K = 5"),
+    "fraction": ({"z": [0, 0.5, 1]}, f"data: {INT}must hold integers, but z[2] is 0.5"),
+    "whole float": ({"z": [0.0, 1, 1]}, f"{INT}must hold integers, but z[1] is 0.0 (write integers without a decimal"),
+    "word for an integer": ({"z": [1, 1, "a"]}, f"{INT}must hold finite numbers, but z[3] is 'a'"),
+    "integer beyond 32 bits": ({"z": [0, 2**40, 1]}, f"{INT}holds integers of 32 bits, but z[2] is 1099511627776"),
+    "integer beyond 64 bits": ({"z": [0, 2**70, 1]}, "but z[2] is 1180591620717411303424"),
+    "unsigned integer": ({"z": np.array([0, 1, 2**63], dtype=np.uint64)}, "but z[3] is 9223372036854775808"),
+    "not a number": ({"y": [1, float("nan"), 3]}, "data: y[2] is nan; remove or replace it"),
+    "infinities": ({"y": [1, float("inf"), -float("inf")]}, "data: y[2] is inf (2 such values); remove or replace it"),
+    "infinity by name": ({"y": [1, "Infinity", 3]}, f"{REAL}must hold finite numbers, but y[2] is 'Infinity'"),
+    "null": ({"y": [1, 2, None]}, f"{REAL}must hold finite numbers, but y[3] is null"),
+    "word": ({"y": [1, "2", 3]}, f"{REAL}must hold finite numbers, but y[2] is '2'"),
+    "object": ({"y": {"a": 1}}, f"{REAL}must hold finite numbers, but y is {{'a': 1}}"),
+    "complex": ({"y": [1, 2, 3j]}, f"{REAL}must hold real numbers, but y[1] is (1+0j)"),
+    "ragged": (
+        {"x": [[1, 2], [3], [5, 6]]},
+        f"variable 'x', declared `{MATRIX}`, is ragged: its rows differ in length",
+    ),
+    "too many dimensions": ({"y": [[1, 2, 3]]}, "variable 'y' has 2 dimensions, but is declared `vector[N] y`"),
+    "too few dimensions": ({"x": [1, 2, 3]}, f"variable 'x' has 1 dimension, but is declared `{MATRIX}`"),
+    "transposed": ({"x": GOOD["w"]}, f"'x' has 2 elements in dimension 1, but is declared `{MATRIX}` with N = 3"),
+    "place in a matrix": ({"x": [[1, 2], [3, float("nan")], [5, 6]]}, "data: x[2, 2] is nan"),
+    "place in an array": ({"r": np.where(np.arange(12).reshape(2, 3, 2) == 9, np.inf, 0)}, "data: r[2, 2, 2] is inf"),
+    "scalar": ({"s": float("nan")}, "data: s is nan"),
+    "half a complex number": ({"c": [1, 2, 3]}, "'c' has 1 dimension, but is declared `array[N] complex c` (complex"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_values(name: str) -> None:
+    changes, message = WRONG[name]
+    with pytest.raises(InputError) as wrong:
+        read(**changes)
+    assert message in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+
+
+def test_missing_variable() -> None:
+    with pytest.raises(InputError, match=r"variable 'x' is missing; the data block declares it as `matrix\[N, K\] x`"):
+        data.read({name: value for name, value in GOOD.items() if name != "x"}, DECLARATIONS)
+
+
+FILES = {
+    "array": (b"[1, 2]", "the top level must be an object {name: value, ...}, not an array"),
+    "number": (b"3", "the top level must be an object {name: value, ...}, not a number"),
+    "null": (b"null", "not null"),
+    "empty": (b" \n", "the file is empty"),
+    "cut short": (b'{"N": 3,', "not valid JSON: "),
+    "other encoding": (b'{"N": 3, "name": "\xe9"}', "not valid JSON: 'utf-8' codec"),
+    "too deep": (b"[" * 100_000, "not valid JSON: nested too deeply"),
+    "bare NaN": (json.dumps({**GOOD, "y": [1, float("nan"), 3]}).encode(), "y[2] is nan"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_wrong_files(name: str, tmp_path: Path) -> None:
+    content, message = FILES[name]
+    file = tmp_path / "some.json"
+    file.write_bytes(content)
+    with pytest.raises(InputError) as wrong:
+        data.read(file, DECLARATIONS)
+    assert "some.json: " in str(wrong.value)
+    assert message in str(wrong.value)
+    assert "\n" not in str(wrong.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"absent\.json: no such file"):
+        data.read(tmp_path / "absent.json", DECLARATIONS)
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        data.read(tmp_path, DECLARATIONS)
+    file = tmp_path / "closed.json"
+    file.write_text("{}")
+    file.chmod(0)
+    if not os.access(file, os.R_OK):
+        with pytest.raises(InputError, match="cannot be read: Permission denied"):
+            data.read(file, DECLARATIONS)
+
+
+def test_rows_are_taken_along_the_right_axis() -> None:
+    values = read()
+    axes = values.axes(["N"])
+    assert axes == {"y": 0, "z": 0, "x": 0, "w": 1, "r": 1, "c": 0}
+    rows = np.array([2, 0])
+    taken = values.take(axes, rows).values
+    assert taken["y"].tolist() == [3, 1]
+    assert taken["x"].tolist() == [[5, 6], [1, 2]]
+    assert taken["w"].tolist() == [[3, 1], [6, 4]]
+    assert taken["r"].tolist() == [[[5, 6], [1, 2]], [[11, 12], [7, 8]]]
+    assert taken["c"].tolist() == [[1, 1], [1, 0]]
+    assert taken["s"] == 1
+    for cut in (values.cut(axes, ["N"], rows), values.take(axes, rows).cut(axes, ["N"], slice(0, 2))):
+        block = json.loads(cut)
+        assert block["N"] == 2
+        assert block["w"] == [[3, 1], [6, 4]]
+
+
+def test_data_that_cannot_be_cut() -> None:
+    square = parse("data { int N; matrix[N, N] x; }").data.declarations
+    with pytest.raises(InputError, match="'x' has the number of observations in two dimensions"):
+        data.read({"N": 1, "x": [[1]]}, square).axes(["N"])
+    pair = parse("data { int N; tuple(vector[N], real) t; }").data.declarations
+    with pytest.raises(InputError, match="'t' is a tuple along the observations"):
+        data.read({"N": 1, "t": {"1": [1], "2": 1}}, pair).axes(["N"])
+
+
+def test_digest_is_of_the_values(tmp_path: Path) -> None:
+    file = tmp_path / "indented.json"
+    file.write_text(json.dumps(GOOD, indent=2))
+    assert data.read(file, DECLARATIONS).digest() == read().digest()
+    assert read(s=2).digest() != read().digest()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"y": np.full(103, 2)},
+            r"^data: y\[1\].* is 2, but must be less than or equal to 1.* \(logistic\.stan, line 5",
+        ),
+        (
+            {"K": 0, "x": np.zeros((103, 0))},
+            r"^data: K is 0, but must be greater than or equal to 1.* \(logistic\.stan, line 4",
+        ),
+    ],
+)
+def test_bounds_are_the_programs_own(changes: dict[str, Any], message: str, compiled: Compiled) -> None:
+    file = ROOT / "stan_models" / "logistic.stan"
+    with pytest.raises(InputError, match=message) as wrong:
+        compiled(file).with_data({**example(file), **changes}, block_size=8)
+    assert "\n" not in str(wrong.value)
