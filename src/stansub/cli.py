@@ -17,7 +17,6 @@ from stansub.errors import RunError, StansubError
 app = typer.Typer(
     name="stansub",
     help="Posterior draws from Stan models with tall data, by subsampled Metropolis-Hastings.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -331,7 +330,7 @@ def _options(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit code 2 for bad input, 1 for failures at run time, 130 for an interrupt."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command: Any = typer.main.get_command(app)
     try:
         code = command.main(args=arguments, prog_name="stansub", standalone_mode=False)
@@ -347,19 +346,16 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, SystemExit | typer.Exit):
             raise
         if hasattr(error, "format_message"):
-            code = _usage(error, command)
+            code = _usage(error)
         else:
             code = _fail(f"internal error: {type(error).__name__}: {error}; --debug shows where", 1)
             _trace(arguments)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _usage(error: Any, command: Any) -> int:
-    """One line for a wrong use of the command line; the help where no command was given."""
+def _usage(error: Any) -> int:
+    """One line for a wrong use of the command line."""
     context = getattr(error, "ctx", None)
-    if context is not None and context.command is command and not error.format_message().startswith("No such"):
-        typer.echo(context.get_help(), err=True)
-        return 2
     name = context.command_path if context is not None else "stansub"
     return _fail(f"{error.format_message().rstrip('.')} (see `{name} --help`)", 2)
 

@@ -127,7 +127,8 @@ class CovarianceAdapter(ScaleAdapter):
         if not self._learned_at:
             self._log_scales.append(float(np.log(2.38 / np.sqrt(self._dim))))
         self._learned_at = len(self._history)
-        self.shape = np.linalg.cholesky((1.0 - weight) * covariance + weight * np.diag(variances))
+        shrunk = (1.0 - weight) * covariance + weight * np.diag(variances)
+        self.shape = np.asarray(np.linalg.cholesky(shrunk), dtype=np.float64)
 
 
 _ADAPTERS: dict[str, type[ScaleAdapter]] = {"adaptive-metropolis": CovarianceAdapter, "random-walk": ScaleAdapter}

@@ -196,8 +196,11 @@ def sample(
         if isinstance(model, CompiledModel):
             compiled, values = model, model.read_data(data)
         else:
-            # Data that do not fit are told before the minute that a compilation takes.
-            values = data_module.read(data, parse(stanc.canonical(Path(model))).data.declarations)
+            # What does not fit is told before the minute that a compilation takes.
+            program = parse(stanc.canonical(Path(model)))
+            if not program.parameters.declarations:
+                raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
+            values = data_module.read(data, program.data.declarations)
             compiled = compile_model(model, progress=say, rewritten=evaluator != "instances")
         compiled_at = time.perf_counter()
         posterior = compiled.with_data(

@@ -1,0 +1,365 @@
+"""The command line as a user meets it: results, one-line errors, exit codes, nothing computed lost."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stansub import cli
+from stansub.output import inference_data, summary
+from stansub.program.home import find_home
+from stansub.sampling import choices
+
+EXAMPLES = Path(__file__).parents[1] / "stan_models"
+LOGISTIC = str(EXAMPLES / "logistic.stan")
+QUICK = ["--chains", "2", "--iter-warmup", "50", "--iter-sampling", "60", "--seed", "1"]
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command, in this process."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(arguments)
+    out, err = capsys.readouterr()
+    code = exit_.value.code
+    assert isinstance(code, int)
+    return code, out, err
+
+
+def command(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """The same in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "stansub.cli", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def data(n: int = 400, **changes: Any) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((n, 1))
+    y = (rng.random(n) < 1 / (1 + np.exp(-x[:, 0]))).astype(int)
+    return {"N": n, "K": 1, "y": y.tolist(), "x": x.tolist()} | changes
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with data.json."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.json").write_text(json.dumps(data()))
+    return tmp_path
+
+
+def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
+    assert code == 0
+    assert "ess_bulk" in out
+    assert "beta[1]" in out
+    assert "Audit" in out
+    assert err == "Draws: logistic.nc\n", "nothing else where nobody looks"
+    draws = inference_data.read(place / "logistic.nc")
+    assert inference_data.group(draws, "posterior")["beta"].shape == (2, 60, 1)
+
+    code, again, err = run(["summary", "logistic.nc"], capsys)
+    assert (code, err) == (0, "")
+    assert again == out
+
+    code, pictures, err = run(["plot", "logistic.nc"], capsys)
+    assert (code, err) == (0, "")
+    assert sorted(path.name for path in place.glob("*.png")) == sorted(pictures.split())
+
+
+def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = str(EXAMPLES / "normal_mean.stan")
+    y = np.random.default_rng(1).normal(1, 2, 600)
+    Path("mean.json").write_text(json.dumps({"N": 600, "y": y.tolist(), "sigma": 2.0}))
+    Path("inits.json").write_text(json.dumps({"mu": 1.0}))
+    options = (
+        "--chains 3 --parallel-chains 1 --iter-warmup 40 --iter-sampling 90 --thin 3 --seed 7 --inits inits.json "
+        "--proposal random-walk --max-time 500 --test bernstein --delta 0.2 --range scan --looks fixed "
+        "--first-look 200 --audit 0.5 --block-size 2 --evaluator instances --output out.nc --force --save-warmup --observation-level "
+        "--no-generated-quantities --quiet"
+    )
+    code, _, err = run(["sample", program, "mean.json", *options.split()], capsys)
+    assert code == 0, err
+    facts = inference_data.attrs(inference_data.read("out.nc"))
+    expected = {
+        "chains": 3, "parallel_chains": 1, "iter_warmup": 40, "iter_sampling": 90, "thin": 3, "seed": 7,
+        "inits": "inits.json", "proposal": "random-walk", "max_time": 500.0, "range_source": "scan", "audit": 0.5,
+        "block_size": 2, "observations": None, "evaluator": "instances", "save_warmup": True,
+        "generated_quantities": False, "observation_level": True,
+    }  # fmt: skip
+    assert facts["settings"] == expected
+    assert (facts["test"], facts["delta"]) == ("bernstein", 0.2)
+    assert "size=200" in facts["test_settings"]
+
+
+def write(text: str | bytes, name: str = "bad.json") -> list[str]:
+    Path(name).write_bytes(text.encode() if isinstance(text, str) else text)
+    return ["sample", LOGISTIC, name]
+
+
+def stan(text: str) -> list[str]:
+    Path("bad.stan").write_text(text)
+    return ["sample", "bad.stan", "data.json"]
+
+
+def with_inits(text: str) -> list[str]:
+    Path("inits.json").write_text(text)
+    return ["sample", LOGISTIC, "data.json", "--inits", "inits.json"]
+
+
+def options(*added: str) -> list[str]:
+    return ["sample", LOGISTIC, "data.json", *added]
+
+
+def folder(name: str) -> str:
+    Path(name).mkdir()
+    return name
+
+
+INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
+    # the command itself
+    "unknown command": (lambda: ["smaple"], "No such command 'smaple'"),
+    "unknown option": (lambda: options("--iter", "5"), "No such option"),
+    "no data given": (lambda: ["sample", LOGISTIC], "Missing argument"),
+    "not a number": (lambda: options("--chains", "many"), "--chains"),
+    "no such test": (lambda: options("--test", "bootstrap"), "austerity"),
+    # the program
+    "no program": (lambda: ["sample", "none.stan", "data.json"], "none.stan: no such file"),
+    "a folder as program": (lambda: ["sample", folder("f.stan"), "data.json"], "f.stan: cannot be read"),
+    "a program that is no program": (lambda: stan("parameters {"), "bad.stan, line 1"),
+    "no parameters": (lambda: stan("data { int<lower=0> N; } model { }"), "no parameters"),
+    # the data
+    "no data": (lambda: ["sample", LOGISTIC, "none.json"], "none.json: no such file"),
+    "a folder as data": (lambda: ["sample", LOGISTIC, folder("f.json")], "f.json: cannot be read"),
+    "not JSON": (lambda: write('{"N": 3,'), "bad.json: not valid JSON"),
+    "binary": (lambda: write(b"\x89PNG\xff\xfe\x00"), "bad.json: not valid JSON"),
+    "empty file": (lambda: write(""), "bad.json: the file is empty"),
+    "no object": (lambda: write("[1, 2]"), "the top level must be an object"),
+    "variable missing": (lambda: write(json.dumps({"N": 3, "K": 1, "y": [0, 1, 1]})), "variable 'x' is missing"),
+    "wrong size": (lambda: write(json.dumps(data(4, N=5))), "variable 'y' has 4 elements"),
+    "not integers": (lambda: write(json.dumps(data(2, y=[0.5, 1]))), "variable 'y'"),
+    "text": (lambda: write(json.dumps(data(2, y=["a", "b"]))), "variable 'y'"),
+    "ragged": (lambda: write(json.dumps(data(2, K=2, x=[[1, 2], [3]]))), "variable 'x'"),
+    "NaN": (lambda: write(json.dumps(data(2, x=[[1.0], [float("nan")]]))), "x[2, 1] is nan"),
+    "infinite": (lambda: write(json.dumps(data(2, x=[[1.0], [float("inf")]]))), "x[2, 1] is inf"),
+    "against its constraint": (lambda: write(json.dumps(data(2, y=[0, 2]))), "bad.json"),
+    "no observations": (lambda: write(json.dumps(data(0, y=[], x=[]))), "there are no observations (N = 0)"),
+    # options
+    "epsilon of 1": (lambda: options("--epsilon", "1"), "epsilon must lie between 0 and 1"),
+    "negative epsilon": (lambda: options("--epsilon", "-0.1"), "epsilon must lie between 0 and 1"),
+    "epsilon that is none": (lambda: options("--epsilon", "nan"), "epsilon must lie between 0 and 1"),
+    "delta of 0": (lambda: options("--test", "hoeffding", "--delta", "0"), "delta must lie between 0 and 1"),
+    "delta of 1": (lambda: options("--test", "bernstein", "--delta", "1"), "delta must lie between 0 and 1"),
+    "delta for a t-test": (lambda: options("--test", "pocock", "--delta", "0.1"), "takes no delta"),
+    "epsilon for exact": (lambda: options("--test", "exact", "--epsilon", "0.1"), "takes no epsilon"),
+    "range for a t-test": (lambda: options("--range", "scan"), "needs no range"),
+    "no range for a bound": (lambda: options("--test", "hoeffding"), "--range estimate"),
+    "one block to begin with": (lambda: options("--first-look", "1", "--block-size", "2"), "at least 2 blocks"),
+    "no chains": (lambda: options("--chains", "0"), "chains 0"),
+    "no iterations": (lambda: options("--iter-sampling", "0"), "iter_sampling 0"),
+    "thinned away": (lambda: options("--iter-sampling", "5", "--thin", "6"), "no draw would be kept"),
+    "negative seed": (lambda: options("--seed", "-3"), "seed -3"),
+    "audit above 1": (lambda: options("--audit", "1.1"), "audit 1.1"),
+    "no time": (lambda: options("--max-time", "0"), "max_time 0"),
+    "block of none": (lambda: options("--block-size", "0"), "block_size 0"),
+    "unknown size": (lambda: options("--observations", "M"), "--observations M"),
+    "nothing to rewrite": (lambda: options("--evaluator", "rewritten"), "instances"),
+    # inits
+    "negative radius": (lambda: options("--inits", "-1"), "radius"),
+    "no inits": (lambda: options("--inits", "none.json"), "none.json: no such file"),
+    "inits for other chains": (lambda: options("--inits", "a.json,b.json", "--chains", "3"), "2 files for 3 chains"),
+    "inits of no parameter": (lambda: with_inits('{"gamma": 1}'), "inits.json: 'gamma' is not a parameter"),
+    "inits of another size": (lambda: with_inits('{"beta": [1, 2]}'), "inits.json: parameter 'beta'"),
+    "inits that are no JSON": (lambda: with_inits("alpha = 1"), "inits.json: not valid JSON"),
+    "impossible inits": (lambda: with_inits('{"alpha": 1e300, "beta": [0]}'), "chain 1: the log density is not finite"),
+    # the output
+    "no folder": (lambda: options("--output", "none/draws.nc"), "does not exist"),
+    "a folder": (lambda: options("--output", folder("draws.nc")), "is a folder"),
+    "no draws": (lambda: ["summary", "none.nc"], "none.nc: no such file"),
+    "other draws": (lambda: ["summary", "data.json"], "not a NetCDF file"),
+    "plot of no draws": (lambda: ["plot", "none.nc"], "none.nc: no such file"),
+}
+
+
+@pytest.mark.parametrize("case", INPUT_ERRORS)
+def test_bad_input_is_told_in_one_line(place: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    make, message = INPUT_ERRORS[case]
+    code, out, err = run(make(), capsys)
+    assert code == 2
+    assert message in err
+    assert err.startswith("stansub: error: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert out == ""
+    assert not list(place.glob("logistic.nc")), "nothing was sampled"
+
+
+def test_impossible_data_are_named_by_their_row(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    y = [0.5] * 300
+    y[199] = 1e200
+    Path("y.json").write_text(json.dumps({"N": 300, "y": y, "sigma": 2.0}))
+    code, _, err = run(["sample", str(EXAMPLES / "normal_mean.stan"), "y.json"], capsys)
+    assert code == 2
+    assert "observation 200 of the data" in err
+
+
+@pytest.mark.parametrize(("n", "block_size"), [(1, None), (2, None), (3, "1"), (5, "64"), (101, "100")])
+def test_few_observations_are_no_error(
+    place: Path, capsys: pytest.CaptureFixture[str], n: int, block_size: str | None
+) -> None:
+    Path("few.json").write_text(json.dumps(data(n)))
+    blocks = ["--block-size", block_size] if block_size else []
+    code, out, err = run(["sample", LOGISTIC, "few.json", *QUICK, *blocks], capsys)
+    assert code == 0, err
+    assert "beta[1]" in out
+    assert inference_data.attrs(inference_data.read("logistic.nc"))["n_observations"] == n
+
+
+def test_draws_are_overwritten_by_force_alone(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("logistic.nc").write_text("dear old draws")
+    code, _, err = run(options(*QUICK), capsys)
+    assert code == 2
+    assert "--force" in err
+    assert Path("logistic.nc").read_text() == "dear old draws"
+    assert run(options(*QUICK, "--force"), capsys)[0] == 0
+    inference_data.read("logistic.nc")
+
+
+def test_a_full_disk_loses_nothing(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any
+) -> None:
+    spare, replace = tmp_path_factory.mktemp("spare"), os.replace
+
+    def full(source: Any, target: Any) -> None:
+        if Path(target).parent == place:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+    code, out, err = run(options(*QUICK), capsys)
+    (kept,) = spare.glob("stansub-*/logistic.nc")
+    assert code == 1
+    assert "beta[1]" in out
+    assert f"No space left on device; free space or choose another place; the draws were written to {kept}" in err
+    assert "Traceback" not in err
+    assert inference_data.group(inference_data.read(kept), "posterior").sizes["draw"] == 60
+    assert not list(place.glob("*.nc"))
+    assert not list(place.glob(".*")), "no half-written file stays"
+
+
+def test_draws_are_written_before_they_are_summarised(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("no draws per nothing")
+
+    monkeypatch.setattr(summary, "render", broken)
+    code, _, err = run(options(*QUICK), capsys)
+    assert code == 1
+    assert err == (
+        "Draws: logistic.nc\n"
+        "stansub: error: internal error: ZeroDivisionError: no draws per nothing; --debug shows where\n"
+    )
+    inference_data.read("logistic.nc")
+
+
+def test_an_error_has_a_traceback_on_request(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(["sample", LOGISTIC, "none.json", "--debug"], capsys)
+    assert code == 2
+    assert err.startswith("stansub: error: none.json: no such file\nTraceback")
+
+
+def test_a_failed_chain_is_an_error_but_its_neighbours_are_written(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stansub.sampling.chain import Chain
+
+    chains: list[Chain] = []
+    stretch = Chain._stretch
+
+    def broken(self: Chain, *arguments: Any) -> int:
+        chains.append(self)
+        if self is not chains[0]:
+            raise RuntimeError("out of luck")
+        return stretch(self, *arguments)
+
+    monkeypatch.setattr(Chain, "_stretch", broken)
+    code, out, err = run(options(*QUICK, "--parallel-chains", "1"), capsys)
+    assert code == 1
+    assert "chain 2 failed (out of luck)" in err
+    assert "beta[1]" in out
+    assert inference_data.group(inference_data.read("logistic.nc"), "posterior").sizes["chain"] == 1
+
+
+def test_no_compiler(place: Path) -> None:
+    home = str(find_home().path)
+    done = command(options(*QUICK), PATH="", BRIDGESTAN=home, STANSUB_CACHE=str(place / "cache"), CXX="", MAKE="")
+    assert done.returncode == 1
+    assert done.stderr.startswith("stansub: error: no C++ compiler (g++ is not on the PATH): install")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("cache", ["data.json", "/proc/stansub"], ids=["a file", "read-only"])
+def test_a_cache_that_cannot_be_written(place: Path, cache: str) -> None:
+    home = str(find_home().path)
+    done = command(options(*QUICK), BRIDGESTAN=home, STANSUB_CACHE=str(place / cache))
+    assert done.returncode == 1
+    assert done.stderr.startswith("stansub: error: ")
+    assert "STANSUB_CACHE" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupt_writes_what_there_is(place: Path) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-m", "stansub.cli", *options("--iter-warmup", "20", "--iter-sampling", "20000000")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(5)
+    running.send_signal(2)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert err.splitlines()[0].startswith("Stopping after the current step")
+    assert err.splitlines()[1] == "Draws: logistic.nc"
+    assert "it was interrupted" in out
+    draws = inference_data.group(inference_data.read("logistic.nc"), "posterior")
+    assert 10 < draws.sizes["draw"] < 20_000_000
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, _ = run(["sample", "--help"], capsys)
+    assert code == 0
+    assert f"[default: ({choices.DEFAULT_TEST})]" in out
+    assert run(["--version"], capsys)[1].startswith("stansub ")
+    code, out, err = run([], capsys)
+    assert (code, err) == (0, "")
+    assert "doctor" in out
+
+
+def test_the_command_line_starts_without_heavy_imports() -> None:
+    check = """
+import sys
+def imported(*names): return [name for name in names if name in sys.modules]
+import stansub.cli
+assert not imported("numpy", "scipy", "arviz", "xarray"), imported("numpy", "scipy", "arviz", "xarray")
+from stansub.sampling import run
+found = imported("scipy.stats", "arviz", "matplotlib", "pandas", "xarray")
+assert not found, found
+"""
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
