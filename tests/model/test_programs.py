@@ -9,7 +9,7 @@ from test_identity import check_identity, points
 
 from stansub.errors import InputError
 from stansub.model.instances import Instances
-from stansub.model.posterior import find_undefined
+from stansub.model.posterior import explain_undefined, find_undefined
 from stansub.model.rewritten import Rewritten
 
 # Number of units, whether they may be shuffled, and the evaluator.
@@ -140,3 +140,33 @@ def test_wrong_size_variable(observations: str, compiled: Compiled) -> None:
     file = ROOT / "stan_models" / "logistic.stan"
     with pytest.raises(InputError, match=r"--observations absent: .*it has N, K|not a sum over observations .*K: "):
         compiled(file).with_data(example(file), block_size=8, observations=observations)
+
+
+@pytest.mark.parametrize("name", ["linear", "normal_mean"])
+def test_impossible_observation_is_named(name: str, compiled: Compiled) -> None:
+    file = ROOT / "stan_models" / f"{name}.stan"
+    data = example(file)
+    data["y"][16] = 1e200
+    message = f"{name}: the log density is not finite at any .* observation 17 of the data is the first"
+    with pytest.raises(InputError, match=message):
+        compiled(file).with_data(data, block_size=8)
+
+
+def test_impossible_observation_is_named_by_its_row_in_the_data(compiled: Compiled) -> None:
+    file = ROOT / "stan_models" / "linear.stan"
+    data = example(file)
+    data["y"][16] = 1e150
+    posterior = compiled(file).with_data(data, block_size=8, seed=6)
+    theta = np.zeros(posterior.dim)
+    assert explain_undefined(posterior.population, posterior.order, theta) == "no single observation is to blame"
+    theta[-1] = -10  # in units of so small a standard deviation the square of 1e150 overflows
+    text = explain_undefined(posterior.population, posterior.order, theta)
+    assert text == "observation 17 of the data is the first that is impossible"
+
+
+def test_impossible_parameters_are_told_from_impossible_observations(compiled: Compiled) -> None:
+    file = ROOT / "stan_models" / "normal_mean.stan"
+    posterior = compiled(file).with_data(example(file), block_size=8)
+    theta = np.full(posterior.dim, 1e160)
+    assert find_undefined(posterior.population, theta) == ("global", None)
+    assert "priors" in explain_undefined(posterior.population, posterior.order, theta)
