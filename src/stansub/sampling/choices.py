@@ -6,17 +6,17 @@ import math
 import numbers
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stansub.decision import decide
-from stansub.decision.boundary import Exact, Fixed, Geometric, Test, make_test
+from stansub.decision.boundary import Exact, Fixed, Test, make_test
 from stansub.errors import InputError
 from stansub.model.posterior import Posterior
 from stansub.model.ranges import lipschitz_constant, range_function
 
 # Measured against exact Metropolis-Hastings: see the section on the default in the README.
-DEFAULT_TEST, DEFAULT_EPSILON = "pocock", 0.01
+DEFAULT_TEST = "pocock"
 
 # Observations a block. Adjacent observations are read several times faster than scattered ones, and an instance
 # of the program costs about a microsecond a call, which 256 observations make up for. The range of a block sum grows as
@@ -26,8 +26,6 @@ _BLOCK_T_TEST, _BLOCK_EXACT = 256, 1024
 _MIN_BLOCKS = 100
 # Instances that memory and construction time allow (some kilobytes and 10 microseconds each).
 _MAX_INSTANCES = 50_000
-
-_FIRST_LOOK = 50
 
 RANGE_KINDS = ("auto", "lipschitz", "function", "scan", "estimate")
 
@@ -63,33 +61,37 @@ def choose_test(
             "delta belongs to the concentration bounds; choose test hoeffding, bernstein or bernstein-serfling"
         )
     if test is None:
-        test, epsilon = DEFAULT_TEST, DEFAULT_EPSILON if epsilon is None else epsilon
+        test = DEFAULT_TEST
     if not isinstance(test, str):
         if any(setting is not None for setting in (epsilon, delta, looks, first_look)):
             raise InputError(
                 "epsilon, delta, looks and first_look are set in the test itself when a test value is given"
             )
         return test
-    return make_test(test, epsilon=epsilon, delta=delta, looks=choose_looks(looks, first_look))
+    return with_looks(make_test(test, epsilon=epsilon, delta=delta), looks, first_look)
 
 
-def choose_looks(looks: str | None, first_look: int | None) -> Geometric | Fixed | None:
-    """The schedule asked for; None for the test's own.
+def with_looks(test: Test, looks: str | None, first_look: int | None) -> Test:
+    """The test with the schedule asked for; what is not said stays the test's own.
 
     Raises
     ------
     InputError
-        For an unknown name or a first look of no blocks.
+        For an unknown schedule, a first look of no blocks, or a test that does not look.
     """
     if looks is None and first_look is None:
-        return None
+        return test
+    if looks not in (None, "geometric", "fixed"):
+        raise InputError(f"looks {looks!r} is unknown; choose from geometric, fixed")
+    own = getattr(test, "looks", None)
+    if own is None:
+        raise InputError(f"the {test.name} test takes no looks: leave looks and first_look out")
     if first_look is not None:
         check_count("first_look", first_look, at_least=1)
-    if looks in (None, "geometric"):
-        return Geometric(first=first_look or _FIRST_LOOK)
-    if looks == "fixed":
-        return Fixed(size=first_look or _FIRST_LOOK)
-    raise InputError(f"looks {looks!r} is unknown; choose from geometric, fixed")
+    first = first_look or own.first
+    schedule = Fixed(size=first) if looks == "fixed" else replace(own, first=first)
+    changed: Test = replace(test, looks=schedule)  # type: ignore[type-var]
+    return changed
 
 
 def choose_block_size(test: Test, n: int, *, instances: bool) -> int:
