@@ -163,9 +163,19 @@ def skeleton(program: Program, size: str) -> list[str]:
         "}",
         "model {",
         "  // the priors as they are",
-        f"  for (i in 1 : {size or 'N'}) target += log_lik_i({passed});",
+        f"  for (i in {_range(program, found, size or 'N')}) target += log_lik_i({passed});",
         "}",
     ]
+
+
+def _range(program: Program, found: Sequence[Statement], size: str) -> str:
+    """The range of the loop over observations that holds the first of some statements, or all observations."""
+    for loop in walk(program.model.statements):
+        if not isinstance(loop, For) or size not in names(loop.lower) | names(loop.upper):
+            continue
+        if found and loop.span.start <= found[0].span.start < loop.span.end:
+            return f"{loop.lower} : {loop.upper}"
+    return f"1 : {size}"
 
 
 def _term(program: Program, statement: Tilde, sized: dict[str, int]) -> str:

@@ -363,5 +363,16 @@ def _costly(
                 yield from _costly(program, inner, sizes, sized, likelihood)
         elif isinstance(statement, For) and (names(statement.lower) | names(statement.upper)) & sizes:
             yield Remark(program.text(span), "loops over all observations at every evaluation")
-        elif names(program.text(span)) & sized:
+        elif _beyond_constants(program.text(span)) & sized:
             yield Remark(program.text(span), message)
+
+
+def _beyond_constants(text: str) -> set[str]:
+    """Names in a text but for elements at a constant place: ``y`` in ``sum(y)`` and in ``y[k]``, not in ``y[1]``."""
+    tokens = tokenize(text)
+    constant = {
+        k
+        for k in range(len(tokens) - 3)
+        if tokens[k + 1].text == "[" and tokens[k + 2].kind == "number" and tokens[k + 3].text == "]"
+    }
+    return {token.text for k, token in enumerate(tokens) if token.kind == "name" and k not in constant}

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stansub.program.syntax import Declaration, Program, Statement, Target, Tilde, names, walk
+from stansub.program.syntax import (
+    Assign,
+    Declaration,
+    For,
+    If,
+    Program,
+    Statement,
+    Target,
+    Tilde,
+    While,
+    children,
+    expression_of,
+    names,
+    walk,
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +77,9 @@ def main_size(program: Program) -> str:
 def observations_in(program: Program, size: str) -> list[Statement]:
     """Statements of the model block that add to the target and read data with ``size`` as a dimension.
 
+    They read them themselves or through variables computed from them, or stand in a loop over them or a branch that
+    they decide.
+
     Parameters
     ----------
     program : Program
@@ -69,16 +87,36 @@ def observations_in(program: Program, size: str) -> list[Statement]:
     size : str
         The integer that counts the observations.
     """
-    sized = {
+    observed = {
         declaration.name
-        for declaration in program.data.declarations
+        for declaration in data_declarations(program)
         if any(size in names(dim) for dim in declaration.all_dims)
     }
-    return [
-        statement
-        for statement in walk(program.model.statements)
-        if isinstance(statement, Target | Tilde) and names(program.text(statement.span)) & sized
+    steps = [
+        (names(expression_of(statement)), _written(statement))
+        for statement in walk([*program.transformed_parameters.statements, *program.model.statements])
+        if isinstance(statement, Declaration | Assign)
     ]
+    while more := set().union(*(written for read, written in steps if read & observed)) - observed:
+        observed |= more
+    return list(_adding(program, program.model.statements, size, observed, inside=False))
+
+
+def _written(statement: Declaration | Assign) -> set[str]:
+    return {statement.name} if isinstance(statement, Declaration) else set(statement.variables)
+
+
+def _adding(
+    program: Program, statements: Sequence[Statement], size: str, observed: set[str], *, inside: bool
+) -> Iterator[Statement]:
+    """Statements that add to the target and depend on observed variables, or all of them where ``inside``."""
+    for statement in statements:
+        if isinstance(statement, Target | Tilde) and (inside or names(program.text(statement.span)) & observed):
+            yield statement
+        over = isinstance(statement, For) and size in names(statement.lower) | names(statement.upper)
+        decided = isinstance(statement, If | While) and bool(names(statement.condition) & observed)
+        for inner in children(statement):
+            yield from _adding(program, inner, size, observed, inside=inside or over or decided)
 
 
 def declarations(program: Program) -> list[Declaration]:
