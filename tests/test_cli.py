@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stansub import cli
+from stansub import cli, compile_model
 from stansub.output import inference_data, summary
 from stansub.program.home import find_home
 from stansub.sampling import choices
@@ -51,6 +51,13 @@ def data(n: int = 400, **changes: Any) -> dict[str, Any]:
     return {"N": n, "K": 1, "y": y.tolist(), "x": x.tolist()} | changes
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled() -> None:
+    """The programs are in the cache, so that no test waits for a compiler."""
+    for name in ("logistic", "normal_mean"):
+        compile_model(EXAMPLES / f"{name}.stan")
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with data.json."""
@@ -86,8 +93,8 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) 
     options = (
         "--chains 3 --parallel-chains 1 --iter-warmup 40 --iter-sampling 90 --thin 3 --seed 7 --inits inits.json "
         "--proposal random-walk --max-time 500 --test bernstein --delta 0.2 --range scan --looks fixed "
-        "--first-look 200 --audit 0.5 --block-size 2 --evaluator instances --output out.nc --force --save-warmup --observation-level "
-        "--no-generated-quantities --quiet"
+        "--first-look 200 --audit 0.5 --block-size 2 --evaluator instances --output out.nc --force "
+        "--save-warmup --observation-level --no-generated-quantities --quiet"
     )
     code, _, err = run(["sample", program, "mean.json", *options.split()], capsys)
     assert code == 0, err

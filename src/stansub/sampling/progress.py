@@ -71,6 +71,7 @@ def chain_progress(chains: int, *, show: bool, console: Console) -> Iterator[Pro
         return
     with ProgressView(chains, console) as view:
         yield view
+        view.refresh()  # notebooks would keep what was drawn before the end
 
 
 @contextmanager
