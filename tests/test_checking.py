@@ -1,0 +1,162 @@
+"""`stansub check` says what it takes as likelihood, what it proved, and what stands in the way."""
+
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pytest
+
+from stansub.cli import main
+
+ROOT = Path(__file__).parents[1]
+LOGISTIC = ROOT / "stan_models" / "logistic.stan"
+PROGRAMS = ROOT / "tests" / "model" / "programs"
+
+
+def check(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(["check", *map(str, arguments)])
+    return int(stopped.value.code or 0)
+
+
+def write(path: Path, **values: object) -> Path:
+    path.write_bytes(orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY))
+    return path
+
+
+@pytest.fixture
+def logistic_data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(1)
+    return write(tmp_path / "data.json", N=203, K=2, y=rng.integers(0, 2, 203), x=rng.standard_normal((203, 2)))
+
+
+def test_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(LOGISTIC) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "Likelihood    line 15: y ~ bernoulli_logit_glm(x, alpha, beta);" in lines
+    assert "Global part   line 13: alpha ~ normal(0, 2.5);" in lines
+    assert "Observations  N" in lines
+    assert "Parameter     vector[K] beta" in lines
+    assert lines[-1].startswith("Give data too to have this proved numerically")
+
+
+def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(LOGISTIC, logistic_data) == 0
+    out = capsys.readouterr().out
+    assert "Observations  203 (N)" in out
+    assert "Parameter     vector[K] beta: 2 values" in out
+    assert "3 unconstrained parameters together" in out
+    assert "Evaluator     one instance of the program a block" in out
+    assert "Blocks        102 of 2 observations, shuffled" in out
+    assert "equals global part plus blocks at 3 points" in out
+    assert "Warning" not in out
+
+
+def test_rewritten_program(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(ROOT / "stan_models" / "logistic_reduce_sum.stan", logistic_data) == 0
+    out = capsys.readouterr().out
+    assert "Program       read as a reduce_sum call" in out
+    assert "Observations  203 (size(y))" in out
+    assert "Evaluator     the program rewritten" in out
+
+
+def likelihood(out: str) -> list[str]:
+    return [line.split(": ", 1)[1] for line in out.splitlines() if line.startswith("Likelihood")]
+
+
+@pytest.mark.parametrize(
+    ("name", "statements"),
+    [
+        ("mixture", ["target += log_sum_exp(terms);"]),
+        ("groups", ["count[t] ~ poisson_log(alpha[t] + eta);"]),
+        ("multivariate", ["y ~ multi_normal(mu, Sigma);", "z ~ multi_normal_cholesky(mu, L);"]),
+        ("varying_dispersion", ["y[n] ~ normal(mu, scale_at(mu, a, b));"]),
+        ("autoregression", ["target += log_lik_i(t, y, rho, sigma);"]),
+    ],
+)
+def test_likelihood_is_told_from_priors(name: str, statements: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(PROGRAMS / f"{name}.stan") == 0
+    assert likelihood(capsys.readouterr().out) == statements
+
+
+def test_terms_that_observations_decide_are_likelihood(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "zero_inflated.stan"
+    file.write_text("""
+data { int N; array[N] int y; }
+parameters { real<lower=0, upper=1> p; real eta; }
+model {
+  eta ~ normal(0, 1);
+  for (n in 1 : N) {
+    if (y[n] > 0) {
+      target += log1m(p);
+    }
+    target += poisson_log_lpmf(0 | eta);
+  }
+}""")
+    assert check(file) == 0
+    out = capsys.readouterr().out
+    assert likelihood(out) == ["target += log1m(p);", "target += poisson_log_lpmf(0 | eta);"]
+    assert "Global part   line 5: eta ~ normal(0, 1);" in out
+
+
+def test_what_costs_time_at_every_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "slow.stan"
+    file.write_text("""
+functions { real log_lik_i(int i, vector y, vector mu) { return normal_lpdf(y[i] | mu[i], 1); } }
+data { int N; vector[N] y; vector[N] x; }
+parameters { real a; }
+transformed parameters { vector[N] mu = a * exp(x); }
+model {
+  a ~ normal(y[1], 1);
+  for (n in 1 : N) target += log_lik_i(n, y, mu);
+}""")
+    assert check(file) == 0
+    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Warning")]
+    assert len(warnings) == 1
+    assert "line 5: `vector[N] mu = a * exp(x);` is computed for all observations" in warnings[0]
+
+
+def test_obstacles_are_told_without_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(PROGRAMS / "centred.stan") == 0
+    out = capsys.readouterr().out
+    assert "Warning: line 11: `centred[ : , k] = x[ : , k] - mean(x[ : , k]);` is computed from all observations" in out
+
+
+def test_program_that_does_not_qualify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = write(tmp_path / "series.json", N=40, y=np.random.default_rng(1).standard_normal(40))
+    assert check(PROGRAMS / "dependent.stan", data) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "line 13: `y[n] ~ normal(rho * y[n - 1], sigma);` takes one observation together with others" in captured.err
+    assert "return normal_lpdf(y[i] | rho * y[i - 1], sigma);" in captured.err
+    assert "for (i in 2 : N) target += log_lik_i(i, y, rho, sigma);" in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_data_are_read_before_anything_is_compiled(
+    tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = write(tmp_path / "short.json", N=3, K=1, y=[0, 1], x=[[0], [1], [2]])
+    assert check(LOGISTIC, data) == 2
+    assert "'y' has 2 elements in dimension 1" in capsys.readouterr().err
+    assert not (own_cache / "libraries").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("model { y ~ normal(0, 1); }", "identifier 'y' not in scope"),
+        ("data { int N; }", "no model block"),
+    ],
+)
+def test_invalid_programs(code: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "invalid.stan"
+    file.write_text(code)
+    assert check(file) == 2
+    assert message in capsys.readouterr().err.lower()
+
+
+def test_missing_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(tmp_path / "absent.stan") == 2
+    assert check(LOGISTIC, tmp_path / "absent.json") == 2
+    assert capsys.readouterr().err.count("no such file") == 2
