@@ -1,5 +1,7 @@
 """Global part plus blocks is the log density of the user's own program."""
 
+from pathlib import Path
+
 import bridgestan
 import numpy as np
 import pytest
@@ -35,7 +37,7 @@ def check_identity(posterior: Posterior, model: CompiledModel, data: Data) -> No
 
 @pytest.mark.parametrize("block_size", [1, 16, 1000])
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_examples(file, block_size: int, compiled: Compiled) -> None:
+def test_examples(file: Path, block_size: int, compiled: Compiled) -> None:
     data, model = example(file), compiled(file)
     posterior = model.with_data(data, block_size=block_size, seed=3)
     assert posterior.order is not None
@@ -47,7 +49,7 @@ def test_examples(file, block_size: int, compiled: Compiled) -> None:
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_original_order(file, compiled: Compiled) -> None:
+def test_original_order(file: Path, compiled: Compiled) -> None:
     model = compiled(file)
     values = model.read_data(example(file))
     full = model.original.model(values.json())
@@ -72,7 +74,7 @@ def test_stock_bridgestan_agrees(compiled: Compiled) -> None:
 
 
 @pytest.mark.parametrize("file", [LOG_LIK, REDUCE_SUM], ids=lambda file: file.stem)
-def test_evaluators_agree_block_by_block(file, compiled: Compiled) -> None:
+def test_evaluators_agree_block_by_block(file: Path, compiled: Compiled) -> None:
     model, data = compiled(file), example(file)
     one, other = (
         model.with_data(data, block_size=16, seed=2, evaluator=evaluator) for evaluator in ("instances", "rewritten")
@@ -87,7 +89,7 @@ def test_evaluators_agree_block_by_block(file, compiled: Compiled) -> None:
 
 
 @pytest.mark.parametrize("file", [LOGISTIC, LOG_LIK], ids=lambda file: file.stem)
-def test_blocks_hold_the_rows_that_the_order_names(file, compiled: Compiled) -> None:
+def test_blocks_hold_the_rows_that_the_order_names(file: Path, compiled: Compiled) -> None:
     data = example(file)
     posterior = compiled(file).with_data(data, block_size=16, seed=4)
     theta = points(posterior, 1)[0]
@@ -99,7 +101,7 @@ def test_blocks_hold_the_rows_that_the_order_names(file, compiled: Compiled) -> 
 
 
 @pytest.mark.parametrize("file", [LOGISTIC, REDUCE_SUM], ids=lambda file: file.stem)
-def test_subsets_are_parts_of_the_whole(file, compiled: Compiled) -> None:
+def test_subsets_are_parts_of_the_whole(file: Path, compiled: Compiled) -> None:
     posterior = compiled(file).with_data(example(file), block_size=8)
     evaluator, theta = posterior.population.evaluator(), points(posterior, 1)[0]
     everything = evaluator.block_log_lik(theta)
@@ -164,3 +166,30 @@ def test_what_is_no_sum_over_observations_is_refused(name: str, compiled: Compil
     assert remedy in str(refused.value)
     with pytest.raises(InputError, match="not a sum over observations"):
         compiled(file).with_data(simulated(file), block_size=8, observations="N")
+
+
+LIKELIHOOD = {
+    "centred": "y ~ normal_id_glm(centred, alpha, beta, sigma);",
+    "dependent": "for (n in 2 : N) {\n    y[n] ~ normal(rho * y[n - 1], sigma);\n  }",
+    "one_each": "y ~ poisson_log(mu + tau * z);",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REFUSED)
+def test_lines_that_are_advised_make_it_qualify(name: str, tmp_path: Path, compiled: Compiled) -> None:
+    file = PROGRAMS / f"{name}.stan"
+    with pytest.raises(InputError) as refused:
+        compiled(file).with_data(simulated(file), block_size=8)
+    advised = [line.strip() for line in str(refused.value).partition("for example:\n")[2].splitlines()]
+    functions, loop = advised[: advised.index("model {")], next(line for line in advised if line.startswith("for (i"))
+    source = file.read_text()
+    assert LIKELIHOOD[name] in source
+    changed = tmp_path / f"{name}_changed.stan"
+    changed.write_text("\n".join([*functions, source.replace(LIKELIHOOD[name], loop)]))
+    posterior = compiled(changed).with_data(simulated(file), block_size=8)
+    own = compiled(file).original.model(compiled(file).read_data(simulated(file)).json())
+    evaluator = posterior.population.evaluator()
+    for theta in points(posterior):
+        total = evaluator.global_log_density(theta) + evaluator.block_log_lik(theta).sum()
+        assert total == pytest.approx(own.log_density(theta), rel=1e-12)

@@ -1,6 +1,7 @@
 """Programs as people write them: every one is cut correctly, whatever its types and blocks."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ SLOW_FACTS = {
 }
 
 
-def file_of(name: str):
+def file_of(name: str) -> Path:
     return BRMS if name == BRMS.stem else PROGRAMS / f"{name}.stan"
 
 

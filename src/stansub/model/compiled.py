@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from stansub.model.rewritten import Rewritten, count_units
 from stansub.program import rewrite, stanc, toolchain
 from stansub.program.library import FloatArray, Library, Model
 from stansub.program.recognise import Form, explain, find_line, recognise, size_candidates
+from stansub.program.remarks import locate_error
 from stansub.program.sizes import declarations, main_size
 from stansub.program.syntax import Program, names, parse, tokenize
 
@@ -35,12 +35,6 @@ _TRIAL_ROWS = 8
 
 # About how many blocks are searched for an observation that is impossible.
 _TRIAL_BLOCKS = 1000
-
-# What a compiled program puts before an error: names of its C++ class.
-_CLASS = re.compile(r"^Exception: |\b\w+_namespace::\w+: ")
-
-# Where in its canonical text a compiled program says that an error arose.
-_PLACE = re.compile(r"\(in '[^']*', line (?P<line>\d+), column \d+(?: to (?:line \d+, )?column \d+)?\)")
 
 
 @dataclass(frozen=True)
@@ -278,14 +272,7 @@ class CompiledModel:
         return None
 
     def _located(self, message: str) -> str:
-        """A message of the compiled program in one line, with the line in the user's file."""
-
-        def locate(match: re.Match[str]) -> str:
-            lines = self.program.code.splitlines()
-            line = find_line(self.source, lines[int(match["line"]) - 1])
-            return f"({self.name}.stan, line {line})" if line else ""
-
-        return " ".join(_PLACE.sub(locate, _CLASS.sub("", message)).split())
+        return locate_error(message, self.program.code, self.source, f"{self.name}.stan")
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from stansub.errors import InputError
 from stansub.program.syntax import Token, tokenize
+
+# What a compiled program puts before an error, and where in the canonical text it says that the error arose.
+_CLASS = re.compile(r"^Exception: |\b\w+_namespace::\w+: ")
+_PLACE = re.compile(r"\(in '[^']*', line (?P<line>\d+), column \d+(?: to (?:line \d+, )?column \d+)?\)")
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,28 @@ def find_line(source: str, statement: str) -> int | None:
         if wanted and texts[i : i + len(wanted)] == wanted:
             return source.count("\n", 0, tokens[i].span.start) + 1
     return None
+
+
+def locate_error(message: str, code: str, source: str, file: str) -> str:
+    """An error of a compiled program in one line, with the line in the user's file where it is found there.
+
+    Parameters
+    ----------
+    message : str
+        What the C++ class threw.
+    code : str
+        The canonical text that was compiled.
+    source : str
+        The user's file.
+    file : str
+        What to call it.
+    """
+
+    def place(match: re.Match[str]) -> str:
+        line = find_line(source, code.splitlines()[int(match["line"]) - 1])
+        return f"({file}, line {line})" if line else ""
+
+    return " ".join(_PLACE.sub(place, _CLASS.sub("", message)).split())
 
 
 def _significant(text: str) -> list[Token]:
