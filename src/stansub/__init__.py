@@ -4,8 +4,10 @@
 >>> idata = stansub.sample("model.stan", "data.json")  # doctest: +SKIP
 """
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from stansub._version import __version__
 
 if TYPE_CHECKING:
     from stansub.decision.boundary import (
@@ -25,10 +27,6 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import write as write_draws
     from stansub.sampling.run import sample
 
-try:
-    __version__ = metadata.version("stansub")
-except metadata.PackageNotFoundError:  # run from a source tree
-    __version__ = "0+unknown"
 
 __all__ = [
     "Austerity",

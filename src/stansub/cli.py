@@ -313,7 +313,7 @@ def doctor(debug: Debug = False) -> None:
 
 def _version(value: bool) -> None:
     if value:
-        from stansub import __version__
+        from stansub._version import __version__
 
         typer.echo(f"stansub {__version__}")
         raise typer.Exit

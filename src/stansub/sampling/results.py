@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import __version__
+from stansub._version import __version__
 from stansub.decision.boundary import Test
 from stansub.errors import RunError
 from stansub.kernels.metropolis import Records
