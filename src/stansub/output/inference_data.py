@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from stansub._version import __version__
 from stansub.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -232,16 +233,12 @@ def arviz_module() -> Any:
 
 
 def _schema_attrs() -> dict[str, str]:
-    try:
-        version = importlib.metadata.version(LIBRARY)
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        version = "unknown"
     return {
         "created_at": datetime.now(UTC).isoformat(),
         "creation_library": LIBRARY,
-        "creation_library_version": version,
+        "creation_library_version": __version__,
         "inference_library": LIBRARY,
-        "inference_library_version": version,
+        "inference_library_version": __version__,
     }
 
 
