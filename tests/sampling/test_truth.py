@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import stansub
-from stansub import Austerity, CompiledModel, Exact, Geometric
+from stansub import Austerity, CompiledModel, Exact, Geometric, Pocock
 from stansub.output import inference_data
 
 MAX_Z = 4.0
@@ -60,16 +60,32 @@ def test_jacobians_are_taken_into_account(quantities: CompiledModel) -> None:
     assert abs(sigma.mean() - without) > 3 * MAX_Z * row["mcse_mean"], "the check would see a missing Jacobian"
 
 
+def pooled(compiled: CompiledModel, data: dict[str, Any], seeds: range, **options: Any) -> tuple[float, float, float]:
+    """z-scores of mean and sd over several long runs together, and the mean ratio of the sd to the truth."""
+    mean, sd = closed_form(data)
+    runs = [
+        stansub.sample(compiled, data, iter_sampling=25_000, iter_warmup=2000, seed=seed, **options) for seed in seeds
+    ]
+    scores = np.array([z_scores(idata, mean, sd) for idata in runs]).sum(axis=0) / np.sqrt(len(runs))
+    ratios = [inference_data.group(idata, "posterior")["mu"].values.std(ddof=1) / sd for idata in runs]
+    return float(scores[0]), float(scores[1]), float(np.mean(ratios))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("block_size", [1, 50])
-def test_the_default_agrees_in_long_runs(
-    normal_mean: CompiledModel, mean_data: dict[str, Any], seed: int, block_size: int
-) -> None:
-    idata = stansub.sample(
-        normal_mean, mean_data, block_size=block_size, iter_sampling=25_000, iter_warmup=2000, seed=seed
-    )
-    assert max(map(abs, z_scores(idata, *closed_form(mean_data)))) < MAX_Z
+@pytest.mark.parametrize("test", [Exact(), None], ids=["exact", "default"])
+def test_long_runs_agree_with_the_closed_form(normal_mean: CompiledModel, mean_data: dict[str, Any], test: Any) -> None:
+    mean, sd, _ = pooled(normal_mean, mean_data, range(301, 306), test=test)
+    assert max(abs(mean), abs(sd)) < MAX_Z
+
+
+@pytest.mark.slow
+def test_single_observations_as_blocks_inflate_the_sd(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> None:
+    """Wrong decisions within the promised error still widen the posterior: by about 1.3 % here, so this is not chosen
+    by default. It also shows that the check above sees a bias of this size."""
+    mean, sd, ratio = pooled(normal_mean, mean_data, range(301, 306), test=Pocock(epsilon=0.01), block_size=1)
+    assert abs(mean) < MAX_Z
+    assert sd > 3
+    assert 1.0 < ratio < 1.03
 
 
 @pytest.mark.slow
