@@ -184,7 +184,7 @@ class Pocock:
         than `MAX_POCOCK_LOOKS`.
     """
 
-    epsilon: float = 0.01
+    epsilon: float = 0.005
     looks: Schedule = POCOCK_LOOKS
     name = "pocock"
     needs_range = False
