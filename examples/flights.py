@@ -52,9 +52,7 @@ def predictors(flights: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, nargs="?", default=Path("flights.json"))
     options = parser.parse_args()
     flights = read_flights().dropna(subset=["arr_delay"])

@@ -75,9 +75,7 @@ def simulate(program: str, *, observations: int, covariates: int, seed: int) -> 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", choices=GENERATORS)
     parser.add_argument("output", type=Path)
     parser.add_argument("--observations", type=int, default=100_000)
