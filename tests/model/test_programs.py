@@ -148,7 +148,7 @@ def test_impossible_observation_is_named(name: str, compiled: Compiled) -> None:
     file = ROOT / "stan_models" / f"{name}.stan"
     data = example(file)
     data["y"][16] = 1e200
-    message = f"{name}: the log density is not finite at any .* observation 17 of the data is the first"
+    message = f"{name}: the log density is not finite at any .* observation 17 of the data is one"
     with pytest.raises(InputError, match=message):
         compiled(file).with_data(data, block_size=8)
 
@@ -162,7 +162,7 @@ def test_impossible_observation_is_named_by_its_row_in_the_data(compiled: Compil
     assert explain_undefined(posterior.population, posterior.order, theta) == "no single observation is to blame"
     theta[-1] = -10  # in units of so small a standard deviation the square of 1e150 overflows
     text = explain_undefined(posterior.population, posterior.order, theta)
-    assert text == "observation 17 of the data is the first that is impossible"
+    assert text == "observation 17 of the data is one that is impossible"
 
 
 def test_impossible_parameters_are_told_from_impossible_observations(compiled: Compiled) -> None:

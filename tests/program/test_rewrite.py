@@ -259,6 +259,7 @@ def test_lipschitz_program() -> None:
     (constants,) = written.generated_quantities.declarations
     assert (constants.name, constants.base, constants.dims) == ("stansub_lipschitz", "vector", ("N",))
     assert "log_lik_lipschitz_i(stansub_i, x)" in written.code
+    assert "log_lik_lipschitz_i(3 - 1 + stansub_i, x)" in accepted(lipschitz_program(program, "N - 2", first="3"))
 
 
 def test_range_program() -> None:

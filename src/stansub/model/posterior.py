@@ -69,7 +69,7 @@ class Posterior:
     Attributes
     ----------
     full : Model
-        The user's untouched program with the data as given.
+        The user's program, without its ``profile`` and ``print`` statements, with the data as given.
     population : Population
         Global part and block log likelihoods.
     order : ndarray of int64, shape (n_observations,) or None
@@ -195,7 +195,7 @@ def explain_undefined(population: Population, order: NDArray[np.int64] | None, t
     bad = np.flatnonzero(~np.isfinite(population.each(theta, places)))
     first = int(places[bad[0] if bad.size else 0])
     row = first if order is None else int(order[first])
-    return f"observation {row + 1:,} of the data is the first that is impossible"
+    return f"observation {row + 1:,} of the data is one that is impossible"
 
 
 def find_undefined(population: Population, theta: FloatArray) -> tuple[str, int | None]:

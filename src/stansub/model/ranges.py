@@ -17,6 +17,7 @@ from stansub.errors import InputError, RunError
 from stansub.model.posterior import Posterior
 from stansub.program import rewrite, toolchain
 from stansub.program.library import FloatArray, Library, Model, Rng
+from stansub.program.syntax import For
 
 _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int,
@@ -37,7 +38,9 @@ def lipschitz_constant(posterior: Posterior, *, progress: Progress | None = None
     InputError
         When the program has no such function, or it gives a negative or non-finite value.
     """
-    code = rewrite.silent(rewrite.lipschitz_program(posterior.program, posterior.form.n or posterior.sizes[0]))
+    loop, n = posterior.form.likelihood, posterior.form.n or posterior.sizes[0]
+    first = loop.lower if isinstance(loop, For) else "1"
+    code = rewrite.silent(rewrite.lipschitz_program(posterior.program, n, first=first))
     library = Library(toolchain.compile_library(code, name=f"{posterior.name}_lipschitz", progress=progress))
     model = library.model(posterior.values.json())
     constants = model.param_constrain(np.empty(0), include_gq=True, rng=library.rng(0))
@@ -91,7 +94,7 @@ def range_function(posterior: Posterior, *, progress: Progress | None = None) ->
         both = np.concatenate([_view(theta, dim), _view(proposed, dim)])
         try:
             out[0] = model.param_constrain(both, include_gq=True, rng=rng, out=np.empty(n_out))[-1]  # type: ignore[index]
-        except RunError:
+        except Exception:  # ctypes would print any other error and report success
             return 1
         return 0
 

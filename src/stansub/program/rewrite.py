@@ -299,10 +299,11 @@ def _has_effects(statement: Statement) -> bool:
     return isinstance(statement, Target | Tilde)
 
 
-def lipschitz_program(program: Program, n: str) -> str:
+def lipschitz_program(program: Program, n: str, *, first: str = "1") -> str:
     """A program without parameters whose only generated quantity is ``vector[n] stansub_lipschitz``.
 
-    Element i is the user's ``log_lik_lipschitz_i(i, ...)``; its other arguments are the data of the same names.
+    Its elements are the user's ``log_lik_lipschitz_i(i, ...)`` for ``n`` values of i from ``first`` on; the other
+    arguments are the data of the same names.
 
     Parameters
     ----------
@@ -310,6 +311,8 @@ def lipschitz_program(program: Program, n: str) -> str:
         The parsed program.
     n : str
         The number of observations as a Stan expression of data.
+    first : str
+        Where the user's loop over observations begins.
 
     Raises
     ------
@@ -317,7 +320,8 @@ def lipschitz_program(program: Program, n: str) -> str:
         When the program has no such function, or an argument is not the name of a data variable.
     """
     arguments = _by_name(program, "log_lik_lipschitz_i", 1, _data_names(program), "data or transformed data")
-    call = f"log_lik_lipschitz_i({', '.join(['stansub_i', *arguments])})"
+    index = "stansub_i" if first == "1" else f"{bracketed(first)} - 1 + stansub_i"
+    call = f"log_lik_lipschitz_i({', '.join([index, *arguments])})"
     return "\n".join(
         [
             *_up_to_data(program),

@@ -78,6 +78,7 @@ class ScaleAdapter:
         self.shape: FloatArray = np.eye(dim)
         self.target = target_acceptance(dim)
         self._log_scales = [float(np.log(initial_step))]
+        self._first_scale = 0
         self._n_updates = 0
 
     def update(self, draws: FloatArray, acceptance: float) -> None:
@@ -92,7 +93,8 @@ class ScaleAdapter:
 
     def final(self) -> RandomWalk:
         # The last scale is noisy; the mean over the last quarter of the stretches is not.
-        recent = self._log_scales[-max(1, len(self._log_scales) // 4) :]
+        n = len(self._log_scales)
+        recent = self._log_scales[max(self._first_scale, n - max(1, n // 4)) :]
         return RandomWalk(np.exp(np.mean(recent)) * self.shape)
 
 
@@ -125,6 +127,8 @@ class CovarianceAdapter(ScaleAdapter):
         # Shrinkage of the correlations keeps the estimate regular while draws are few.
         weight = (2.0 * self._dim / (n_distinct + 2.0 * self._dim)) ** 2
         if not self._learned_at:
+            # Scales of the identity say nothing of scales of the covariance.
+            self._first_scale = len(self._log_scales)
             self._log_scales.append(float(np.log(2.38 / np.sqrt(self._dim))))
         self._learned_at = len(self._history)
         shrunk = (1.0 - weight) * covariance + weight * np.diag(variances)

@@ -13,7 +13,7 @@ import orjson
 
 from stansub.errors import InputError
 from stansub.model.data import read_json
-from stansub.model.posterior import Posterior, find_undefined
+from stansub.model.posterior import Posterior, explain_undefined
 from stansub.output.layout import Layout
 from stansub.program.library import FloatArray
 
@@ -140,23 +140,11 @@ def _unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
 
 def _explain(posterior: Posterior, theta: FloatArray, init: Init, chain: int) -> str:
     _, message = posterior.full.log_density_or_message(theta)
-    place, block = find_undefined(posterior.population, theta)
-    text = f"chain {chain + 1}: the log density is not finite at any starting value tried"
-    if place == "global":
-        text += "; the priors (the part without observations) are already not finite"
-    elif block is not None:
-        row = _row(posterior, theta, block)
-        text += f"; observation {row + 1:,} of the data is the first that is impossible there"
+    where = explain_undefined(posterior.population, posterior.order, theta)
     if message:
-        text += f" ({' '.join(message.split())})"
+        where += f" ({' '.join(message.split())})"
     remedy = "change the values" if init.values else "give --inits nearer to plausible values"
-    return f"{text}; {remedy} or look at that part of the program"
-
-
-def _row(posterior: Posterior, theta: FloatArray, block: int) -> int:
-    """Row of the user's data of the first observation in the block whose log likelihood is not finite."""
-    blocks = posterior.blocks
-    places = np.arange(blocks.starts[block], blocks.stops[block])
-    bad = np.flatnonzero(~np.isfinite(posterior.each(theta, places)))
-    place = int(places[bad[0]]) if bad.size else int(places[0])
-    return place if posterior.order is None else int(posterior.order[place])
+    return (
+        f"chain {chain + 1}: the log density is not finite at any starting value tried; {where}; {remedy} or look at "
+        "that part of the program"
+    )
