@@ -55,7 +55,7 @@ def report(
         When the program cannot be read or, with data, does not qualify.
     """
     program = parse(stanc.canonical(stan_file))
-    form, source = recognise(program), stan_file.read_text()
+    form, source = recognise(program), stan_file.read_text(encoding="utf-8")
     posterior = None
     if data is not None:
         # Data that do not fit are told before the minute that a compilation takes.

@@ -128,7 +128,7 @@ def sample(
     looks: Annotated[
         LookName | None,
         typer.Option(
-            help="Whether the subset doubles from look to look or grows by a fixed number.", rich_help_panel=_DECISIONS
+            help="Whether the subset grows by a factor or by a fixed number of blocks.", rich_help_panel=_DECISIONS
         ),
     ] = None,
     first_look: Annotated[
@@ -221,9 +221,10 @@ def sample(
     written, trouble = _write(result, target, overwrite=force)
     console.print(f"Draws: {written}", highlight=False, soft_wrap=True)
     summary.render(result, Console())
-    failed = [part for part in str(result.attrs["stopped"]).split("; ") if " failed (" in part]
-    if trouble or failed:
-        raise RunError("; ".join([*failed, *([trouble] if trouble else [])]))
+    stopped = str(result.attrs["stopped"])
+    failures = [stopped] if " failed (" in stopped else []
+    if failures or trouble:
+        raise RunError("; ".join([*failures, *([trouble] if trouble else [])]))
 
 
 def _write(result: Any, target: Path, *, overwrite: bool) -> tuple[Path, str]:

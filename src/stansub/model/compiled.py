@@ -311,7 +311,7 @@ def compile_model(stan_file: str | Path, *, progress: Progress | None = None, re
     code = stanc.canonical(path)
     program = parse(code)
     form = recognise(program)
-    source = path.read_text()
+    source = path.read_text(encoding="utf-8")
     form = replace(form, line=find_line(source, form.statement))
     with ThreadPoolExecutor(max_workers=2) as pool:
 

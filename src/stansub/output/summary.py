@@ -80,7 +80,6 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
             "asymptotic": "the error level holds only as far as subset means are near normal",
             "bound": "the error bound holds if the range constants do",
             "exact": "every decision is taken on all data",
-            "none": "without a guarantee",
         }
         guarantee = str(facts.get("guarantee", ""))
         told = says.get(guarantee, guarantee)

@@ -125,7 +125,7 @@ def sample(
     range_source : {"auto", "lipschitz", "function", "scan", "estimate"}
         Where the range constant of the bounds comes from; an estimate voids their guarantee.
     looks : {"geometric", "fixed"}, optional
-        Whether the subset doubles from look to look or grows by a fixed number of blocks, when ``test`` is a name.
+        Whether the subset grows by a factor from look to look or by a fixed number of blocks, when ``test`` is a name.
     first_look : int, optional
         Blocks at the first look, and of each step of the fixed schedule.
     audit : float
