@@ -225,15 +225,6 @@ def test_a_program_that_cannot_be_read(tmp_path):
         stanc.canonical(tmp_path / "binary.stan")
 
 
-def test_info_of_a_file_and_of_text(tmp_path):
-    program = tmp_path / "program.stan"
-    program.write_text(CODE)
-    assert stanc.info(program) == stanc.info(CODE)
-    assert stanc.info(CODE)["parameters"] == {"x": {"type": "real", "dimensions": 0}}
-    with pytest.raises(InputError, match=r"^the program, line 1, column 0: syntax error"):
-        stanc.info("nonsense")
-
-
 # Libraries
 
 

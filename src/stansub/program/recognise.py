@@ -15,8 +15,6 @@ from stansub.errors import InputError
 from stansub.program import advice
 from stansub.program.remarks import Remark, find_line
 from stansub.program.sizes import (
-    SizeCandidate,
-    SizeUse,
     changing_names,
     declarations,
     main_size,
@@ -51,9 +49,6 @@ from stansub.program.syntax import (
 
 __all__ = [
     "Form",
-    "Remark",
-    "SizeCandidate",
-    "SizeUse",
     "explain",
     "find_line",
     "observations_in",

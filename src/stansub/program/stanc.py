@@ -1,15 +1,13 @@
-"""The Stan compiler's front end: canonical text and facts of a program."""
+"""The Stan compiler's front end: the canonical text of a program, and its errors in one line."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from stansub.errors import InputError, RunError
-from stansub.program.home import Home, find_home
+from stansub.program.home import find_home
 
 # Not --print-canonical: in newer versions it overrides the list and keeps comments.
 _CANONICAL = [
@@ -21,54 +19,21 @@ STANC_ERROR = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line
 _RULE = re.compile(r"^\s*-{20,}\s*$")
 
 
-def canonical(stan_file: Path, *, home: Home | None = None) -> str:
+def canonical(stan_file: Path) -> str:
     """A Stan program in stanc's normal form: includes resolved, no comments, braces everywhere, one statement a line.
 
     Parameters
     ----------
     stan_file : Path
         The program; ``#include`` looks in its folder.
-    home : Home, optional
-        Whose stanc to run; by default that of `find_home`.
 
     Raises
     ------
     InputError
         When the file cannot be read or stanc rejects the program; the message has file, line and reason.
+    RunError
+        When there is no stanc or it does not run.
     """
-    return _run_file(_CANONICAL, Path(stan_file), home)
-
-
-def info(stan_file_or_code: Path | str, *, home: Home | None = None) -> dict[str, Any]:
-    """What ``stanc --info`` says of a program: its inputs, parameters, functions and distributions.
-
-    Parameters
-    ----------
-    stan_file_or_code : Path or str
-        A file, or the text of a program without includes.
-    home : Home, optional
-        Whose stanc to run; by default that of `find_home`.
-
-    Raises
-    ------
-    InputError
-        When the file cannot be read or stanc rejects the program.
-    """
-    if isinstance(stan_file_or_code, Path):
-        text = _run_file(["--info"], stan_file_or_code, home)
-    else:
-        text = _run(
-            ["--info", "--filename-in-msg=the program", "/dev/stdin"],
-            stan_file_or_code,
-            Path.cwd(),
-            "the program",
-            home,
-        )
-    facts: dict[str, Any] = json.loads(text)
-    return facts
-
-
-def _run_file(options: list[str], stan_file: Path, home: Home | None) -> str:
     try:
         code = stan_file.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -76,13 +41,10 @@ def _run_file(options: list[str], stan_file: Path, home: Home | None) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise InputError(f"{stan_file}: cannot be read ({reason})") from error
+    stanc = find_home().stanc
     # stanc runs in the program's folder because a folder's name may hold a comma, which separates include paths.
-    arguments = [*options, "--include-paths=.", f"--filename-in-msg={stan_file}", "/dev/stdin"]
-    return _run(arguments, code, stan_file.absolute().parent, str(stan_file), home)
-
-
-def _run(arguments: list[str], code: str, folder: Path, name: str, home: Home | None) -> str:
-    stanc = (home or find_home()).stanc
+    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={stan_file}", "/dev/stdin"]
+    folder = stan_file.absolute().parent
     try:
         done = subprocess.run(
             [stanc, *arguments], input=code, cwd=folder, capture_output=True, encoding="utf-8", check=False
@@ -90,7 +52,7 @@ def _run(arguments: list[str], code: str, folder: Path, name: str, home: Home | 
     except OSError as error:
         raise RunError(f"cannot run {stanc}: {error.strerror}; `stansub doctor` says more") from error
     if done.returncode != 0:
-        raise InputError(explain(done.stderr, name))
+        raise InputError(explain(done.stderr, str(stan_file)))
     return done.stdout
 
 
