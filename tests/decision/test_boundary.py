@@ -135,6 +135,12 @@ class TestPocock:
             single, bonferroni = stats.norm.isf([epsilon, epsilon / (len(n) - 1)])
             assert single < pocock_critical_value(epsilon, n) < bonferroni
 
+    @pytest.mark.parametrize("looks", [Geometric(first=50, growth=1.1), Fixed(size=50)])
+    def test_the_critical_value_grows_as_the_budget_shrinks_however_small(self, looks):
+        n = tuple(looks.looks(1279).tolist())
+        values = [pocock_critical_value(epsilon, n) for epsilon in (0.1, 1e-5, 1e-9, 1e-11, 1e-14, 1e-17, 1e-100)]
+        assert np.all(np.diff(values) > 0)
+
     def test_many_looks(self):
         with pytest.raises(InputError, match="geometric"):
             Pocock(looks=Fixed(size=10)).table(10_000)

@@ -21,8 +21,11 @@ from stansub.errors import InputError
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
 
-# More looks than this are not worth their price: each costs error budget.
+# More looks than this gain nothing that is worth the error budget they take.
 MAX_POCOCK_LOOKS = 200
+# A crossing probability is found as 1 less its complement; for smaller error budgets rounding counts, and Bonferroni's
+# critical value, which is hardly larger there, is taken.
+_SMALLEST_SOLVED = 1e-10
 
 
 @dataclass(frozen=True)
@@ -358,7 +361,11 @@ def pocock_critical_value(epsilon: float, n: tuple[int, ...]) -> float:
 
     # A single look needs the normal quantile, and K looks no more than an error K times smaller at each.
     low, high = -float(ndtri(epsilon)), -float(ndtri(epsilon / early.size))
-    return low if early.size == 1 else float(brentq(excess, low - 1e-6, high + 1e-6, xtol=1e-8))
+    if early.size == 1:
+        return low
+    if epsilon < _SMALLEST_SOLVED:
+        return high
+    return float(brentq(excess, low - 1e-6, high + 1e-6, xtol=1e-8))
 
 
 def _crossing_probability(critical: float, correlations: FloatArray) -> float:
