@@ -70,6 +70,7 @@ def test_the_command_line_takes_a_radius_or_files() -> None:
     [
         (-1.0, "radius"),
         (float("nan"), "radius"),
+        (1e308, "radius"),
         (True, "radius"),
         ("missing.json", "missing.json: no such file"),
         (["a.json"], "1 files for 2 chains"),

@@ -12,6 +12,7 @@ import stansub
 from stansub import Austerity, CompiledModel, Exact, Geometric, InputError, Pocock, RandomWalk, RunError
 from stansub.output import inference_data
 from stansub.output.summary import diagnose
+from stansub.program.home import find_home
 
 SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 60, "iter_sampling": 80, "seed": 5, "block_size": 20}
 LOOSE = Austerity(epsilon=0.1, looks=Geometric(first=10))
@@ -173,6 +174,7 @@ def test_every_setting_is_written_down(short: Any) -> None:
     assert "first=10" in facts["test_settings"]
     assert set(facts["versions"]) == {"stansub", "stan", "bridgestan", "arviz", "numpy", "python"}
     assert all(facts["versions"].values())
+    assert facts["versions"]["stan"] == find_home().stan_version
     assert (facts["n_observations"], facts["n_blocks"], facts["block_size"]) == (2000, 100, 20)
     assert facts["model"] == "logistic"
     for name in ("compile_time", "setup_time", "wall_time"):

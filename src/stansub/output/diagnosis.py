@@ -211,7 +211,7 @@ def _stuck(idata: "InferenceData", facts: dict[str, Any], n_chains: int) -> Iter
 def _unconverged(statistics: "pd.DataFrame", n_chains: int) -> Iterable[Caution]:
     if n_chains == 1:
         yield Caution(
-            "There is one chain only: R-hat can compare its parts but cannot show what it never visited.",
+            "There is one chain only: R-hat needs several, and nothing shows what a single one never visited.",
             "Run --chains 4.",
         )
     high = statistics["r_hat"][statistics["r_hat"] > R_HAT_MAX].sort_values(ascending=False)
@@ -258,7 +258,9 @@ def _wrong_decisions(audit: Audit | None, facts: dict[str, Any]) -> Iterable[Cau
     if audit is None:
         yield Caution(
             "No decision was audited: nothing is known about how many went the wrong way.",
-            "Run with --audit 0.01, which takes one decision in a hundred again on all data.",
+            "Raise --audit or --iter-sampling."
+            if facts.get("settings", {}).get("audit")
+            else "Run with --audit 0.01, which takes one decision in a hundred again on all data.",
         )
     elif audit.low > level:
         allowed = "and an exact test makes none" if exact else f"more than {option} = {level:g} allows"

@@ -40,7 +40,7 @@ def table(
     pandas.DataFrame
         Indexed by name (`beta[1]`: indices from 1, as in Stan) with columns mean, sd, mcse_mean, mcse_sd,
         one per percentile (`5%`), ess_bulk, ess_tail and r_hat (Vehtari et al. 2021).
-        NaN where a statistic does not exist (constant quantities, less than four draws).
+        NaN where a statistic does not exist (constant quantities, less than four draws, R-hat of one chain).
 
     Raises
     ------
@@ -74,7 +74,7 @@ def table(
         columns |= {
             "ess_bulk": statistic(arviz.ess, method="bulk"),
             "ess_tail": statistic(arviz.ess, method="tail"),
-            "r_hat": statistic(arviz.rhat),
+            "r_hat": statistic(arviz.rhat) if values.shape[0] > 1 else np.full(len(names), np.nan),
         }
     return pd.DataFrame(columns, index=pd.Index(names, name="quantity"))
 

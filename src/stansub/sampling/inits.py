@@ -59,8 +59,8 @@ def load(inits: Inits, chains: int) -> list[Init]:
     InputError
         For a negative radius, a file that cannot be read, or a number of files other than the number of chains.
     """
-    if isinstance(inits, bool) or (isinstance(inits, int | float) and not 0 <= inits < float("inf")):
-        raise InputError(f"inits: the radius must be a number of at least 0, not {inits}")
+    if isinstance(inits, bool) or (isinstance(inits, int | float) and not 0 <= 2.0 * inits < float("inf")):
+        raise InputError(f"inits: the radius must be a finite number of at least 0, not {inits}")
     if isinstance(inits, int | float):
         return [Init(radius=float(inits))] * chains
     if isinstance(inits, str | Path | Mapping):

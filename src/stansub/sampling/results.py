@@ -32,9 +32,9 @@ _R_HAT_DRAWS, _R_HAT_PARAMETERS = 100, 20
 
 
 def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
-    """Largest R-hat of the first unconstrained parameters over the draws so far; None while there are few."""
+    """Largest R-hat of the first unconstrained parameters over the draws so far; None for few or one chain's alone."""
     n = min(len(chain) for chain in draws)
-    if n < _R_HAT_DRAWS:
+    if n < _R_HAT_DRAWS or len(draws) < 2:
         return None
     arviz = inference_data.arviz_module()
     together = np.stack([chain[:n, :_R_HAT_PARAMETERS] for chain in draws])
@@ -143,11 +143,11 @@ def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:
 def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
     """What was sampled, how decisions were taken, and with which software."""
     blocks = posterior.blocks
-    stan = re.search(r"STAN_VERSION=([\d.]+)|Stan version:? *([\d.]+)", posterior.full.info())
+    stan = re.search(r"^Stan version: *([\d.]+)", posterior.full.info(), re.MULTILINE)
     versions = {name: metadata.version(name) for name in ("bridgestan", "arviz", "numpy")}
     versions["stansub"] = __version__
     versions["python"] = platform.python_version()
-    versions["stan"] = next((part for part in stan.groups() if part), "") if stan else ""
+    versions["stan"] = stan[1] if stan else ""
     return {
         "model": posterior.name,
         "n_observations": blocks.n_observations,
