@@ -40,15 +40,24 @@ class Kept:
 PARAMETERS = Kept(generated_quantities=False)
 
 
-def check_memory(posterior: Posterior, *, chains: int, draws: int, kept: Kept) -> None:
-    """Refuse draws that do not fit into memory, before they are made.
+# Dimensions of every group of draws in ArviZ's schema, so that no variable can be called so.
+_DIMENSIONS = ("chain", "draw")
+
+
+def check_draws(posterior: Posterior, *, chains: int, draws: int, kept: Kept) -> None:
+    """Refuse draws that cannot be kept, before they are made.
 
     Raises
     ------
     InputError
-        When the draws take more than half of the machine's memory.
+        When the draws take more than half of the machine's memory, or a variable has the name of a dimension.
     """
     plan = _Values.of(posterior, kept)
+    for name in plan.layout.names:
+        if name in _DIMENSIONS:
+            raise InputError(
+                f"{posterior.name}: the variable {name!r} has the name of a dimension in ArviZ's schema; rename it"
+            )
     needed = 8.0 * chains * draws * (plan.columns.size + 2 * posterior.dim)
     memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) if hasattr(os, "sysconf") else np.inf
     if needed > memory / 2:

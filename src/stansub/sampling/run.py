@@ -28,7 +28,7 @@ from stansub.program.syntax import parse
 from stansub.sampling import choices, results, threads
 from stansub.sampling.adapt import check_proposal, make_adapter
 from stansub.sampling.chain import Chain, Plan
-from stansub.sampling.constrain import Kept, check_memory
+from stansub.sampling.constrain import Kept, check_draws
 from stansub.sampling.inits import Init, Inits, load, start
 from stansub.sampling.progress import ProgressView, chain_progress, default_console, telling, wanted
 
@@ -215,7 +215,7 @@ def sample(
             raise InputError(
                 f"--observations {observations}: the program's own sum runs over {posterior.form.n}; leave it out"
             )
-        check_memory(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
+        check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, progress=say)
         say("Finding starting values")
         made = [
