@@ -168,7 +168,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     return target
 
 
-def write(idata: "InferenceData", path: str | os.PathLike[str], *, overwrite: bool) -> None:
+def write(idata: "InferenceData", path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a NetCDF file, whole or not at all.
 
     Raises
