@@ -64,6 +64,15 @@ def test_the_covariance_is_learned() -> None:
     assert np.ptp(scaled.draws[:, 0]) < 300, "the scale alone does not do it"
 
 
+def test_scales_from_before_the_covariance_was_learned_do_not_count() -> None:
+    adapter = CovarianceAdapter(2)
+    for _ in range(30):
+        adapter.update(np.zeros((25, 2)), 0.0)
+    adapter.update(1000 * np.random.default_rng(1).standard_normal((200, 2)), adapter.target)
+    assert adapter.shape[0, 0] > 100
+    np.testing.assert_allclose(adapter.final().cholesky, 2.38 / np.sqrt(2) * adapter.shape)
+
+
 def test_the_proposal_is_frozen_after_warmup() -> None:
     made = chain(toys.gaussian(np.eye(2)), CovarianceAdapter(2), iter_warmup=500, iter_sampling=500)
     seen = []
