@@ -271,15 +271,21 @@ def test_when_all_chains_fail_the_first_reason_is_told(logistic: CompiledModel, 
         stansub.sample(logistic, logistic_data, proposal=breaks_beyond(-100.0), **SHORT)
 
 
+@pytest.mark.parametrize("error", [ValueError("no such\ndimension"), KeyboardInterrupt()], ids=["error", "interrupt"])
 def test_whatever_fails_after_sampling_the_draws_are_kept(
-    short: Any, logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    error: BaseException,
+    short: Any,
+    logistic: CompiledModel,
+    logistic_data: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     def broken(**_: Any) -> None:
-        raise ValueError("no such dimension")
+        raise error
 
     monkeypatch.setattr(inference_data, "build", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(RunError, match="no such dimension; the unconstrained draws were kept in"):
+    with pytest.raises(RunError, match="^(no such dimension|KeyboardInterrupt); the unconstrained draws were kept in"):
         stansub.sample(logistic, logistic_data, test=LOOSE, **SHORT)
     (kept,) = tmp_path.glob("stansub-*/draws.npz")
     with np.load(kept) as arrays:

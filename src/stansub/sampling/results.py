@@ -53,7 +53,7 @@ def usable(chains: Sequence[Chain], outcome: Outcome) -> tuple[list[Chain], str]
     """
     without = [i for i, chain in enumerate(chains) if not chain.sampling.n_kept and i not in outcome.failures]
     drawn = [chain for i, chain in enumerate(chains) if i not in outcome.failures and i not in without]
-    failures = [f"chain {i + 1} failed ({_one_line(error)})" for i, error in sorted(outcome.failures.items())]
+    failures = [f"chain {i + 1} failed ({one_line(error)})" for i, error in sorted(outcome.failures.items())]
     if drawn:
         stopped = [outcome.stopped] if not all(chain.done for chain in chains) and outcome.stopped else []
         empty = [f"chain {i + 1} had no draws yet" for i in without]
@@ -167,5 +167,6 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
     }
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
+    """An error's message in one line, or its type where it has none."""
     return " ".join(str(error).split()) or type(error).__name__

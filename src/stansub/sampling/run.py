@@ -267,8 +267,9 @@ def sample(
     with telling(console, show=show) as say:
         try:
             return results.collect(posterior, drawn, kept=kept, seed=seed, threads=parallel, attrs=attrs, progress=say)
-        except Exception as error:
-            raise RunError(f"{error}; the unconstrained draws were kept in {_rescue(drawn)}") from error
+        except (Exception, KeyboardInterrupt) as error:
+            reason = results.one_line(error)
+            raise RunError(f"{reason}; the unconstrained draws were kept in {_rescue(drawn)}") from error
 
 
 def _rescue(chains: Sequence[Chain]) -> Path:
