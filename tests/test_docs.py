@@ -1,0 +1,38 @@
+"""What the documents promise: the test script runs the README's command, and the commands they show exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stansub.cli import app
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def shell_blocks() -> list[str]:
+    blocks = re.findall(r"```(\w*)\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    return [text for language, text in blocks if language in ("", "sh")]
+
+
+def test_ci_runs_the_command_of_the_readme():
+    commands = [line for block in shell_blocks() for line in block.splitlines() if line.endswith("&& pytest")]
+    assert len(commands) == 1
+    assert commands[0] in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_files_that_are_named_exist(name):
+    text = (ROOT / name).read_text()
+    paths = set(re.findall(r"\b(?:examples|benchmarks|stan_models)/[\w./]*\w", text))
+    assert name != "README.md" or paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_commands_that_are_shown_exist():
+    shown = set(re.findall(r"(?:^|&& )stansub (\w+)", "\n".join(shell_blocks()), flags=re.MULTILINE))
+    known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert shown
+    assert shown <= known
