@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from stansub import cli, compile_model
+from stansub.decision import boundary
 from stansub.output import inference_data, summary
 from stansub.program.home import find_home
-from stansub.sampling import choices
+from stansub.sampling import adapt, choices
+from stansub.sampling import run as sampler
 
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
 LOGISTIC = str(EXAMPLES / "logistic.stan")
@@ -356,6 +358,14 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     code, out, err = run([], capsys)
     assert (code, err) == (0, "")
     assert "doctor" in out
+
+
+def test_choices_are_those_of_the_library() -> None:
+    """They are written out in the command line, which would start slowly if it imported them."""
+    assert sorted(cli.TestName) == sorted(boundary.TEST_NAMES)
+    assert sorted(cli.RangeName) == sorted(choices.RANGE_KINDS)
+    assert sorted(cli.EvaluatorName) == sorted(sampler._EVALUATORS)
+    assert sorted(cli.ProposalName) == sorted(adapt._ADAPTERS)
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:
