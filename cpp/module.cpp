@@ -181,19 +181,22 @@ NB_MODULE(_loop, m) {
       .def(
           "__init__",
           [](InstanceEvaluator* self, std::int32_t dim, const Vector<std::uint64_t>& block_models,
-             const Vector<std::uint64_t>& global_models, std::uintptr_t log_density, std::uintptr_t free_error) {
+             const Vector<std::uint64_t>& global_models, std::uintptr_t log_density, std::uintptr_t free_error,
+             const nb::object&) {
             const BridgeStan api{from_address<BridgeStan::LogDensity>(log_density, "log_density_address"),
                                  from_address<BridgeStan::FreeError>(free_error, "free_error_address")};
             new (self) InstanceEvaluator(dim, to_pointers(block_models), to_pointers(global_models), api);
           },
-          "dim"_a, "block_models"_a, "global_models"_a, "log_density_address"_a, "free_error_address"_a);
+          "dim"_a, "block_models"_a, "global_models"_a, "log_density_address"_a, "free_error_address"_a,
+          "owner"_a = nb::none(), nb::keep_alive<1, 7>());
 
   nb::class_<LibraryEvaluator, EvaluatorObject>(m, "LibraryEvaluator")
       .def(
           "__init__",
           [](LibraryEvaluator* self, std::int32_t dim, std::uintptr_t model, std::uintptr_t rng, std::size_t n_out,
              const Vector<std::int32_t>& starts, const Vector<std::int32_t>& ends, std::uintptr_t param_constrain,
-             std::uintptr_t log_density, std::uintptr_t free_error, std::uintptr_t set_blocks) {
+             std::uintptr_t log_density, std::uintptr_t free_error, std::uintptr_t set_blocks,
+             const nb::object&) {
             const BridgeStan api{from_address<BridgeStan::LogDensity>(log_density, "log_density_address"),
                                  from_address<BridgeStan::FreeError>(free_error, "free_error_address")};
             new (self) LibraryEvaluator(
@@ -203,7 +206,8 @@ NB_MODULE(_loop, m) {
                 from_address<LibraryEvaluator::SetBlocks>(set_blocks, "set_blocks_address"));
           },
           "dim"_a, "model"_a, "rng"_a, "n_out"_a, "starts"_a, "ends"_a, "param_constrain_address"_a,
-          "log_density_address"_a, "free_error_address"_a, "set_blocks_address"_a);
+          "log_density_address"_a, "free_error_address"_a, "set_blocks_address"_a, "owner"_a = nb::none(),
+          nb::keep_alive<1, 12>());
 
   nb::class_<Decision>(m, "Decision")
       .def_ro("accepted", &Decision::accepted)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stansub.errors import InputError, RunError, StansubError
     from stansub.kernels.proposals import RandomWalk
     from stansub.model.compiled import CompiledModel, compile_model
+    from stansub.model.posterior import Posterior
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
     from stansub.sampling.run import sample
@@ -39,6 +40,7 @@ __all__ = [
     "Hoeffding",
     "InputError",
     "Pocock",
+    "Posterior",
     "RandomWalk",
     "RunError",
     "StansubError",
@@ -55,6 +57,7 @@ _HOMES = {
     **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "decision.boundary"),
     **dict.fromkeys(("InputError", "RunError", "StansubError"), "errors"),
     **dict.fromkeys(("CompiledModel", "compile_model"), "model.compiled"),
+    "Posterior": "model.posterior",
     "RandomWalk": "kernels.proposals",
     "sample": "sampling.run",
     "read_draws": "output.inference_data",

@@ -51,12 +51,14 @@ class InstanceEvaluator(Evaluator):
     ----------
     dim : int
     block_models : ndarray of uint64, shape (M,)
-        Addresses of the blocks' models; the caller keeps them alive.
+        Addresses of the blocks' models.
     global_models : ndarray of uint64, shape (1,) or (3,)
         A model without observations, or the models of row 1, row 2, and both: the global part is then
         lp(row 1) + lp(row 2) - lp(rows 1 and 2).
     log_density_address, free_error_address : int
         Addresses of ``bs_log_density`` and ``bs_free_error_msg``.
+    owner : object, optional
+        Kept alive as long as the evaluator: whoever owns the models.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class InstanceEvaluator(Evaluator):
         global_models: NDArray[np.uint64],
         log_density_address: int,
         free_error_address: int,
+        owner: object = None,
     ) -> None: ...
 
 class LibraryEvaluator(Evaluator):
@@ -75,13 +78,15 @@ class LibraryEvaluator(Evaluator):
     ----------
     dim : int
     model, rng : int
-        Addresses of a BridgeStan model and random number generator; the caller keeps them alive.
+        Addresses of a BridgeStan model and random number generator.
     n_out : int
         Number of values that ``bs_param_constrain`` with generated quantities writes.
     starts, ends : ndarray of int32, shape (M,)
         First and last observation of each block, counted from 1.
     param_constrain_address, log_density_address, free_error_address, set_blocks_address : int
         Addresses of ``bs_param_constrain``, ``bs_log_density``, ``bs_free_error_msg`` and ``stansub_set_blocks``.
+    owner : object, optional
+        Kept alive as long as the evaluator: whoever owns model and generator.
     """
 
     def __init__(
@@ -96,6 +101,7 @@ class LibraryEvaluator(Evaluator):
         log_density_address: int,
         free_error_address: int,
         set_blocks_address: int,
+        owner: object = None,
     ) -> None: ...
 
 class Decision:

@@ -148,7 +148,7 @@ class TestDiagnosis:
             ({"stopped": "failed: no memory"}, "failed: no memory"),
             ({"n_audited": [0] * 4}, "No decision was audited"),
             ({"n_audited": [2] * 4}, "Too few decisions were audited (8)"),
-            ({"n_audit_wrong": [15] * 4}, "more than epsilon = 0.05 allows"),
+            ({"n_audit_wrong": [15] * 4}, "more than epsilon = 0.05, the level of a single look"),
             ({"test": "bernstein", "delta": 0.01, "n_audit_wrong": [5] * 4}, "more than delta = 0.01 allows"),
             ({"test": "exact", "epsilon": 0, "n_audit_wrong": [1, 1, 1, 1]}, "an exact test makes none"),
             ({"guarantee": "void: range estimated"}, "void (range estimated)"),

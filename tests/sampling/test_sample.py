@@ -1,6 +1,8 @@
 """Whole runs on compiled programs: reproducibility, exactness, counts, settings, chains that fail."""
 
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,30 @@ def test_seeds_and_chains_differ(short: Any, logistic: CompiledModel, logistic_d
     for i, one in enumerate(chains):
         for another in chains[:i]:
             assert not np.isin(one, another).any(), "not a single value in common"
+
+
+def test_a_posterior_that_is_at_hand_gives_the_same_draws(
+    short: Any, logistic: CompiledModel, logistic_data: dict[str, Any]
+) -> None:
+    posterior = logistic.with_data(logistic_data, block_size=SHORT["block_size"], seed=SHORT["seed"])
+    settings = {name: value for name, value in SHORT.items() if name != "block_size"}
+    same(short, stansub.sample(posterior, test=LOOSE, **settings))
+    with pytest.raises(InputError, match="settled in the posterior"):
+        stansub.sample(posterior, logistic_data, test=LOOSE, **settings)
+
+
+def test_an_evaluator_keeps_its_models_alive(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
+    posterior = logistic.with_data(logistic_data, seed=1)
+    held, point = weakref.ref(posterior.population), np.zeros(posterior.dim)
+    evaluator = posterior.population.evaluator()
+    before = evaluator.block_log_lik(point)
+    del posterior
+    gc.collect()
+    assert held() is not None
+    np.testing.assert_array_equal(evaluator.block_log_lik(point), before)
+    del evaluator
+    gc.collect()
+    assert held() is None
 
 
 def test_audits_leave_the_draws_as_they_are(short: Any, logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:

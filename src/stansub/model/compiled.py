@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.model import data as data_module
-from stansub.model.blocks import Blocks
+from stansub.model.blocks import DEFAULT_BLOCK_SIZE, Blocks
 from stansub.model.data import Data
 from stansub.model.instances import Slicer, build
 from stansub.model.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined, prove
@@ -72,7 +72,7 @@ class CompiledModel:
         self,
         data: str | Path | Mapping[str, Any] | Data,
         *,
-        block_size: Callable[[int, bool], int] | int,
+        block_size: Callable[[int, bool], int] | int = DEFAULT_BLOCK_SIZE,
         seed: int = 0,
         observations: str | None = None,
         evaluator: Literal["auto", "instances", "rewritten"] = "auto",

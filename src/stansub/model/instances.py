@@ -96,6 +96,7 @@ class Instances:
             addresses(self.global_models),
             self.slicer.library.address("bs_log_density"),
             self.slicer.library.address("bs_free_error_msg"),
+            owner=(self, models),
         )
 
 

@@ -48,6 +48,7 @@ class Rewritten:
             self.library.address("bs_log_density"),
             self.library.address("bs_free_error_msg"),
             self.library.address("stansub_set_blocks"),
+            owner=self,
         )
 
 

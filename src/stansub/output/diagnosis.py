@@ -264,6 +264,8 @@ def _wrong_decisions(audit: Audit | None, facts: dict[str, Any]) -> Iterable[Cau
         )
     elif audit.low > level:
         allowed = "and an exact test makes none" if exact else f"more than {option} = {level:g} allows"
+        if facts.get("test") == "austerity":
+            allowed = f"more than {option} = {level:g}, the level of a single look"
         bound = "Check the range constants of the program (--range scan needs none), or use --test exact."
         looser = f"Lower --{option}, or use --test exact; the draws may be biased as they are."
         yield Caution(

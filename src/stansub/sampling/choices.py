@@ -12,16 +12,16 @@ from typing import Any
 from stansub.decision import decide
 from stansub.decision.boundary import Exact, Fixed, Test, make_test
 from stansub.errors import InputError
+from stansub.model.blocks import DEFAULT_BLOCK_SIZE
 from stansub.model.posterior import Posterior
 from stansub.model.ranges import lipschitz_constant, range_function
 
 # Measured against exact Metropolis-Hastings: see the section on the default in the README.
 DEFAULT_TEST = "pocock"
 
-# Observations a block. Adjacent observations are read several times faster than scattered ones, and an instance
-# of the program costs about a microsecond a call, which 256 observations make up for. The range of a block sum grows as
-# its size, which a concentration bound pays for in full: there single observations are best.
-_BLOCK_T_TEST, _BLOCK_EXACT = 256, 1024
+# Observations a block of exact decisions. (The range of a block sum grows as its size, which a concentration bound pays
+# for in full: there single observations are best.)
+_BLOCK_EXACT = 1024
 # Tests need units to draw from: at least this many blocks where the data allow it.
 _MIN_BLOCKS = 100
 # Instances that memory and construction time allow (some kilobytes and 10 microseconds each).
@@ -89,6 +89,8 @@ def with_looks(test: Test, looks: str | None, first_look: int | None) -> Test:
     if first_look is not None:
         check_count("first_look", first_look, at_least=1)
     first = first_look or own.first
+    if first < 2 and not test.needs_range:
+        raise InputError(f"the {test.name} test needs at least 2 blocks at the first look, for a standard deviation")
     schedule = Fixed(size=first) if looks == "fixed" else replace(own, first=first)
     changed: Test = replace(test, looks=schedule)  # type: ignore[type-var]
     return changed
@@ -101,7 +103,7 @@ def choose_block_size(test: Test, n: int, *, instances: bool) -> int:
     elif test.needs_range:
         size = 1
     else:
-        size = min(_BLOCK_T_TEST, max(1, n // _MIN_BLOCKS))
+        size = min(DEFAULT_BLOCK_SIZE, max(1, n // _MIN_BLOCKS))
     least = math.ceil(n / _MAX_INSTANCES) if instances else 1
     return min(n, max(size, least))
 

@@ -6,7 +6,7 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -65,8 +65,8 @@ class Settings:
 
 
 def sample(
-    model: str | Path | CompiledModel,
-    data: str | Path | Mapping[str, Any],
+    model: str | Path | CompiledModel | Posterior,
+    data: str | Path | Mapping[str, Any] | None = None,
     *,
     chains: int = 4,
     parallel_chains: int | None = None,
@@ -97,10 +97,11 @@ def sample(
 
     Parameters
     ----------
-    model : path or CompiledModel
-        The ``.stan`` file, or what `compile_model` made of it.
-    data : path or mapping
-        Data in CmdStan's JSON format, or the values by name.
+    model : path, CompiledModel or Posterior
+        The ``.stan`` file, what `compile_model` made of it, or that with data (`CompiledModel.with_data`).
+    data : path or mapping, optional
+        Data in CmdStan's JSON format, or the values by name. With a Posterior there are none to give, nor
+        ``block_size``, ``observations`` or ``evaluator``: it has them.
     chains, parallel_chains : int
         Number of chains, and how many run at once (default: one a core) as threads over one copy of the data.
         The draws do not depend on ``parallel_chains``.
@@ -181,6 +182,9 @@ def sample(
         raise InputError(f"max_time {max_time} must be a number of seconds above 0")
     if evaluator not in _EVALUATORS:
         raise InputError(f"evaluator {evaluator!r} is unknown; choose from {', '.join(_EVALUATORS)}")
+    settled = any(given is not None for given in (data, block_size, observations)) or evaluator != "auto"
+    if isinstance(model, Posterior) and settled:
+        raise InputError("data, block_size, observations and evaluator are settled in the posterior that was given")
     check_proposal(proposal)
     rule = choices.choose_test(test, epsilon=epsilon, delta=delta, looks=looks, first_look=first_look)
     choices.check_range(rule, range_source)
@@ -193,28 +197,15 @@ def sample(
 
     began = time.perf_counter()
     with telling(console, show=show) as say:
-        if isinstance(model, CompiledModel):
-            compiled, values = model, model.read_data(data)
-        else:
-            # What does not fit is told before the minute that a compilation takes.
-            program = parse(stanc.canonical(Path(model)))
-            if not program.parameters.declarations:
-                raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
-            values = data_module.read(data, program.data.declarations)
-            compiled = compile_model(model, progress=say, rewritten=evaluator != "instances")
-        compiled_at = time.perf_counter()
-        posterior = compiled.with_data(
-            values,
+        posterior, compiled_at = _posterior(
+            model,
+            data,
             block_size=block_size or (lambda n, instances: choices.choose_block_size(rule, n, instances=instances)),
             seed=seed,
             observations=observations,
-            evaluator=evaluator,  # type: ignore[arg-type]
-            progress=say,
+            evaluator=evaluator,
+            say=say,
         )
-        if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
-            raise InputError(
-                f"--observations {observations}: the program's own sum runs over {posterior.form.n}; leave it out"
-            )
         check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, progress=say)
         say("Finding starting values")
@@ -286,6 +277,45 @@ def _text(inits: Inits) -> str:
     if isinstance(inits, str | Path) or not isinstance(inits, Sequence):
         return str(inits)
     return ",".join(_text(one) for one in inits)
+
+
+def _posterior(
+    model: str | Path | CompiledModel | Posterior,
+    data: str | Path | Mapping[str, Any] | None,
+    *,
+    block_size: Callable[[int, bool], int] | int,
+    seed: int,
+    observations: str | None,
+    evaluator: str,
+    say: Callable[[str], None],
+) -> tuple[Posterior, float]:
+    """The posterior, and when its program was compiled."""
+    if isinstance(model, Posterior):
+        return model, time.perf_counter()
+    given = {} if data is None else data
+    if isinstance(model, CompiledModel):
+        compiled, values = model, model.read_data(given)
+    else:
+        # What does not fit is told before the minute that a compilation takes.
+        program = parse(stanc.canonical(Path(model)))
+        if not program.parameters.declarations:
+            raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
+        values = data_module.read(given, program.data.declarations)
+        compiled = compile_model(model, progress=say, rewritten=evaluator != "instances")
+    compiled_at = time.perf_counter()
+    posterior = compiled.with_data(
+        values,
+        block_size=block_size,
+        seed=seed,
+        observations=observations,
+        evaluator=evaluator,  # type: ignore[arg-type]
+        progress=say,
+    )
+    if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
+        raise InputError(
+            f"--observations {observations}: the program's own sum runs over {posterior.form.n}; leave it out"
+        )
+    return posterior, compiled_at
 
 
 def _make_chain(
