@@ -1,5 +1,6 @@
 """Fixtures that several test files share."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,12 @@ import pytest
 
 from stansub.program import toolchain
 from stansub.program.home import _find_home
+
+
+def pytest_configure() -> None:
+    """Have interrupts do what they do on a terminal; a shell's background jobs, and what they start, ignore them."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 NORMAL = """
 data {
