@@ -209,7 +209,19 @@ class Pocock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hoeffding:
+class _Bound:
+    """What the concentration bounds share: the error of a whole decision, and when to look."""
+
+    delta: float = 0.01
+    looks: Schedule = BOUND_LOOKS
+    needs_range = True
+
+    def __post_init__(self) -> None:
+        _check_level("delta", self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hoeffding(_Bound):
     """Hoeffding's inequality without replacement, in the form of Bardenet and Maillard 2015 (Hoeffding-Serfling).
 
     With probability 1 - d each side, |m - mu| is at most R sqrt(rho_n log(1 / d) / (2 n)). ``delta`` bounds the
@@ -222,13 +234,7 @@ class Hoeffding:
         When ``delta`` is not in (0, 1).
     """
 
-    delta: float = 0.01
-    looks: Schedule = BOUND_LOOKS
     name = "hoeffding"
-    needs_range = True
-
-    def __post_init__(self) -> None:
-        _check_level("delta", self.delta)
 
     def table(self, n_units: int) -> Table:
         n = _looks(self.looks, n_units)
@@ -237,7 +243,7 @@ class Hoeffding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bernstein:
+class Bernstein(_Bound):
     """The empirical Bernstein bound (Bardenet et al. 2014, eq. 9, where R is at most 2 C).
 
     |m - mu| is at most sd sqrt(2 log(3 / d) / n) + 3 R log(3 / d) / n with probability 1 - d, sd with divisor n.
@@ -249,13 +255,7 @@ class Bernstein:
         When ``delta`` is not in (0, 1).
     """
 
-    delta: float = 0.01
-    looks: Schedule = BOUND_LOOKS
     name = "bernstein"
-    needs_range = True
-
-    def __post_init__(self) -> None:
-        _check_level("delta", self.delta)
 
     def table(self, n_units: int) -> Table:
         n = _looks(self.looks, n_units)
@@ -264,7 +264,7 @@ class Bernstein:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BernsteinSerfling:
+class BernsteinSerfling(_Bound):
     """The empirical Bernstein-Serfling bound for draws without replacement (Bardenet and Maillard 2015).
 
     On each side |m - mu| is at most sd sqrt(2 rho_n log(1 / d) / n) + kappa R log(1 / d) / n with probability 1 - 5 d,
@@ -277,13 +277,7 @@ class BernsteinSerfling:
         When ``delta`` is not in (0, 1).
     """
 
-    delta: float = 0.01
-    looks: Schedule = BOUND_LOOKS
     name = "bernstein-serfling"
-    needs_range = True
-
-    def __post_init__(self) -> None:
-        _check_level("delta", self.delta)
 
     def table(self, n_units: int) -> Table:
         n = _looks(self.looks, n_units)
