@@ -10,13 +10,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import stansub
-from stansub.decision.boundary import Test
+
+if TYPE_CHECKING:
+    from stansub.decision.boundary import Test
 
 REFERENCE = Path(os.environ.get("STANSUB_REFERENCE", "no reference"))
 
