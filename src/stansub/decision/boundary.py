@@ -139,7 +139,19 @@ class Exact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Austerity:
+class _TTest:
+    """What the t-tests share: a level, and when to look."""
+
+    epsilon: float
+    looks: Schedule
+    needs_range = False
+
+    def __post_init__(self) -> None:
+        _check_level("epsilon", self.epsilon, zero=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Austerity(_TTest):
     """Student's t-test at every look (Korattikara et al. 2014, algorithm 1).
 
     ``epsilon`` is the level of each single look: a decision falls when the tail probability of
@@ -158,10 +170,6 @@ class Austerity:
     epsilon: float = 0.001
     looks: Schedule = T_LOOKS
     name = "austerity"
-    needs_range = False
-
-    def __post_init__(self) -> None:
-        _check_level("epsilon", self.epsilon, zero=True)
 
     def table(self, n_units: int) -> Table:
         if self.epsilon == 0:
@@ -170,7 +178,7 @@ class Austerity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pocock:
+class Pocock(_TTest):
     """One critical value for all looks, with a budget for the error of the whole decision (Pocock 1977).
 
     ``epsilon`` bounds the probability that the decision differs from the one on all data, whatever the mean mu of the
@@ -190,10 +198,6 @@ class Pocock:
     epsilon: float = 0.005
     looks: Schedule = POCOCK_LOOKS
     name = "pocock"
-    needs_range = False
-
-    def __post_init__(self) -> None:
-        _check_level("epsilon", self.epsilon, zero=True)
 
     def table(self, n_units: int) -> Table:
         if self.epsilon == 0:

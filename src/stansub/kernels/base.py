@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-
-from stansub.decision.decide import Decision
 
 FloatArray = NDArray[np.float64]
 
@@ -22,11 +20,3 @@ class State(NamedTuple):
     """
 
     position: FloatArray
-
-
-class Kernel(Protocol):
-    """One transition of a Markov chain."""
-
-    def __call__(self, rng: np.random.Generator, state: State) -> tuple[State, Decision]:
-        """Move from ``state``; the second value says what the decision took."""
-        ...
