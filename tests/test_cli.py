@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from stansub import cli, compile_model
+from stansub.cli import options as named
 from stansub.decision import boundary
 from stansub.output import inference_data, summary
 from stansub.program.home import find_home
@@ -362,10 +363,10 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 def test_choices_are_those_of_the_library() -> None:
     """They are written out in the command line, which would start slowly if it imported them."""
-    assert sorted(cli.TestName) == sorted(boundary.TEST_NAMES)
-    assert sorted(cli.RangeName) == sorted(choices.RANGE_KINDS)
-    assert sorted(cli.EvaluatorName) == sorted(sampler._EVALUATORS)
-    assert sorted(cli.ProposalName) == sorted(adapt._ADAPTERS)
+    assert sorted(named.TestName) == sorted(boundary.TEST_NAMES)
+    assert sorted(named.RangeName) == sorted(choices.RANGE_KINDS)
+    assert sorted(named.EvaluatorName) == sorted(sampler._EVALUATORS)
+    assert sorted(named.ProposalName) == sorted(adapt._ADAPTERS)
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:

@@ -48,6 +48,9 @@ PER_CHAIN_ATTRS = (
     "n_nonfinite",
     "sampling_time",
     "warmup_time",
+    "warmup_n_steps",
+    "warmup_n_obs_used",
+    "warmup_n_obs_evaluated",
 )
 JSON_ATTRS = ("settings", "versions")
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain

@@ -127,6 +127,7 @@ def _totals(chains: Sequence[Chain]) -> dict[str, list[float]]:
         "warmup_time": [chain.warmup.totals.seconds for chain in chains],
         "warmup_n_steps": [chain.warmup.totals.n_steps for chain in chains],
         "warmup_n_obs_used": [chain.warmup.totals.n_obs_used for chain in chains],
+        "warmup_n_obs_evaluated": [chain.warmup.totals.n_obs_evaluated for chain in chains],
     }
 
 
@@ -160,6 +161,7 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "guarantee": guarantee,
         "data_order": "original" if posterior.order is None else "shuffled",
         "form": posterior.form.kind,
+        "model_code": posterior.program.code,
         "model_hash": hashlib.sha256(posterior.program.code.encode()).hexdigest()[:16],
         "data_hash": posterior.values.digest(),
         "versions": json.dumps(versions),

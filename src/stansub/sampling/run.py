@@ -250,6 +250,7 @@ def sample(
     attrs = {
         **results.facts(posterior, rule, choices.guarantee(rule, ranges.kind)),
         "settings": asdict(settings),
+        "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
         "stopped": stopped,
         "compile_time": compiled_at - began,
         "setup_time": ready_at - compiled_at,

@@ -1,82 +1,23 @@
-"""The command line: `stansub sample`, `check`, `summary`, `plot` and `doctor`."""
+"""`stansub sample`."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
-import traceback
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from stansub.cli.options import Data, Debug, EvaluatorName, LookName, Model, ProposalName, RangeName, TestName
 from stansub.errors import RunError, StansubError
 
-app = typer.Typer(
-    name="stansub",
-    help="Posterior draws from Stan models with tall data, by subsampled Metropolis-Hastings.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-Model = Annotated[Path, typer.Argument(metavar="MODEL.stan", help="Stan program.")]
-Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by `stansub sample`.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-
-_INTERRUPTED = 130
 _CHAINS, _DECISIONS, _DATA, _OUTPUT = "Chains", "Decisions", "Data", "Output"
 
 
-class TestName(StrEnum):
-    """Sequential tests."""
-
-    austerity = "austerity"
-    pocock = "pocock"
-    hoeffding = "hoeffding"
-    bernstein = "bernstein"
-    bernstein_serfling = "bernstein-serfling"
-    exact = "exact"
-
-
-class ProposalName(StrEnum):
-    """Proposals."""
-
-    adaptive_metropolis = "adaptive-metropolis"
-    random_walk = "random-walk"
-
-
-class RangeName(StrEnum):
-    """Sources of the range constant of the bounds."""
-
-    auto = "auto"
-    lipschitz = "lipschitz"
-    function = "function"
-    scan = "scan"
-    estimate = "estimate"
-
-
-class EvaluatorName(StrEnum):
-    """How block log likelihoods are evaluated."""
-
-    auto = "auto"
-    rewritten = "rewritten"
-    instances = "instances"
-
-
-class LookName(StrEnum):
-    """Schedules of looks."""
-
-    geometric = "geometric"
-    fixed = "fixed"
-
-
-@app.command()
 def sample(
     model: Model,
-    data: Annotated[Path, typer.Argument(metavar="DATA.json", help="Data in CmdStan's JSON format.")],
+    data: Data,
     chains: Annotated[int, typer.Option(help="Number of chains.", rich_help_panel=_CHAINS)] = 4,
     parallel_chains: Annotated[
         int | None, typer.Option(help="Chains run at once.", show_default="one a core", rich_help_panel=_CHAINS)
@@ -238,138 +179,3 @@ def _write(result: Any, target: Path, *, overwrite: bool) -> tuple[Path, str]:
         inference_data.write(result, elsewhere, overwrite=False)
         return elsewhere, f"{error}; the draws were written to {elsewhere} instead"
     return target, ""
-
-
-@app.command()
-def check(
-    model: Model,
-    data: Annotated[Path | None, typer.Argument(metavar="[DATA.json]", help="Data, for a numerical proof.")] = None,
-    observations: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Integer data variable that counts the observations.")
-    ] = None,
-    debug: Debug = False,
-) -> None:
-    """Say what is taken as likelihood and as global part, and whether the program can be subsampled."""
-    from stansub import checking
-
-    checking.report(model, data, observations=observations, console=Console(), progress=Console(stderr=True))
-
-
-@app.command()
-def summary(
-    draws: Draws,
-    everything: Annotated[bool, typer.Option("--all", help="Show all rows of the table.")] = False,
-    debug: Debug = False,
-) -> None:
-    """Print the table, the share of the data used, the audit and the warnings again."""
-    from stansub.output import inference_data
-    from stansub.output import summary as summary_module
-
-    summary_module.render(inference_data.read(draws), Console(), max_rows=None if everything else 50)
-
-
-@app.command()
-def plot(
-    draws: Draws,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="STEM", help="Start of the pictures' names.", show_default="that of the draws"),
-    ] = None,
-    var_names: Annotated[
-        list[str] | None, typer.Option("--var-name", help="Variable to show; may be given several times.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the pictures.")] = False,
-    debug: Debug = False,
-) -> None:
-    """Draw trace and rank pictures, and the share of the data used."""
-    from stansub.output import inference_data, plots
-
-    stem = output or draws.with_suffix("")
-    pictures = [stem.with_name(f"{stem.name}_{kind}.png") for kind in ("trace", "data")]
-    for picture in pictures:
-        inference_data.check_target(picture, overwrite=force)
-    result = inference_data.read(draws)
-    plots.trace(result, pictures[0], var_names=var_names)
-    plots.share_of_data(result, pictures[1])
-    for picture in pictures:
-        typer.echo(picture)
-
-
-@app.command()
-def doctor(debug: Debug = False) -> None:
-    """Show compiler, stanc, BridgeStan home, versions and cache, and what to do about what is missing."""
-    from stansub.program import toolchain
-
-    findings = toolchain.diagnose()
-    console = Console()
-    width = max(len(finding.name) for finding in findings)
-    for finding in findings:
-        mark = "[green]ok[/]" if finding.ok else "[red]--[/]"
-        console.print(f"{mark}  {finding.name:<{width}}  {finding.value}", highlight=False, soft_wrap=True)
-        if not finding.ok and finding.remedy:
-            console.print(f"    {'':<{width}}  {finding.remedy}", style="yellow", highlight=False, soft_wrap=True)
-    if not all(finding.ok for finding in findings):
-        raise typer.Exit(1)
-
-
-def _version(value: bool) -> None:
-    if value:
-        from stansub._version import __version__
-
-        typer.echo(f"stansub {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
-    ] = False,
-) -> None:
-    pass
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit code 2 for bad input, 1 for failures at run time, 130 for an interrupt."""
-    arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    command: Any = typer.main.get_command(app)
-    try:
-        code = command.main(args=arguments, prog_name="stansub", standalone_mode=False)
-        if code == _INTERRUPTED:  # Typer turns Ctrl-C into this code without a word
-            _fail("interrupted", code)
-    except StansubError as error:
-        code = _fail(str(error), error.exit_code)
-        _trace(arguments)
-    except (KeyboardInterrupt, typer.Abort):
-        code = _fail("interrupted", _INTERRUPTED)
-    except Exception as error:
-        # Typer brings its own copy of click's exceptions in some versions: known by what they can do.
-        if isinstance(error, SystemExit | typer.Exit):
-            raise
-        if hasattr(error, "format_message"):
-            code = _usage(error)
-        else:
-            code = _fail(f"internal error: {type(error).__name__}: {error}; --debug shows where", 1)
-            _trace(arguments)
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _usage(error: Any) -> int:
-    """One line for a wrong use of the command line."""
-    context = getattr(error, "ctx", None)
-    name = context.command_path if context is not None else "stansub"
-    return _fail(f"{error.format_message().rstrip('.')} (see `{name} --help`)", 2)
-
-
-def _fail(message: str, code: int) -> int:
-    typer.echo(f"stansub: error: {message}", err=True)
-    return code
-
-
-def _trace(arguments: list[str]) -> None:
-    if "--debug" in arguments:
-        traceback.print_exc()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,5 @@
+"""`python -m stansub.cli`."""
+
+from stansub.cli.main import main
+
+main()

@@ -1,0 +1,41 @@
+"""`stansub check` and `stansub doctor`: can this program and this machine be used?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from stansub.cli.options import Debug, Model
+
+
+def check(
+    model: Model,
+    data: Annotated[Path | None, typer.Argument(metavar="[DATA.json]", help="Data, for a numerical proof.")] = None,
+    observations: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Integer data variable that counts the observations.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Say what is taken as likelihood and as global part, and whether the program can be subsampled."""
+    from stansub import checking
+
+    checking.report(model, data, observations=observations, console=Console(), progress=Console(stderr=True))
+
+
+def doctor(debug: Debug = False) -> None:
+    """Show compiler, stanc, BridgeStan home, versions and cache, and what to do about what is missing."""
+    from stansub.program import toolchain
+
+    findings = toolchain.diagnose()
+    console = Console()
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        mark = "[green]ok[/]" if finding.ok else "[red]--[/]"
+        console.print(f"{mark}  {finding.name:<{width}}  {finding.value}", highlight=False, soft_wrap=True)
+        if not finding.ok and finding.remedy:
+            console.print(f"    {'':<{width}}  {finding.remedy}", style="yellow", highlight=False, soft_wrap=True)
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(1)

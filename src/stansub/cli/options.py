@@ -1,0 +1,57 @@
+"""Arguments and choices that commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL.stan", help="Stan program.")]
+Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by `stansub sample`.")]
+Data = Annotated[Path, typer.Argument(metavar="DATA.json", help="Data in CmdStan's JSON format.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+class TestName(StrEnum):
+    """Sequential tests."""
+
+    austerity = "austerity"
+    pocock = "pocock"
+    hoeffding = "hoeffding"
+    bernstein = "bernstein"
+    bernstein_serfling = "bernstein-serfling"
+    exact = "exact"
+
+
+class ProposalName(StrEnum):
+    """Proposals."""
+
+    adaptive_metropolis = "adaptive-metropolis"
+    random_walk = "random-walk"
+
+
+class RangeName(StrEnum):
+    """Sources of the range constant of the bounds."""
+
+    auto = "auto"
+    lipschitz = "lipschitz"
+    function = "function"
+    scan = "scan"
+    estimate = "estimate"
+
+
+class EvaluatorName(StrEnum):
+    """How block log likelihoods are evaluated."""
+
+    auto = "auto"
+    rewritten = "rewritten"
+    instances = "instances"
+
+
+class LookName(StrEnum):
+    """Schedules of looks."""
+
+    geometric = "geometric"
+    fixed = "fixed"
