@@ -24,8 +24,13 @@ if TYPE_CHECKING:
     from stansub.kernels.proposals import RandomWalk
     from stansub.model.compiled import CompiledModel, compile_model
     from stansub.model.posterior import Posterior
+    from stansub.nuts.reference import reference
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
+    from stansub.report.compare import compare
+    from stansub.report.comparison import Comparison
+    from stansub.report.normality import diagnose
+    from stansub.report.risk import risk
     from stansub.sampling.run import sample
 
 
@@ -33,6 +38,7 @@ __all__ = [
     "Austerity",
     "Bernstein",
     "BernsteinSerfling",
+    "Comparison",
     "CompiledModel",
     "Exact",
     "Fixed",
@@ -45,8 +51,12 @@ __all__ = [
     "RunError",
     "StansubError",
     "__version__",
+    "compare",
     "compile_model",
+    "diagnose",
     "read_draws",
+    "reference",
+    "risk",
     "sample",
     "write_draws",
 ]
@@ -60,6 +70,11 @@ _HOMES = {
     "Posterior": "model.posterior",
     "RandomWalk": "kernels.proposals",
     "sample": "sampling.run",
+    "reference": "nuts.reference",
+    "compare": "report.compare",
+    "Comparison": "report.comparison",
+    "diagnose": "report.normality",
+    "risk": "report.risk",
     "read_draws": "output.inference_data",
     "write_draws": "output.inference_data",
 }

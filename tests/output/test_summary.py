@@ -9,7 +9,7 @@ from synthetic import CHAINS, DRAWS, run
 
 from stansub.errors import InputError
 from stansub.output import inference_data
-from stansub.output.diagnosis import _audit, diagnose
+from stansub.output.diagnosis import audit_of, diagnose
 from stansub.output.summary import render, table
 
 
@@ -191,7 +191,7 @@ class TestDiagnosis:
 
 @pytest.mark.parametrize(("n", "k"), [(212, 0), (50, 3), (10, 10)])
 def test_interval_ends_have_the_tail_probability_that_defines_them(n: int, k: int) -> None:
-    audit = _audit(n, k)
+    audit = audit_of(n, k)
     if k > 0:
         assert binom.sf(k - 1, n, audit.low) == pytest.approx(0.025)
     if k < n:

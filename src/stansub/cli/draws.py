@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -35,15 +36,17 @@ def plot(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the pictures.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Draw trace and rank pictures, and the share of the data used."""
+    """Draw trace and rank pictures and, for subsampled draws, the share of the data used."""
     from stansub.output import inference_data, plots
 
+    result = inference_data.read(draws)
+    makers: dict[str, Callable[[Path], None]] = {"trace": lambda path: plots.trace(result, path, var_names=var_names)}
+    if "n_obs_used" in inference_data.group(result, "sample_stats"):
+        makers["data"] = lambda path: plots.share_of_data(result, path)
     stem = output or draws.with_suffix("")
-    pictures = [stem.with_name(f"{stem.name}_{kind}.png") for kind in ("trace", "data")]
+    pictures = {stem.with_name(f"{stem.name}_{kind}.png"): make for kind, make in makers.items()}
     for picture in pictures:
         inference_data.check_target(picture, overwrite=force)
-    result = inference_data.read(draws)
-    plots.trace(result, pictures[0], var_names=var_names)
-    plots.share_of_data(result, pictures[1])
-    for picture in pictures:
+    for picture, make in pictures.items():
+        make(picture)
         typer.echo(picture)

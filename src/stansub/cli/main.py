@@ -9,7 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.check import check, doctor
+from stansub.cli.compare import compare
+from stansub.cli.diagnose import diagnose
 from stansub.cli.draws import plot, summary
+from stansub.cli.reference import reference
+from stansub.cli.risk import risk
 from stansub.cli.sample import sample
 from stansub.errors import StansubError
 
@@ -22,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (sample, summary, plot, check, doctor):
+for _command in (sample, summary, plot, compare, reference, diagnose, risk, check, doctor):
     app.command()(_command)
 
 

@@ -4,7 +4,7 @@ Nothing is claimed that the run did not show: decision errors come from its audi
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +126,7 @@ def diagnose(idata: "InferenceData", *, statistics: "pd.DataFrame | None" = None
         steps_per_second=_ratio(steps, seconds),
         acceptance_rate=_ratio(_total(facts, "n_accepted"), steps),
         undecided_share=_ratio(_total(facts, "n_undecided"), steps),
-        audit=_audit(int(audited), int(wrong)) if audited and wrong is not None else None,
+        audit=audit_of(int(audited), int(wrong)) if audited and wrong is not None else None,
         cautions=(),
     )
     if statistics is None:
@@ -135,8 +135,10 @@ def diagnose(idata: "InferenceData", *, statistics: "pd.DataFrame | None" = None
         *_stopped(facts),
         *_left_out(facts),
         *_stuck(idata, facts, n_chains),
+        *_nuts_trouble(facts),
         *_unconverged(statistics, n_chains),
         *_wrong_decisions(diagnosis.audit, facts),
+        *_not_normal(facts),
         *_void_guarantee(facts),
         *_imprecise(statistics, n_chains, n_draws, facts),
         *_poor_moves(diagnosis, facts),
@@ -153,8 +155,8 @@ def _ratio(part: float | None, whole: float | bool | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _audit(n_audited: int, n_wrong: int) -> Audit:
-    """The Clopper-Pearson interval, through the quantiles of the beta distribution."""
+def audit_of(n_audited: int, n_wrong: int) -> Audit:
+    """Counts of an audit with their Clopper-Pearson interval, through the quantiles of the beta distribution."""
     low = betaincinv(n_wrong, n_audited - n_wrong + 1, 0.025) if n_wrong else 0.0
     high = betaincinv(n_wrong + 1, n_audited - n_wrong, 0.975) if n_wrong < n_audited else 1.0
     return Audit(n_audited, n_wrong, float(low), float(high))
@@ -190,9 +192,9 @@ def _left_out(facts: dict[str, Any]) -> Iterable[Caution]:
 
 
 def _stuck(idata: "InferenceData", facts: dict[str, Any], n_chains: int) -> Iterable[Caution]:
+    other = "another --seed" if "n_gradients" in facts else "other --inits"
     remedy = (
-        "Drop these draws; run again with a longer --iter-warmup, or other --inits if the chain started "
-        "far from the others."
+        f"Drop these draws; run again with a longer --iter-warmup, or {other} if the chain started far from the others."
     )
     values = scalars(idata, limit=affordable(idata))[1]
     constant = (values == values[:1, :1]).all(axis=(0, 1))
@@ -206,6 +208,24 @@ def _stuck(idata: "InferenceData", facts: dict[str, Any], n_chains: int) -> Iter
                 continue
         if frozen and values.shape[1] > 1:
             yield Caution(f"Chain {chain + 1} never moved.", remedy)
+
+
+def _nuts_trouble(facts: dict[str, Any]) -> Iterable[Caution]:
+    """Divergences (Betancourt 2017, section 6.2) and trees that were cut short, where NUTS made the draws."""
+    settings = facts.get("settings", {})
+    divergences, limited = _total(facts, "n_divergences"), _total(facts, "n_max_treedepth")
+    if divergences:
+        yield Caution(
+            f"{divergences:,} iterations of NUTS diverged: it may have missed a part of the posterior.",
+            f"Raise --adapt-delta above {settings.get('adapt_delta', 0.8):g}; if that does not help, another "
+            "parameterisation (--reference-model) may.",
+        )
+    if limited:
+        depth = settings.get("max_treedepth", 10)
+        yield Caution(
+            f"{limited:,} iterations of NUTS were cut short at tree depth {depth}: the chains move slowly.",
+            f"Raise --max-treedepth above {depth}; predictors brought to like scale need shorter trees.",
+        )
 
 
 def _unconverged(statistics: "pd.DataFrame", n_chains: int) -> Iterable[Caution]:
@@ -278,6 +298,46 @@ def _wrong_decisions(audit: Audit | None, facts: dict[str, Any]) -> Iterable[Cau
             f"Too few decisions were audited ({audit.n_audited:,}) to tell whether their error is below "
             f"{option} = {level:g}: it may be as large as {percent(audit.high)}.",
             "Raise --audit or --iter-sampling.",
+        )
+
+
+def normality_told(figures: Mapping[str, Any]) -> str:
+    """What a normality trial gave (`stansub.decision.normality.figures`), in a sentence."""
+    return (
+        f"|t| beyond its critical value in {percent(figures['observed'])} of {figures['n_subsets']:,} trial subsets of "
+        f"{figures['blocks']:,} blocks, {percent(figures['nominal'])} expected; {percent(figures['wrong'])} of "
+        f"{figures['n_decisions']:,} trial decisions wrong, at most {percent(figures['promised'])} promised"
+    )
+
+
+def normality_reasons(figures: Mapping[str, Any]) -> Iterable[str]:
+    """Why a t-test cannot be trusted, a clause each; none where it can."""
+
+    def interval(low: str, high: str) -> str:
+        return f"{percent(figures[low])} to {percent(figures[high])} with 95 % confidence"
+
+    if figures["tail_fails"]:
+        equal = figures["undefined"]
+        yield (
+            f"|t| is beyond its critical value in {percent(figures['observed'])} of random subsets of "
+            f"{figures['blocks']:,} blocks ({interval('low', 'high')}), where normal means give "
+            f"{percent(figures['nominal'])}"
+            + (f"; in {percent(equal)} of them all blocks are equal, so that nothing can be decided" if equal else "")
+        )
+    if figures["decisions_fail"]:
+        yield (
+            f"{percent(figures['wrong'])} of simulated decisions go the wrong way "
+            f"({interval('wrong_low', 'wrong_high')}), where the test promises at most {percent(figures['promised'])}"
+        )
+
+
+def _not_normal(facts: dict[str, Any]) -> Iterable[Caution]:
+    reasons = tuple(normality_reasons(facts["normality"])) if "normality" in facts else ()
+    if reasons:
+        yield Caution(
+            f"The t-test cannot be trusted on these data: {'; and '.join(reasons)}.",
+            "Run `stansub diagnose` on the same program and data: it looks for larger blocks or a first look that "
+            "would do. --test bernstein-serfling and --test exact do not rely on normal means.",
         )
 
 

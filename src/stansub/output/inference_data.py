@@ -51,8 +51,13 @@ PER_CHAIN_ATTRS = (
     "warmup_n_steps",
     "warmup_n_obs_used",
     "warmup_n_obs_evaluated",
+    "n_gradients",
+    "warmup_n_gradients",
+    "n_divergences",
+    "n_max_treedepth",
 )
-JSON_ATTRS = ("settings", "versions")
+JSON_ATTRS = ("settings", "versions", "normality")
+_FOREIGN_GROUPS = ("posterior", "sample_stats")
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 
 
@@ -197,8 +202,14 @@ def write(idata: "InferenceData", path: str | os.PathLike[str], *, overwrite: bo
             part.unlink()
 
 
-def read(path: str | os.PathLike[str]) -> "InferenceData":
+def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceData":
     """Read draws written by `write` wholly into memory.
+
+    Parameters
+    ----------
+    foreign
+        Whether a file that others wrote in ArviZ's schema will do as well; of that, the posterior and the sample
+        statistics are read.
 
     Raises
     ------
@@ -213,17 +224,20 @@ def read(path: str | os.PathLike[str]) -> "InferenceData":
         raise InputError(f"{path}: no such file")
     try:
         with h5netcdf.File(source, "r") as file:
-            names = list(file.groups)
             root = {name: file.attrs[name] for name in file.attrs}
+            own = root.get("creation_library") == LIBRARY
+            names = [name for name in file.groups if own or name in _FOREIGN_GROUPS]
         datasets = {name: xarray.load_dataset(source, group=name, engine="h5netcdf") for name in names}
     except PermissionError as err:
         raise InputError(f"{path}: not readable: {err.strerror}") from err
     except (OSError, RuntimeError, ValueError, KeyError) as err:
         raise InputError(f"{path}: not a NetCDF file, or a damaged one") from err
-    if root.get("creation_library") != LIBRARY:
+    if not own and not foreign:
         raise InputError(f"{path}: not written by stansub; give a file that `stansub sample` wrote")
     if "posterior" not in datasets:
         raise InputError(f"{path}: holds no posterior draws")
+    if not {"chain", "draw"} <= set(datasets["posterior"].dims):
+        raise InputError(f"{path}: the posterior has no dimensions chain and draw, as ArviZ's schema wants them")
     return _wrap(datasets, root)
 
 

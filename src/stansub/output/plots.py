@@ -10,6 +10,7 @@ from stansub.errors import InputError, RunError
 from stansub.output.diagnosis import error_level
 from stansub.output.inference_data import attrs, group, groups
 from stansub.output.statistics import affordable, count, scalars, table
+from stansub.output.style import CHAIN_COLOURS, DPI, ERROR_COLOUR, INK, STYLE, clipped, few_ticks, percent_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,28 +18,7 @@ if TYPE_CHECKING:
 
     from stansub.output.inference_data import InferenceData
 
-_DPI = 150
 _RANK_BINS = 20
-# The palette of Okabe and Ito, which colour-blind readers can tell apart; vermilion is kept for errors.
-_CHAIN_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#7F7F7F")
-_ERROR_COLOUR = "#D55E00"
-_INK = "#333333"
-_STYLE: Any = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": _INK,
-    "axes.labelcolor": _INK,
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "axes.grid": True,
-    "grid.color": "#E6E6E6",
-    "grid.linewidth": 0.6,
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-}
 
 
 def trace(
@@ -78,7 +58,7 @@ def trace(
         first = "the first " if len(names) < count(idata, var_names) else ""
         note = f", the {max_vars} of {first}{len(names):,} quantities with the highest R-hat"
         names, draws = [names[k] for k in shown], draws[..., shown]
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure, axes = _grid(rows=max(len(names), 1), height=1.45)
         for row, name in enumerate(names):
             _trace_of(axes[row][0], name, draws[..., row])
@@ -93,7 +73,7 @@ def trace(
         axes[-1][1].set_xlabel("Rank")
         figure.suptitle(_title(attrs(idata), f"traces{note}"), x=0.01, ha="left", fontsize=11, weight="bold")
         _chain_legend(figure, draws.shape[0])
-        _save(figure, path)
+        save(figure, path)
 
 
 def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
@@ -119,13 +99,13 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
     stats = group(idata, "sample_stats")
     share = stats["n_obs_used"].values / facts["n_observations"]
     accepted = stats["accepted"].values
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure, ((over, spread), (acceptance, corner)) = _grid(rows=2, height=2.6, heights=(3, 1.4), ratio=2.6)
         _share_over_draws(over, share)
         _mark_audited(over, share, stats)
         _share_spread(spread, share)
         spread.set(yscale=over.get_yscale(), ylim=over.get_ylim())
-        spread.yaxis.set_major_formatter(_percent_ticks())
+        spread.yaxis.set_major_formatter(percent_ticks())
         _acceptance_over_draws(acceptance, accepted)
         acceptance.sharex(over)
         over.tick_params(labelbottom=False)
@@ -133,7 +113,7 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
         handles, labels = over.get_legend_handles_labels()
         corner.legend(handles, labels, loc="center left", bbox_to_anchor=(0, 0.5))
         figure.suptitle(_title(facts, "share of the data used"), x=0.01, ha="left", fontsize=11, weight="bold")
-        _save(figure, path)
+        save(figure, path)
 
 
 def _grid(
@@ -147,14 +127,14 @@ def _grid(
 
 
 def _colour(chain: int) -> str:
-    return _CHAIN_COLOURS[chain % len(_CHAIN_COLOURS)]
+    return CHAIN_COLOURS[chain % len(CHAIN_COLOURS)]
 
 
 def _trace_of(ax: "Axes", name: str, draws: np.ndarray[Any, Any]) -> None:
     for chain, values in enumerate(draws):
         ax.plot(values, color=_colour(chain), linewidth=0.5, alpha=0.75, rasterized=True)
-    ax.set_ylabel(name if len(name) <= 22 else name[:10] + "…" + name[-11:])
-    ax.yaxis.set_major_locator(_few_ticks())
+    ax.set_ylabel(clipped(name))
+    ax.yaxis.set_major_locator(few_ticks())
     ax.margins(x=0)
 
 
@@ -163,14 +143,14 @@ def _ranks_of(ax: "Axes", draws: np.ndarray[Any, Any]) -> None:
     ranks = _ranks(draws)
     edges = np.linspace(0, chains * n, min(_RANK_BINS, n) + 1)
     level = n / (len(edges) - 1)
-    ax.axhline(level, color=_INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=3)
+    ax.axhline(level, color=INK, linewidth=0.8, linestyle=(0, (4, 3)), zorder=3)
     top = 2 * level
     for chain in range(chains):
         heights = np.histogram(ranks[chain] - 0.5, bins=edges)[0]
         ax.stairs(heights, edges, color=_colour(chain), linewidth=1.3, baseline=None)
         top = max(top, 1.1 * heights.max())
     ax.set(xlim=(0, chains * n), ylim=(0, top))
-    ax.yaxis.set_major_locator(_few_ticks())
+    ax.yaxis.set_major_locator(few_ticks())
     ax.grid(visible=False, axis="x")
 
 
@@ -189,7 +169,7 @@ def _share_over_draws(ax: "Axes", share: np.ndarray[Any, Any]) -> None:
     logarithmic = share.min() < 0.1
     ax.set(yscale="log" if logarithmic else "linear", ylabel="Share of the data")
     ax.set_title("Running mean over draws, and audited decisions", loc="left")
-    ax.yaxis.set_major_formatter(_percent_ticks())
+    ax.yaxis.set_major_formatter(percent_ticks())
     ax.set_ylim((share.min() / 1.5, 1.5) if logarithmic else (0, 1.04))
     ax.margins(x=0.01)
 
@@ -209,7 +189,7 @@ def _mark_audited(ax: "Axes", share: np.ndarray[Any, Any], stats: Any) -> None:
         share[wrong],
         s=34,
         marker="x",
-        color=_ERROR_COLOUR,
+        color=ERROR_COLOUR,
         linewidth=1.4,
         label=f"audited, wrong ({wrong.sum():,})",
         zorder=4,
@@ -222,7 +202,7 @@ def _share_spread(ax: "Axes", share: np.ndarray[Any, Any]) -> None:
         steps = np.linspace(0, 1, len(ordered) + 1)
         ax.step(steps, np.concatenate([ordered[:1], ordered]), color=_colour(chain), linewidth=1.3)
     ax.set(xlim=(0, 1), xlabel="Share of decisions that used no more")
-    ax.xaxis.set_major_formatter(_percent_ticks())
+    ax.xaxis.set_major_formatter(percent_ticks())
     ax.set_title("Distribution", loc="left")
 
 
@@ -235,20 +215,8 @@ def _acceptance_over_draws(ax: "Axes", accepted: np.ndarray[Any, Any]) -> None:
         ax.plot(at, (sums[window:] - sums[:-window]) / window, color=_colour(chain), linewidth=1.1)
     ax.set(xlabel="Draw", ylabel="Accepted")
     ax.set_ylim(0, max(0.5, min(1.0, 1.1 * ax.get_ylim()[1])))
-    ax.yaxis.set_major_formatter(_percent_ticks())
+    ax.yaxis.set_major_formatter(percent_ticks())
     ax.set_title(f"Acceptance, moving mean over {window:,} draws", loc="left")
-
-
-def _few_ticks() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(nbins=4)
-
-
-def _percent_ticks() -> Any:
-    from matplotlib.ticker import FuncFormatter
-
-    return FuncFormatter(lambda share, _: f"{100 * share:g} %")
 
 
 def _chain_legend(figure: "Figure", chains: int) -> None:
@@ -266,9 +234,18 @@ def _title(facts: dict[str, Any], subject: str) -> str:
     return f"{model}{subject}{test}"
 
 
-def _save(figure: "Figure", path: str | os.PathLike[str]) -> None:
+def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
+    """Write a picture in the format that its suffix names.
+
+    Raises
+    ------
+    InputError
+        If there is no such format.
+    RunError
+        If the file cannot be written.
+    """
     try:
-        figure.savefig(path, dpi=_DPI)
+        figure.savefig(path, dpi=DPI)
     except ValueError as err:
         raise InputError(f"{path}: no such picture format; use .png, .pdf or .svg") from err
     except OSError as err:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from stansub.output.diagnosis import R_HAT_MAX, Diagnosis, diagnose, error_level, percent
+from stansub.output.diagnosis import R_HAT_MAX, Diagnosis, diagnose, error_level, normality_told, percent
 from stansub.output.inference_data import attrs
 from stansub.output.statistics import affordable, count, table
 
@@ -74,6 +74,7 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
     if diagnosis.acceptance_rate is not None:
         drawn += f", {percent(diagnosis.acceptance_rate)} of the proposals accepted"
     yield "Draws", drawn
+    yield from _nuts(facts)
     if "test" in facts:
         option, level = error_level(facts)
         says = {
@@ -84,6 +85,8 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
         guarantee = str(facts.get("guarantee", ""))
         told = says.get(guarantee, guarantee)
         yield "Decisions", f"{facts['test']}{f' with {option} = {level:g}' if level else ''}; {told}".rstrip("; ")
+    if "normality" in facts:
+        yield "Normality", normality_told(facts["normality"])
     if diagnosis.share_of_data is not None:
         told = f"{percent(diagnosis.share_of_data)} of the {facts['n_observations']:,} observations per decision"
         if diagnosis.undecided_share is not None and error_level(facts)[1]:
@@ -108,6 +111,26 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
         )
     elif "n_steps" in facts:
         yield "Audit", "none"
+
+
+def _nuts(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """What NUTS did, where it made the draws."""
+    if "n_gradients" not in facts:
+        return
+    gradients, warmup = (sum(facts.get(name, [])) for name in ("n_gradients", "warmup_n_gradients"))
+    yield (
+        "NUTS",
+        f"{facts.get('engine', '')} {facts.get('engine_version', '')}; {warmup:,} leapfrog steps in warmup and "
+        f"{gradients:,} after; {sum(facts.get('n_divergences', [])):,} divergences",
+    )
+    if "wall_time" in facts:
+        before = facts.get("compile_time", 0) + facts.get("setup_time", 0)
+        told = f"{_seconds(facts['wall_time'])} for all chains, warmup included; {_seconds(before)} before that"
+        yield "Time", f"{told} (compiling, loading the data)"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
 def _lines(statistics: "pd.DataFrame") -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,10 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "bs_rng_destruct": (None, [ctypes.c_void_p]),
 }
 
+# Stan Math prepares threads for gradients under `reduce_sum` by their ids and counts the thread that loads a library as
+# prepared. Were that one to end, a thread that gets its id would be taken for it and crash: this one stays.
+_loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stansub-loader")
+
 
 def _pointer(array: FloatArray) -> ctypes._Pointer[ctypes.c_double]:
     return array.ctypes.data_as(_double_p)
@@ -68,7 +73,7 @@ class Library:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.handle = ctypes.CDLL(str(path))
+            self.handle = _loader.submit(ctypes.CDLL, str(path)).result()
         except OSError as error:
             raise RunError(
                 f"cannot load the compiled model {path}: {error}; remove the file to have it rebuilt"

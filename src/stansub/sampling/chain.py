@@ -14,6 +14,7 @@ from stansub.kernels.base import FloatArray
 from stansub.kernels.metropolis import Control, Records, allocate, run_steps
 from stansub.kernels.proposals import Proposal
 from stansub.sampling.adapt import Adapter
+from stansub.sampling.trial import WarmupTrial
 
 # Steps between two updates of the adapter in warmup, and between two looks at the records in sampling.
 WARMUP_STRETCH = 25
@@ -124,6 +125,8 @@ class Chain:
         Size of the data, for the share that is used.
     stop : ndarray of int32, shape (1,)
         Set to 1 to stop all chains after the step they are in.
+    trial : WarmupTrial, optional
+        Made at the end of warmup; its evaluations and seconds are warmup's. The draws are the same without it.
     """
 
     def __init__(
@@ -136,6 +139,7 @@ class Chain:
         audit_rng: np.random.Generator,
         n_observations: int,
         stop: NDArray[np.int32],
+        trial: WarmupTrial | None = None,
     ) -> None:
         self._decider = decider
         self._adapter = adapter
@@ -144,6 +148,7 @@ class Chain:
         self._rng = rng
         self._audit_rng = audit_rng
         self._stop = stop
+        self.trial = trial
         dim = decider.theta.size
         n_sampling = plan.iter_sampling // plan.thin
         n_warmup = plan.iter_warmup // plan.thin if plan.save_warmup else 0
@@ -166,6 +171,7 @@ class Chain:
             if self.warmup.totals.n_steps == self.plan.iter_warmup:
                 self.proposal = self._adapter.final()
                 self._counted_in_warmup = self._counters.copy()
+                self._try_out()
             else:
                 self.proposal = self._adapter.proposal()
             return True
@@ -173,6 +179,14 @@ class Chain:
         if left > 0:
             self._stretch(self.sampling, min(SAMPLING_STRETCH, left), self.plan.audit)
         return not self.done
+
+    def _try_out(self) -> None:
+        if self.trial is None:
+            return
+        began = time.perf_counter()
+        n_passes = self.trial(self.position, self.proposal)
+        self.warmup.totals.n_obs_evaluated += n_passes * self._n_observations
+        self.warmup.totals.seconds += time.perf_counter() - began
 
     def _stretch(self, phase: Phase, n_steps: int, audit: float) -> int:
         decider, totals = self._decider, phase.totals
@@ -208,6 +222,11 @@ class Chain:
             acceptance=accepted / max(n, 1),
             share=used / max(n, 1) / self._n_observations,
         )
+
+    @property
+    def position(self) -> FloatArray:
+        """Where the chain is, shape (dim,)."""
+        return np.array(self._decider.theta)
 
     @property
     def draws(self) -> FloatArray:

@@ -116,17 +116,24 @@ def _overlay(posterior: Posterior, theta: FloatArray, given: Mapping[str, Any], 
     """Constrained values of ``theta`` with the given ones in their place, unconstrained again."""
     drawn = Layout.from_names(posterior.full.param_names()).split(posterior.full.param_constrain(theta))
     try:
-        return _unconstrain(posterior, {**drawn, **given})
+        return unconstrain(posterior, {**drawn, **given})
     except InputError as error:
         for name in drawn.keys() & given.keys():
             try:
-                _unconstrain(posterior, {**drawn, name: given[name]})
+                unconstrain(posterior, {**drawn, name: given[name]})
             except InputError as reason:
                 raise InputError(f"{source}: parameter {name!r}: {reason}") from error
         raise InputError(f"{source}: {error}") from error
 
 
-def _unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
+def unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
+    """Unconstrained parameters, shape (dim,), of constrained values by name.
+
+    Raises
+    ------
+    InputError
+        When a value is no number, is missing, has the wrong size or violates its constraint.
+    """
     try:
         text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY, default=np.ndarray.tolist)
         return posterior.full.param_unconstrain_json(text)

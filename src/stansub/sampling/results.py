@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stansub._version import __version__
 from stansub.decision.boundary import Test
+from stansub.decision.normality import figures, pool
 from stansub.errors import RunError
 from stansub.kernels.metropolis import Records
 from stansub.model.posterior import Posterior
@@ -129,6 +130,12 @@ def _totals(chains: Sequence[Chain]) -> dict[str, list[float]]:
         "warmup_n_obs_used": [chain.warmup.totals.n_obs_used for chain in chains],
         "warmup_n_obs_evaluated": [chain.warmup.totals.n_obs_evaluated for chain in chains],
     }
+
+
+def normality(chains: Sequence[Chain], test: Test) -> dict[str, Any] | None:
+    """What the trials at the end of warmup came to, over all chains (see `decision.normality.figures`)."""
+    trials = [chain.trial.result for chain in chains if chain.trial is not None and chain.trial.result is not None]
+    return figures(pool(trials), test) if trials else None
 
 
 def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:

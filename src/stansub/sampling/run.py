@@ -31,6 +31,7 @@ from stansub.sampling.chain import Chain, Plan
 from stansub.sampling.constrain import Kept, check_draws
 from stansub.sampling.inits import Init, Inits, load, start
 from stansub.sampling.progress import ProgressView, chain_progress, default_console, telling, wanted
+from stansub.sampling.trial import WarmupTrial
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -197,7 +198,7 @@ def sample(
 
     began = time.perf_counter()
     with telling(console, show=show) as say:
-        posterior, compiled_at = _posterior(
+        posterior, compiled_at = make_posterior(
             model,
             data,
             block_size=block_size or (lambda n, instances: choices.choose_block_size(rule, n, instances=instances)),
@@ -208,9 +209,11 @@ def sample(
         )
         check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, progress=say)
+        promise = choices.guarantee(rule, ranges.kind)
+        tried = promise == "asymptotic" and iter_warmup > 0
         say("Finding starting values")
         made = [
-            _make_chain(posterior, rule, ranges, plan, proposal, init, seed=seed, chain=chain, stop=stop)
+            make_chain(posterior, rule, ranges, plan, proposal, init, seed=seed, chain=chain, stop=stop, trial=tried)
             for chain, init in enumerate(starts)
         ]
     ready_at = time.perf_counter()
@@ -248,7 +251,8 @@ def sample(
     )
     drawn, stopped = results.usable(made, outcome)
     attrs = {
-        **results.facts(posterior, rule, choices.guarantee(rule, ranges.kind)),
+        **results.facts(posterior, rule, promise),
+        "normality": results.normality(drawn, rule),
         "settings": asdict(settings),
         "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
         "stopped": stopped,
@@ -280,7 +284,7 @@ def _text(inits: Inits) -> str:
     return ",".join(_text(one) for one in inits)
 
 
-def _posterior(
+def make_posterior(
     model: str | Path | CompiledModel | Posterior,
     data: str | Path | Mapping[str, Any] | None,
     *,
@@ -290,7 +294,13 @@ def _posterior(
     evaluator: str,
     say: Callable[[str], None],
 ) -> tuple[Posterior, float]:
-    """The posterior, and when its program was compiled."""
+    """The posterior, and when its program was compiled (as `time.perf_counter` gives it).
+
+    Raises
+    ------
+    InputError
+        When the program or the data cannot be used; see `sample` for the arguments.
+    """
     if isinstance(model, Posterior):
         return model, time.perf_counter()
     given = {} if data is None else data
@@ -319,7 +329,7 @@ def _posterior(
     return posterior, compiled_at
 
 
-def _make_chain(
+def make_chain(
     posterior: Posterior,
     test: Test,
     ranges: choices.Ranges,
@@ -330,16 +340,41 @@ def _make_chain(
     seed: int,
     chain: int,
     stop: NDArray[np.int32],
+    trial: bool = False,
 ) -> Chain:
-    init_rng, rng, audit_rng = (
-        np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1 + chain, stream))) for stream in range(3)
+    """Chain number ``chain``, standing at its starting value, with random streams that follow from ``seed``.
+
+    Parameters
+    ----------
+    stop : ndarray of int32, shape (1,)
+        Set to 1 to have all chains stop.
+    trial : bool
+        Whether to try at the end of warmup if the normality that a t-test relies on is in order; nothing is to be tried
+        where the first look takes all the blocks.
+
+    Raises
+    ------
+    InputError
+        When no starting value has a finite log density, or the proposal does not fit the program.
+    """
+    init_rng, rng, audit_rng, trial_rng = (
+        np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1 + chain, stream))) for stream in range(4)
     )
     theta = start(posterior, init, init_rng, chain=chain)
-    decider = make_decider(posterior.population.evaluator(), posterior.blocks.sizes, test, spread=ranges.source)
+    evaluator = posterior.population.evaluator()
+    decider = make_decider(evaluator, posterior.blocks.sizes, test, spread=ranges.source)
     decider.reset(theta)
-    adapter = make_adapter(proposal, posterior.dim)
-    n_observations = posterior.blocks.n_observations
-    return Chain(decider, adapter, plan, rng=rng, audit_rng=audit_rng, n_observations=n_observations, stop=stop)
+    table = test.table(len(posterior.blocks))
+    return Chain(
+        decider,
+        make_adapter(proposal, posterior.dim),
+        plan,
+        rng=rng,
+        audit_rng=audit_rng,
+        n_observations=posterior.blocks.n_observations,
+        stop=stop,
+        trial=WarmupTrial(evaluator, table, trial_rng) if trial and table.n.size > 1 else None,
+    )
 
 
 class _Watch:

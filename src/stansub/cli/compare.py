@@ -1,0 +1,138 @@
+"""`stansub compare`: can these draws be trusted, and what did they save?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from stansub.cli.options import Debug, Draws
+from stansub.cli.reference import EngineName
+
+_REFERENCE, _OUTPUT = "Reference", "Output"
+
+
+def compare(
+    draws: Draws,
+    reference: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[REFERENCE.nc]",
+            help="Draws to compare with, of `stansub reference` or of others; made with NUTS if not given.",
+        ),
+    ] = None,
+    var_names: Annotated[
+        list[str] | None, typer.Option("--var-name", help="Variable to compare; may be given several times.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DATA.json", help="Data, if the file has been moved since sampling.", rich_help_panel=_REFERENCE
+        ),
+    ] = None,
+    engine: Annotated[
+        EngineName,
+        typer.Option(
+            help="Who runs NUTS; auto: CmdStan where it is installed, else nutpie.", rich_help_panel=_REFERENCE
+        ),
+    ] = EngineName.auto,
+    reference_model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OTHER.stan",
+            help="A faster formulation of the same posterior, to be run instead.",
+            rich_help_panel=_REFERENCE,
+        ),
+    ] = None,
+    chains: Annotated[
+        int | None, typer.Option(help="Number of chains.", show_default="4", rich_help_panel=_REFERENCE)
+    ] = None,
+    parallel_chains: Annotated[
+        int | None, typer.Option(help="Chains run at once.", show_default="one a core", rich_help_panel=_REFERENCE)
+    ] = None,
+    iter_warmup: Annotated[
+        int | None,
+        typer.Option(help="Warmup iterations, per chain.", show_default="1000", rich_help_panel=_REFERENCE),
+    ] = None,
+    iter_sampling: Annotated[
+        int | None,
+        typer.Option(help="Iterations after warmup, per chain.", show_default="1000", rich_help_panel=_REFERENCE),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="Random seed.", show_default="drawn, and written to the reference", rich_help_panel=_REFERENCE
+        ),
+    ] = None,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for report.html, report.md with its pictures, and comparison.json.",
+            show_default="reports/MODEL",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="Write the figures alone, and no report.", rich_help_panel=_OUTPUT),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Overwrite a report, and replace a stored reference that does not fit.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=_OUTPUT)] = False,
+    debug: Debug = False,
+) -> None:
+    """Put draws beside those of NUTS: a verdict, what was saved, and a report with pictures.
+
+    Without REFERENCE.nc the reference stored beside the draws (MODEL_reference.nc) is used if it fits; if there is
+    none, NUTS is run and its draws are stored there.
+    """
+    from stansub.errors import InputError
+    from stansub.output import inference_data
+    from stansub.report import brief, render
+    from stansub.report.compare import compare as put_beside
+    from stansub.sampling.progress import telling, wanted
+
+    if json is not None and output_dir is not None:
+        raise InputError("--json writes the figures alone: leave out --output-dir, or --json")
+    own = inference_data.read(draws)
+    folder = output_dir or Path("reports", str(inference_data.attrs(own).get("model", draws.stem)))
+    if json is not None:
+        inference_data.check_target(json, overwrite=force)
+    else:
+        render.check_folder(folder, overwrite=force)
+    console = Console(stderr=True)
+    comparison = put_beside(
+        draws,
+        reference,
+        data=data,
+        engine=engine.value,
+        reference_model=reference_model,
+        chains=chains,
+        parallel_chains=parallel_chains,
+        iter_warmup=iter_warmup,
+        iter_sampling=iter_sampling,
+        seed=seed,
+        var_names=var_names,
+        force=force,
+        show_progress=False if quiet else None,
+        console=console,
+    )
+    brief.render(comparison, Console())
+    with telling(console, show=wanted(False if quiet else None, console)) as say:
+        say("Writing the report")
+        if json is not None:
+            written = [render.write_figures(comparison, json, overwrite=force)]
+        else:
+            written = list(render.write(comparison, folder, overwrite=force)[:3])
+    typer.echo("")
+    for path in written:
+        typer.echo(path)

@@ -1,0 +1,100 @@
+"""`stansub reference`: NUTS on the same program and data."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from stansub.cli.options import Data, Debug, Model
+
+
+class EngineName(StrEnum):
+    """Who runs NUTS."""
+
+    auto = "auto"
+    cmdstan = "cmdstan"
+    nutpie = "nutpie"
+
+
+def reference(
+    model: Model,
+    data: Data,
+    engine: Annotated[
+        EngineName, typer.Option(help="Who runs NUTS; auto: CmdStan where it is installed, else nutpie.")
+    ] = EngineName.auto,
+    reference_model: Annotated[
+        Path | None,
+        typer.Option(metavar="OTHER.stan", help="A faster formulation of the same posterior, to be run instead."),
+    ] = None,
+    chains: Annotated[int | None, typer.Option(help="Number of chains.", show_default="4")] = None,
+    parallel_chains: Annotated[int | None, typer.Option(help="Chains run at once.", show_default="one a core")] = None,
+    iter_warmup: Annotated[int | None, typer.Option(help="Warmup iterations, per chain.", show_default="1000")] = None,
+    iter_sampling: Annotated[
+        int | None, typer.Option(help="Iterations after warmup, per chain.", show_default="1000")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Random seed.", show_default="drawn, and written to the output")
+    ] = None,
+    adapt_delta: Annotated[
+        float | None, typer.Option(help="Acceptance rate that warmup aims at.", show_default="0.8")
+    ] = None,
+    max_treedepth: Annotated[
+        int | None, typer.Option(help="Limit of leapfrog steps, as a power of two.", show_default="10")
+    ] = None,
+    install_cmdstan: Annotated[
+        bool, typer.Option("--install-cmdstan", help="Install CmdStan first if there is none, and use it.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.nc",
+            help="NetCDF file to write, or to use again if it fits.",
+            show_default="MODEL_reference.nc in this folder",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Run again and overwrite the output file.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Sample the posterior with NUTS, as a reference for subsampled draws.
+
+    A reference that is there already is used again if model, data and the settings asked for are the same.
+    """
+    from stansub.nuts import stored
+    from stansub.nuts.reference import reservations, told
+    from stansub.output import inference_data, summary
+
+    console = Console(stderr=True)
+    kept = stored.obtain(
+        model,
+        data,
+        path=output or stored.default_path(model.stem),
+        force=force,
+        engine=engine.value,
+        reference_model=reference_model,
+        chains=chains,
+        parallel_chains=parallel_chains,
+        iter_warmup=iter_warmup,
+        iter_sampling=iter_sampling,
+        seed=seed,
+        adapt_delta=adapt_delta,
+        max_treedepth=max_treedepth,
+        install_cmdstan=install_cmdstan,
+        show_progress=False if quiet else None,
+        console=console,
+    )
+    facts = inference_data.attrs(kept.draws)
+    where = f"Reference: {kept.path}" if kept.made else f"Reference: {kept.path}, made before (--force runs it again)"
+    for line in (told(facts), where):
+        console.print(line, highlight=False, soft_wrap=True)
+    if facts.get("equivalence"):
+        console.print(f"Reference model {facts['equivalence']}", highlight=False, soft_wrap=True)
+    summary.render(kept.draws, Console())
+    if doubts := reservations(facts):
+        Console().print(f"This reference is not to be trusted: {'; '.join(doubts)}.", style="bold red", highlight=False)

@@ -1,0 +1,212 @@
+"""`stansub risk`: which error level pays, and for how long."""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from stansub.cli.options import Data, Debug, EvaluatorName, LookName, Model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from stansub.report.risk_result import Risk
+
+_RUNS, _DECISIONS, _DATA, _OUTPUT = "Runs", "Decisions", "Data", "Output"
+
+
+class TTestName(StrEnum):
+    """Tests that have an epsilon."""
+
+    pocock = "pocock"
+    austerity = "austerity"
+
+
+def risk(
+    model: Model,
+    data: Data,
+    epsilon: Annotated[
+        str,
+        typer.Option(metavar="LIST", help="Error levels, separated by commas; 0 is exact.", rich_help_panel=_DECISIONS),
+    ] = "0,0.01,0.05,0.1,0.2",
+    test: Annotated[
+        TTestName, typer.Option(help="Sequential test of each decision.", rich_help_panel=_DECISIONS)
+    ] = TTestName.pocock,
+    looks: Annotated[
+        LookName | None,
+        typer.Option(
+            help="Whether the subset grows by a factor or by a fixed number of blocks.", rich_help_panel=_DECISIONS
+        ),
+    ] = None,
+    first_look: Annotated[
+        int | None, typer.Option(help="Blocks at the first look.", rich_help_panel=_DECISIONS)
+    ] = None,
+    audit: Annotated[
+        float,
+        typer.Option(
+            help="Steps audited after each run, outside its time, as a share of its steps.", rich_help_panel=_DECISIONS
+        ),
+    ] = 0.02,
+    repeats: Annotated[int, typer.Option(help="Runs of each level, at least 3.", rich_help_panel=_RUNS)] = 8,
+    max_time: Annotated[
+        float | None, typer.Option(help="Seconds of a run.", show_default="10", rich_help_panel=_RUNS)
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="Steps of a run, instead of a time or besides.", rich_help_panel=_RUNS)
+    ] = None,
+    parallel_chains: Annotated[
+        int | None, typer.Option(help="Runs at once.", show_default="one a core", rich_help_panel=_RUNS)
+    ] = None,
+    reference: Annotated[
+        str,
+        typer.Option(
+            metavar="nuts|exact|FILE.nc",
+            help="What stands for the truth: NUTS or long exact chains, run first, or a file of draws.",
+            rich_help_panel=_RUNS,
+        ),
+    ] = "nuts",
+    quantity: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Quantity whose means are followed too; may be given several times, and as '' for none.",
+            show_default="log_lik and y_rep, where the program has them",
+            rich_help_panel=_RUNS,
+        ),
+    ] = None,
+    inits: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RADIUS|FILE[,FILE...]",
+            help="Start there, as in `stansub sample`, so that the curves include the way to the posterior.",
+            show_default="draws of the reference",
+            rich_help_panel=_RUNS,
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Random seed.", show_default="drawn, and written to the output", rich_help_panel=_RUNS),
+    ] = None,
+    block_size: Annotated[
+        int | None,
+        typer.Option(help="Observations a block.", show_default="chosen for the test", rich_help_panel=_DATA),
+    ] = None,
+    observations: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Integer data variable that counts the observations.", rich_help_panel=_DATA),
+    ] = None,
+    evaluator: Annotated[
+        EvaluatorName, typer.Option(help="How blocks are evaluated.", rich_help_panel=_DATA)
+    ] = EvaluatorName.auto,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="STEM",
+            help="Start of the names of picture and figures (.png, .json).",
+            show_default="MODEL_risk in this folder",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=_OUTPUT)] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=_OUTPUT)] = False,
+    debug: Debug = False,
+) -> None:
+    """Show how far means and variances are off after so many seconds, for one error level after another.
+
+    Every level is run several times from the same starts. Ctrl-C shows the runs that are finished.
+    """
+    from stansub.output import inference_data
+    from stansub.report import risk as working
+    from stansub.report import risk_figure
+    from stansub.report.risk_result import headlines
+    from stansub.sampling.inits import parse
+
+    stem = output or Path(f"{model.stem}_risk")
+    picture, figures = (
+        inference_data.check_target(stem.with_name(f"{stem.name}{suffix}"), overwrite=force)
+        for suffix in (".png", ".json")
+    )
+    console = Console(stderr=True)
+    found = working.risk(
+        model,
+        data,
+        epsilons=working.parse_epsilons(epsilon),
+        test=test.value,
+        repeats=repeats,
+        max_time=max_time,
+        max_steps=max_steps,
+        reference=reference,
+        quantities=None if quantity is None else [name for name in quantity if name],
+        inits=None if inits is None else parse(inits),
+        parallel_chains=parallel_chains,
+        looks=looks.value if looks else None,
+        first_look=first_look,
+        audit=audit,
+        block_size=block_size,
+        observations=observations,
+        evaluator=evaluator.value,
+        seed=seed,
+        show_progress=False if quiet else None,
+        console=console,
+    )
+    working.write(found, figures)
+    for line in _lines(found):
+        typer.echo(line)
+    for line in headlines(found):
+        typer.echo(f"{line[0].upper()}{line[1:]}.")
+    for note in found.notes:
+        typer.echo(f"Note: {note}.")
+    risk_figure.save(found, picture)
+    console.print(f"Picture: {picture}\nFigures: {figures}", highlight=False, soft_wrap=True)
+
+
+def _lines(found: Risk) -> list[str]:
+    """What decisions took, then risk, squared bias and variance of each group of test functions."""
+    from stansub.output.diagnosis import percent
+    from stansub.report.risk_result import label
+
+    rows = [["epsilon", "steps", "accepted", "data", "passes/step", "wrong decisions", "(95 %)"]]
+    for epsilon, row in found.settings.iterrows():
+        audited = row["audited"] > 0
+        rows.append(
+            [
+                f"{epsilon:g}" if epsilon else "exact",
+                f"{row['steps']:,.0f}",
+                percent(row["acceptance"]),
+                percent(row["share"]),
+                f"{row['passes']:.2f}",
+                f"{row['wrong']:,} of {row['audited']:,}" if audited else "-",
+                f"{percent(row['error_low'])} to {percent(row['error_high'])}" if audited else "",
+            ]
+        )
+    lines = [*_aligned(rows), ""]
+    for what, part in found.final.groupby("what", sort=False):
+        lines.append(f"Risk of the {label(str(what))}, error of the truth {found.facts['floor'][what]:.1g}")
+        lines += [*_aligned([["epsilon", "risk", "squared bias", "variance"], *_risks(part.droplevel("what"))]), ""]
+    return lines
+
+
+def _risks(part: pd.DataFrame) -> list[list[str]]:
+    return [
+        [
+            f"{epsilon:g}" if epsilon else "exact",
+            *(_with_error(row[name], row[f"{name}_se"]) for name in ("mse", "bias2", "variance")),
+        ]
+        for epsilon, row in part.iterrows()
+    ]
+
+
+def _with_error(value: float, error: float) -> str:
+    """Both to the second digit of the error."""
+    decimals = min(9, max(0, 1 - math.floor(math.log10(error)))) if error > 0 else 6
+    return f"{value:.{decimals}f} +- {error:.{decimals}f}"
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,119 @@
+"""What the engines share: the program they run, what is asked of them, and what they give back."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from numpy.typing import NDArray
+
+from stansub.model.data import Data
+from stansub.program import stanc, syntax
+from stansub.program.sizes import main_size
+
+Engine = Literal["cmdstan", "nutpie"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A Stan program as text.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in messages and files.
+    code : str
+        The program in stanc's canonical form, as draws carry it in their attribute ``model_code``.
+    """
+
+    name: str
+    code: str
+
+    @classmethod
+    def read(cls, path: str | Path) -> Program:
+        """The program of a ``.stan`` file, includes resolved.
+
+        Raises
+        ------
+        InputError
+            When the file cannot be read or is not a valid Stan program.
+        """
+        return cls(Path(path).stem, stanc.canonical(Path(path)))
+
+    @cached_property
+    def syntax(self) -> syntax.Program:
+        """The parsed program."""
+        return syntax.parse(self.code)
+
+    @property
+    def hash(self) -> str:
+        """Hash of the code, as draws carry it in their attribute ``model_hash``."""
+        return hashlib.sha256(self.code.encode()).hexdigest()[:16]
+
+    def n_observations(self, data: Data) -> int | None:
+        """Value of the integer that sizes most data variables; None where there is no such integer."""
+        size = main_size(self.syntax)
+        return data.integer(size) if size else None
+
+    def observation_level(self, data: Data) -> dict[str, int]:
+        """Transformed parameters and generated quantities with a value per observation, with their lengths."""
+        n = self.n_observations(data)
+        integers = {one.name for one in data.declarations if one.base == "int" and not one.all_dims}
+        sizes = {name for name in integers if data.integer(name) == n} | {str(n)}
+        blocks = (self.syntax.transformed_parameters, self.syntax.generated_quantities)
+        tall = [one for block in blocks for one in block.declarations if set(one.all_dims) & sizes]
+
+        def length(dim: str) -> int:
+            return int(dim) if dim.isdigit() else data.integer(dim) if dim in integers else 1
+
+        return {one.name: math.prod(map(length, one.all_dims)) for one in tall}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is asked of NUTS, in CmdStan's words."""
+
+    chains: int
+    parallel_chains: int
+    iter_warmup: int
+    iter_sampling: int
+    seed: int
+    adapt_delta: float
+    max_treedepth: int
+
+
+class Run(NamedTuple):
+    """What an engine gives back.
+
+    Attributes
+    ----------
+    posterior, sample_stats
+        Draws and statistics after warmup, shape (chain, draw, ...) by name; the statistics have ArviZ's names.
+    warmup_time, sampling_time
+        Seconds of each chain.
+    warmup_n_gradients, n_gradients
+        Leapfrog steps of each chain, each of which takes one gradient of the log density.
+    time_split
+        How the seconds of warmup and sampling were told apart: "measured", or "by gradient evaluations".
+    compile_time, setup_time, wall_time
+        Seconds for compiling, for handing over the data where that can be told apart, and for all chains together.
+    version
+        The engine's version.
+    """
+
+    posterior: Mapping[str, NDArray[Any]]
+    sample_stats: Mapping[str, NDArray[Any]]
+    warmup_time: Sequence[float]
+    sampling_time: Sequence[float]
+    warmup_n_gradients: Sequence[int]
+    n_gradients: Sequence[int]
+    time_split: str
+    compile_time: float
+    setup_time: float
+    wall_time: float
+    version: str

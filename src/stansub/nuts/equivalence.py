@@ -1,0 +1,78 @@
+"""Whether two Stan programs have the same posterior, found out by evaluating both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import orjson
+
+from stansub.errors import InputError
+from stansub.model.data import Data
+from stansub.model.posterior import draw_points
+from stansub.nuts.base import Program
+from stansub.output.layout import Layout
+from stansub.program import rewrite, toolchain
+from stansub.program.library import FloatArray, Library, Model
+
+_N_POINTS = 4
+# Of the log density. Two ways of writing a likelihood agree to 1e-13; another prior is off by a tenth or more.
+TOLERANCE = 1e-8
+
+
+def check(
+    program: Program, data: Data, other: Program, other_data: Data, *, say: Callable[[str], None], seed: int = 0
+) -> str:
+    """Compare the log densities of two programs at a few parameter values.
+
+    Both are unnormalised: with the same posterior they differ by the same constant everywhere.
+
+    Returns
+    -------
+    str
+        What was found, in words: that they agree, or that they could not be compared since their parameters differ.
+
+    Raises
+    ------
+    InputError
+        When the log densities differ by more than a constant.
+    """
+    declared = [
+        {one.name: (one.base, one.all_dims) for one in p.syntax.parameters.declarations} for p in (program, other)
+    ]
+    one, two = (
+        Library(toolchain.compile_library(rewrite.silent(p.code), name=p.name, progress=say)).model(values.json())
+        for p, values in ((program, data), (other, other_data))
+    )
+    layouts = [Layout.from_names(model.param_names()) for model in (one, two)]
+    if layouts[0].shapes != layouts[1].shapes or any(base == "tuple" for d in declared for base, _ in d.values()):
+        return f"not checked: the parameters of {program.name} and {other.name} differ"
+    points = draw_points(np.random.default_rng(seed), one, n_points=_N_POINTS)
+    if len(points) < 2:
+        raise InputError(f"{program.name}: no parameter values were found at which its log density is finite")
+    first = np.array([one.log_density(theta) for theta in points])
+    second = np.array([_at(two, _values(one, layouts[0], theta)) for theta in points])
+    difference = second - first
+    spread = float(np.ptp(difference)) if np.isfinite(difference).all() else float("inf")
+    if not spread <= TOLERANCE * max(1.0, float(np.abs(first).max())):
+        told = ", ".join(f"{value:.10g}" for value in difference)
+        raise InputError(
+            f"{other.name} has another posterior than {program.name}: at {len(points)} parameter values their log "
+            f"densities differ by {told}, which should be one constant; correct it or leave out --reference-model"
+        )
+    return f"checked: the log densities of {program.name} and {other.name} differ by a constant to {spread:.1e}"
+
+
+def _values(model: Model, layout: Layout, theta: FloatArray) -> bytes:
+    """Constrained parameters as JSON."""
+    flat = model.param_constrain(theta)
+    values = {name: flat[places] for name, places in layout.columns.items()}
+    return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _at(model: Model, values: bytes) -> float:
+    """The log density at constrained parameters; minus infinity where they are outside the support."""
+    try:
+        return model.log_density(model.param_unconstrain_json(values))
+    except InputError:
+        return float("-inf")

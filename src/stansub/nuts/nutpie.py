@@ -1,0 +1,149 @@
+"""NUTS by nutpie on a library that stansub's toolchain compiled."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from stansub.errors import InputError, RunError
+from stansub.model.data import Data
+from stansub.nuts.base import Program, Run, Settings
+from stansub.output import inference_data
+from stansub.program import rewrite, toolchain
+from stansub.program.library import Library
+from stansub.sampling.progress import telling
+
+# nutpie's names of statistics, and ArviZ's.
+_STATISTICS = {
+    "diverging": "diverging",
+    "n_steps": "n_steps",
+    "depth": "tree_depth",
+    "maxdepth_reached": "reached_max_treedepth",
+    "step_size": "step_size",
+    "mean_tree_accept": "acceptance_rate",
+    "energy": "energy",
+    "logp": "lp",
+}
+
+
+def unavailable() -> str:
+    """Why nutpie cannot be used, or nothing."""
+    return "" if find_spec("nutpie") else "nutpie is not installed (pip install nutpie)"
+
+
+def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
+    """Run NUTS, its progress shown by the engine itself.
+
+    Raises
+    ------
+    InputError
+        When the program rejects the data.
+    RunError
+        When the program cannot be compiled, or sampling fails.
+    """
+    inference_data.arviz_module()  # nutpie imports it too, less quietly
+    import nutpie
+
+    began = time.perf_counter()
+    with telling(console, show=show) as say:
+        path = toolchain.compile_library(rewrite.silent(program.code), name=program.name, progress=say)
+        Library(path)  # loading it here silences the program's print statements
+        compiled_at = time.perf_counter()
+        say(f"Loading {data.source}")
+        try:
+            model = _with_data(path, program, data, seed=settings.seed)
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"{data.source}: {_first_lines(error)}") from error
+    ready_at = time.perf_counter()
+    sampler = nutpie.sample(
+        model,
+        draws=settings.iter_sampling,
+        tune=settings.iter_warmup,
+        chains=settings.chains,
+        cores=settings.parallel_chains,
+        seed=settings.seed,
+        target_accept=settings.adapt_delta,
+        maxdepth=settings.max_treedepth,
+        save_warmup=True,
+        progress_bar=show,
+        blocking=False,
+    )
+    try:
+        drawn = sampler.wait()
+    except KeyboardInterrupt:
+        sampler.cancel()
+        raise
+    except (RuntimeError, ValueError) as error:
+        raise RunError(f"nutpie could not sample {program.name}: {_first_lines(error)}") from error
+    wall_time = time.perf_counter() - ready_at
+    warmup = inference_data.group(drawn, "warmup_sample_stats")["n_steps"].values.sum(axis=1)
+    stats = inference_data.group(drawn, "sample_stats")
+    sampling = stats["n_steps"].values.sum(axis=1)
+    per_gradient = wall_time / max(1, _makespan([int(n) for n in warmup + sampling], settings.parallel_chains))
+    return Run(
+        posterior=_plain(inference_data.group(drawn, "posterior").data_vars),
+        sample_stats={new: stats[old].values for old, new in _STATISTICS.items() if old in stats},
+        warmup_time=[per_gradient * int(n) for n in warmup],
+        sampling_time=[per_gradient * int(n) for n in sampling],
+        warmup_n_gradients=[int(n) for n in warmup],
+        n_gradients=[int(n) for n in sampling],
+        time_split="by gradient evaluations",
+        compile_time=compiled_at - began,
+        setup_time=ready_at - compiled_at,
+        wall_time=wall_time,
+        version=metadata.version("nutpie"),
+    )
+
+
+def _with_data(path: Path, program: Program, data: Data, *, seed: int) -> Any:
+    """The model with data.
+
+    nutpie's public way to a model compiles the program again at every call, and turns data into JSON number by number;
+    its own classes take a library and a text. Where they are no longer found, the public way it is.
+    """
+    try:
+        from nutpie import _lib
+        from nutpie.compile_stan import CompiledStanModel
+
+        model = _lib.StanModel(_lib.StanLibrary(path), {}, {}, {}, seed, data.json().decode(), None)
+        return CompiledStanModel(
+            code=program.code, library=None, dims={}, _coords={}, model_name=program.name, model=model, data=None
+        )
+    except (ImportError, AttributeError, TypeError):
+        import bridgestan
+        import nutpie
+
+        bridgestan.set_bridgestan_path(str(toolchain.find_home().path))
+        return nutpie.compile_stan_model(code=program.code, model_name=program.name).with_data(**data.values)
+
+
+def _makespan(work: Sequence[int], workers: int) -> int:
+    """When the last of several jobs ends if each free worker takes the next one."""
+    free = [0] * workers
+    for amount in work:
+        heapq.heapreplace(free, free[0] + amount)
+    return max(free)
+
+
+def _plain(variables: Mapping[Any, Any]) -> dict[str, NDArray[Any]]:
+    """Draws by name, complex numbers as pairs as elsewhere in stansub."""
+    arrays = {str(name): np.asarray(values.values) for name, values in variables.items()}
+    return {
+        name: np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
+        for name, array in arrays.items()
+    }
+
+
+def _first_lines(error: BaseException) -> str:
+    """nutpie's message in one line, without the addresses that may follow it."""
+    text = str(error).partition("Stack backtrace")[0]
+    return " ".join(text.split()) or type(error).__name__

@@ -1,0 +1,80 @@
+"""How far CmdStan's chains are, seen from the files they write."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from stansub.nuts.base import Settings
+
+# Seconds between two looks at the files.
+_POLL = 0.3
+
+
+@contextmanager
+def file_progress(folder: Path, settings: Settings, *, console: Console, show: bool) -> Iterator[None]:
+    """A bar a chain while the block runs, from the lines of the CSV files in ``folder``.
+
+    CmdStan flushes every draw to its file, while cmdstanpy keeps what is written to the consoles, and draws bars of
+    its own on standard output.
+    """
+    if not show:
+        yield
+        return
+    done = threading.Event()
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[state]:<8}"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        refresh_per_second=5,
+    ) as bars:
+        chains = range(settings.chains)
+        total = settings.iter_warmup + settings.iter_sampling
+        tasks = [bars.add_task(f"Chain {chain + 1}", total=total, state="waiting") for chain in chains]
+        counts = [_Lines(folder, "*.csv" if len(chains) == 1 else f"*_{chain + 1}.csv") for chain in chains]
+
+        def look() -> None:
+            for task, lines in zip(tasks, counts, strict=True):
+                n = min(lines.count(), total)
+                state = "done" if n == total else "sampling" if n > settings.iter_warmup else "warmup"
+                bars.update(task, completed=n, state=state if n else "waiting")
+
+        def watch() -> None:
+            while not done.wait(_POLL):
+                look()
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+            look()
+        finally:
+            done.set()
+            watcher.join()
+
+
+class _Lines:
+    """Draws in a CSV file that grows: its lines but for comments and the header."""
+
+    def __init__(self, folder: Path, pattern: str) -> None:
+        self._folder, self._pattern = folder, pattern
+        self._read, self._seen = 0, 0
+
+    def count(self) -> int:
+        """The number so far."""
+        for file in self._folder.glob(self._pattern):
+            with file.open("rb") as stream:
+                stream.seek(self._read)
+                new = stream.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            self._read += len(whole)
+            self._seen += sum(not line.startswith(b"#") and bool(line.strip()) for line in whole.splitlines())
+        return max(0, self._seen - 1)

@@ -1,0 +1,285 @@
+"""`reference`: draws of NUTS for the same program and data, with where they come from."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+from rich.console import Console
+
+from stansub._version import __version__
+from stansub.errors import InputError
+from stansub.model import data as data_module
+from stansub.model.data import Data
+from stansub.nuts import cmdstan, equivalence, nutpie
+from stansub.nuts.base import Engine, Program, Settings
+from stansub.output import inference_data
+from stansub.output.diagnosis import R_HAT_MAX
+from stansub.output.statistics import affordable, table
+from stansub.program.home import find_home
+from stansub.sampling.choices import check_count, cores
+from stansub.sampling.progress import default_console, telling, wanted
+
+if TYPE_CHECKING:
+    from stansub.output.inference_data import InferenceData
+
+__all__ = ["ENGINES", "Program", "reference"]
+
+ENGINES = ("auto", "cmdstan", "nutpie")
+_NAMES = {"cmdstan": "CmdStan", "nutpie": "nutpie"}
+# Bytes of generated quantities with a value per observation that are still computed to be thrown away.
+_MAX_UNUSED = 5e8
+_MAX_SEED = 2**32 - 1
+
+
+def reference(
+    model: str | Path | Program,
+    data: str | Path | Mapping[str, Any],
+    *,
+    engine: str = "auto",
+    reference_model: str | Path | Program | None = None,
+    chains: int = 4,
+    parallel_chains: int | None = None,
+    iter_warmup: int = 1000,
+    iter_sampling: int = 1000,
+    seed: int | None = None,
+    adapt_delta: float = 0.8,
+    max_treedepth: int = 10,
+    install_cmdstan: bool = False,
+    show_progress: bool | None = None,
+    console: Console | None = None,
+) -> InferenceData:
+    """Sample the posterior of a Stan program with NUTS, as a reference for subsampled draws.
+
+    Parameters
+    ----------
+    model : path or Program
+        The ``.stan`` file, or its text with a name.
+    data : path or mapping
+        Data in CmdStan's JSON format, or the values by name.
+    engine : {"auto", "cmdstan", "nutpie"}
+        Who runs NUTS. ``auto`` takes CmdStan where it is installed and nutpie on the BridgeStan home elsewhere.
+    reference_model : path or Program, optional
+        A faster formulation of the same posterior, to be run in the model's place. Where its parameters have the same
+        names and shapes, the two log densities are compared first.
+    chains, parallel_chains : int
+        Number of chains, and how many run at once (default: one a core).
+    iter_warmup, iter_sampling : int
+        Iterations a chain.
+    seed : int, optional
+        Random seed; drawn and written to the output when not given.
+    adapt_delta : float
+        Acceptance rate that warmup aims at, between 0 and 1.
+    max_treedepth : int
+        Limit of the leapfrog steps of an iteration, as a power of two.
+    install_cmdstan : bool
+        Whether to have cmdstanpy install CmdStan where there is none.
+    show_progress : bool, optional
+        Progress; by default where someone is looking (a terminal, a notebook).
+    console : rich.console.Console, optional
+        Where progress goes.
+
+    Returns
+    -------
+    InferenceData
+        Groups ``posterior`` and ``sample_stats`` (ArviZ's names). Attributes tell what was run (``engine``,
+        ``engine_version``, ``engine_reason``, ``settings``, ``versions``), for which model and data
+        (``reference_for``, ``model_hash``, ``data_hash``), at what cost (``sampling_time``, ``n_gradients`` and the
+        like, a value a chain) and how well (``n_divergences``, ``r_hat_max``, ``ess_bulk_min``, ``ess_tail_min``).
+        Quantities with a value per observation are left out (``not_kept`` names them, and what had to go with them).
+
+    Raises
+    ------
+    InputError
+        When the program, the data or an option cannot be used, or `reference_model` has another posterior.
+    RunError
+        When the engine is missing or fails.
+    """
+    console = console or default_console()
+    show = wanted(show_progress, console)
+    settings = _settings(chains, parallel_chains, iter_warmup, iter_sampling, seed, adapt_delta, max_treedepth)
+    if engine not in ENGINES:
+        raise InputError(f"engine {engine!r} is unknown; choose from {', '.join(ENGINES)}")
+    if install_cmdstan and engine == "nutpie":
+        raise InputError("CmdStan is not needed for nutpie: leave out --install-cmdstan or --engine nutpie")
+    if install_cmdstan:
+        engine = "cmdstan"
+    began = time.perf_counter()
+    program = model if isinstance(model, Program) else Program.read(model)
+    parsed_at = time.perf_counter()
+    values = _read(program, data)
+    read_at = time.perf_counter()
+    ran, ran_values, found = program, values, ""
+    with telling(console, show=show) as say:
+        if install_cmdstan and cmdstan.unavailable():
+            cmdstan.install(say=say)
+        chosen, reason = choose_engine(engine)
+        if reference_model is not None:
+            ran = reference_model if isinstance(reference_model, Program) else Program.read(reference_model)
+            ran_values = _read(ran, data)
+            found = equivalence.check(program, values, ran, ran_values, say=say)
+    tall = ran.observation_level(ran_values)
+    lean = _lean(ran, tall, settings)
+    run = (cmdstan if chosen == "cmdstan" else nutpie).run(lean, ran_values, settings, console=console, show=show)
+    gone = [one.name for one in ran.syntax.generated_quantities.declarations] if lean is not ran else []
+    posterior = {name: draws for name, draws in run.posterior.items() if name.partition(":")[0] not in tall}
+    attrs = {
+        "model": program.name,
+        "model_code": ran.code,
+        "model_hash": ran.hash,
+        "reference_for": program.hash,
+        "reference_model": ran.name,
+        "equivalence": found,
+        "data_hash": values.digest(),
+        "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
+        "n_observations": program.n_observations(values),
+        "engine": chosen,
+        "engine_version": run.version,
+        "engine_reason": reason,
+        "versions": _versions(),
+        "settings": asdict(settings),
+        "not_kept": ", ".join(sorted({*tall, *gone})),
+        "warmup_time": run.warmup_time,
+        "sampling_time": run.sampling_time,
+        "warmup_n_gradients": run.warmup_n_gradients,
+        "n_gradients": run.n_gradients,
+        "n_divergences": run.sample_stats["diverging"].sum(axis=1),
+        "n_max_treedepth": run.sample_stats["reached_max_treedepth"].sum(axis=1),
+        "time_split": run.time_split,
+        "compile_time": run.compile_time + parsed_at - began,
+        "setup_time": run.setup_time + read_at - parsed_at,
+        "wall_time": run.wall_time,
+    }
+    attrs |= _quality(posterior, run.sample_stats)
+    return inference_data.build(posterior=posterior, sample_stats=run.sample_stats, attrs=attrs)
+
+
+def choose_engine(engine: str) -> tuple[Engine, str]:
+    """The engine that runs, and why.
+
+    Raises
+    ------
+    InputError
+        When the engine asked for, or every engine, is missing.
+    """
+    lacking = {"cmdstan": cmdstan.unavailable(), "nutpie": nutpie.unavailable()}
+    if engine in lacking:
+        if not lacking[engine]:
+            return ("cmdstan" if engine == "cmdstan" else "nutpie"), "asked for"
+        remedy = "--install-cmdstan gets it" if engine == "cmdstan" else "use --engine cmdstan"
+        raise InputError(f"{lacking[engine]}; {remedy}")
+    if not lacking["cmdstan"]:
+        return "cmdstan", "CmdStan is installed"
+    if not lacking["nutpie"]:
+        return "nutpie", lacking["cmdstan"]
+    raise InputError(f"{lacking['cmdstan']}, and {lacking['nutpie']}; --install-cmdstan gets CmdStan")
+
+
+def told(facts: Mapping[str, Any]) -> str:
+    """Which engine ran and why, as a sentence; ``facts`` are the attributes of a reference."""
+    engine, reason = str(facts["engine"]), str(facts.get("engine_reason", ""))
+    where = " on the BridgeStan home" if engine == "nutpie" else ""
+    remedy = " (stansub reference --install-cmdstan gets it)" if reason.startswith("no CmdStan") else ""
+    return f"Reference by {_NAMES.get(engine, engine)} {facts.get('engine_version', '')}{where}: {reason}{remedy}"
+
+
+def reservations(facts: Mapping[str, Any]) -> list[str]:
+    """Why a reference is not to be trusted, if anything speaks against it; ``facts`` are its attributes."""
+    r_hat = facts.get("r_hat_max", math.nan)
+    divergences, limits = sum(facts.get("n_divergences", [])), sum(facts.get("n_max_treedepth", []))
+    return [
+        *([f"R-hat reaches {r_hat:.3f}"] if r_hat > R_HAT_MAX else []),
+        *([f"{divergences:,} divergent iterations"] if divergences else []),
+        *([f"{limits:,} iterations were cut short by --max-treedepth"] if limits else []),
+    ]
+
+
+def _settings(
+    chains: int,
+    parallel_chains: int | None,
+    iter_warmup: int,
+    iter_sampling: int,
+    seed: int | None,
+    adapt_delta: float,
+    max_treedepth: int,
+) -> Settings:
+    for name, value, least in (
+        ("chains", chains, 1),
+        ("parallel_chains", parallel_chains, 1),
+        ("iter_warmup", iter_warmup, 1),
+        ("iter_sampling", iter_sampling, 1),
+        ("seed", seed, 0),
+        ("max_treedepth", max_treedepth, 1),
+    ):
+        if value is not None:
+            check_count(name, value, at_least=least)
+    if seed is not None and seed > _MAX_SEED:
+        raise InputError(f"seed {seed} must be an integer of at most {_MAX_SEED}")
+    if not 0 < adapt_delta < 1:
+        raise InputError(f"adapt_delta {adapt_delta} must be between 0 and 1")
+    return Settings(
+        chains=int(chains),
+        parallel_chains=min(int(chains), int(parallel_chains or cores())),
+        iter_warmup=int(iter_warmup),
+        iter_sampling=int(iter_sampling),
+        seed=secrets.randbits(31) if seed is None else int(seed),
+        adapt_delta=float(adapt_delta),
+        max_treedepth=int(max_treedepth),
+    )
+
+
+def _read(program: Program, data: str | Path | Mapping[str, Any]) -> Data:
+    """The data, once it is known that there is something to sample and that they fit."""
+    if not program.syntax.parameters.declarations:
+        raise InputError(f"{program.name}: the program has no parameters, so there is nothing to sample")
+    return data_module.read(data, program.syntax.data.declarations)
+
+
+def _lean(program: Program, tall: Mapping[str, int], settings: Settings) -> Program:
+    """The program without generated quantities where they have so many values that every draw's would not be kept.
+
+    Raises
+    ------
+    InputError
+        When the transformed parameters alone do not fit into half of the machine's memory.
+    """
+    rows = 8.0 * settings.chains * (settings.iter_warmup + settings.iter_sampling)
+    blocks = program.syntax.transformed_parameters, program.syntax.generated_quantities
+    transformed, generated = (rows * sum(tall.get(one.name, 0) for one in block.declarations) for block in blocks)
+    memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) if hasattr(os, "sysconf") else float("inf")
+    if transformed > memory / 2:
+        names = ", ".join(one.name for one in blocks[0].declarations if one.name in tall)
+        raise InputError(
+            f"{program.name}: the transformed parameters with a value per observation ({names}) would take "
+            f"{transformed / 1e9:,.1f} GB of memory, of which there are {memory / 1e9:,.1f} GB; declare them in the "
+            "model block, or give a --reference-model that does"
+        )
+    if generated <= _MAX_UNUSED:
+        return program
+    start, end = blocks[1].span
+    return Program(program.name, program.code[:start] + program.code[end:])
+
+
+def _quality(posterior: Mapping[str, NDArray[Any]], sample_stats: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+    """R-hat and ESS of the worst quantity."""
+    idata = inference_data.build(posterior=posterior, sample_stats=sample_stats, attrs={})
+    statistics = table(idata, percentiles=(), max_rows=affordable(idata))
+    return {
+        "r_hat_max": statistics["r_hat"].max(),
+        "ess_bulk_min": statistics["ess_bulk"].min(),
+        "ess_tail_min": statistics["ess_tail"].min(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    installed = {name: metadata.version(name) for name in ("bridgestan", "arviz", "numpy")}
+    return {**installed, "stansub": __version__, "python": platform.python_version(), "stan": find_home().stan_version}

@@ -1,0 +1,136 @@
+"""References kept in files: used again where they fit, refused where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stansub.errors import InputError
+from stansub.model import data as data_module
+from stansub.nuts.base import Program
+from stansub.nuts.reference import reference
+from stansub.output import inference_data
+
+if TYPE_CHECKING:
+    from stansub.output.inference_data import InferenceData
+
+# Options that do not change the draws, or are looked at in another way.
+_NOT_COMPARED = ("parallel_chains", "engine", "reference_model", "install_cmdstan", "show_progress", "console")
+
+
+class Stored(NamedTuple):
+    """A reference, where it is kept, and whether it was made just now."""
+
+    draws: InferenceData
+    path: Path
+    made: bool
+
+
+def default_path(name: str, folder: str | Path = "") -> Path:
+    """Where the reference for the model of that name is kept."""
+    return Path(folder) / f"{name}_reference.nc"
+
+
+def find(
+    path: str | Path,
+    *,
+    model_hash: str,
+    data_hash: str,
+    reference_hash: str | None = None,
+    engine: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+) -> InferenceData | None:
+    """The reference in a file, if there is such a file.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    model_hash, data_hash : str
+        Of the program and the data that the reference must stand for, as draws carry them.
+    reference_hash : str, optional
+        Of the program that must have been run, where another formulation is asked for.
+    engine : {"auto", "cmdstan", "nutpie"}
+        Who must have run NUTS; ``auto``: anyone.
+    settings : mapping, optional
+        Settings that the run must have had; others may be what they are.
+
+    Raises
+    ------
+    InputError
+        When the file is something else, or a reference that does not fit; the message says what differs.
+    """
+    if not Path(path).exists():
+        return None
+    remedy = "use --force to replace it, or another name"
+    try:
+        draws = inference_data.read(path)
+    except InputError as error:
+        raise InputError(f"{error}; {remedy}") from error
+    facts = inference_data.attrs(draws)
+    if "reference_for" not in facts:
+        raise InputError(f"{path} exists already and is no reference; {remedy}")
+    had = {**facts.get("settings", {}), "engine": facts.get("engine")}
+    asked = {**(settings or {}), **({} if engine == "auto" else {"engine": engine})}
+    differing = [
+        *(["another model"] if facts["reference_for"] != model_hash else []),
+        *(["other data"] if facts.get("data_hash") != data_hash else []),
+        *(["another --reference-model"] if reference_hash not in (None, facts.get("model_hash")) else []),
+        *(f"{name} {had.get(name)}, not {value}" for name, value in asked.items() if had.get(name) != value),
+    ]
+    if differing:
+        raise InputError(f"{path} holds a reference with {', '.join(differing)}; {remedy}")
+    return draws
+
+
+def obtain(
+    model: str | Path | Program,
+    data: str | Path | Mapping[str, Any],
+    *,
+    path: str | Path,
+    force: bool = False,
+    **options: Any,
+) -> Stored:
+    """The stored reference where it fits, else a new one, which is stored.
+
+    Parameters
+    ----------
+    model, data
+        As `reference` takes them.
+    path : path
+        The file.
+    force : bool
+        Whether to make a new one in any case and to overwrite the file.
+    options
+        Of `reference`; None for those not asked for.
+
+    Raises
+    ------
+    InputError
+        When the file holds something that does not fit (see `find`), or the program, the data or an option cannot be
+        used.
+    RunError
+        When the engine fails or the file cannot be written.
+    """
+    path = Path(path)
+    asked = {name: value for name, value in options.items() if value is not None}
+    if path.exists() and not force:
+        program = model if isinstance(model, Program) else Program.read(model)
+        other = asked.get("reference_model")
+        if other is not None and not isinstance(other, Program):
+            other = Program.read(other)
+        found = find(
+            path,
+            model_hash=program.hash,
+            data_hash=data_module.read(data, program.syntax.data.declarations).digest(),
+            reference_hash=other.hash if other else None,
+            engine="cmdstan" if asked.get("install_cmdstan") else asked.get("engine", "auto"),
+            settings={name: value for name, value in asked.items() if name not in _NOT_COMPARED},
+        )
+        if found is not None:
+            return Stored(found, path, made=False)
+    inference_data.check_target(path, overwrite=force)
+    draws = reference(model, data, **asked)
+    inference_data.write(draws, path, overwrite=force)
+    return Stored(draws, path, made=True)

@@ -1,0 +1,46 @@
+"""What all pictures share: colours, matplotlib settings, ticks, names that fit."""
+
+from typing import Any
+
+DPI = 150
+# The palette of Okabe and Ito, which colour-blind readers can tell apart; vermilion is kept for errors.
+BLUE, ORANGE = "#0072B2", "#E69F00"
+CHAIN_COLOURS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#56B4E9", "#7F7F7F")
+ERROR_COLOUR = "#D55E00"
+INK = "#333333"
+STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.grid": True,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+}
+
+
+def few_ticks(most: int = 4) -> Any:
+    """A locator of at most `most` intervals."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(nbins=most)
+
+
+def percent_ticks() -> Any:
+    """Labels of shares in percent."""
+    from matplotlib.ticker import FuncFormatter
+
+    return FuncFormatter(lambda share, _: f"{100 * share:g} %")
+
+
+def clipped(name: str, room: int = 22) -> str:
+    """`name` in at most `room` characters, its middle left out."""
+    tail = room // 2
+    return name if len(name) <= room else name[: room - tail - 1] + "…" + name[-tail:]

@@ -1,0 +1,173 @@
+"""Which quantities of two samplers stand for the same thing, and whether the two sampled the same posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.errors import InputError
+from stansub.output.inference_data import attrs, group
+from stansub.output.statistics import scalar_names
+
+if TYPE_CHECKING:
+    from stansub.output.inference_data import InferenceData
+
+FloatArray = NDArray[np.float64]
+
+_MIN_DRAWS = 4  # what R-hat and ESS need
+_SAME = 1e-5  # relative: what text files of six digits leave of equal constants
+_STILL = 1e-12  # relative spread below which a quantity moves by rounding alone
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """What two posterior groups have in common.
+
+    Attributes
+    ----------
+    common
+        Names of the scalar quantities that are compared.
+    only_in_draws, only_in_reference
+        Variables that one side lacks.
+    other_shape
+        Variables of both sides with different shapes, the shapes in brackets.
+    constant
+        Names of scalar quantities that have one and the same value throughout both sides; they are not compared.
+    """
+
+    common: tuple[str, ...]
+    only_in_draws: tuple[str, ...]
+    only_in_reference: tuple[str, ...]
+    other_shape: tuple[str, ...]
+    constant: tuple[str, ...]
+
+
+def align(
+    draws: InferenceData, reference: InferenceData, var_names: Sequence[str] | None = None
+) -> tuple[Alignment, FloatArray, FloatArray]:
+    """Pair scalar quantities by variable name and shape.
+
+    Parameters
+    ----------
+    var_names
+        Variables to compare; all by default.
+
+    Returns
+    -------
+    alignment : Alignment
+    draws_values, reference_values : ndarray
+        Values of `alignment.common`, of shape (chain, draw, quantity); the sides may differ in chains and draws.
+
+    Raises
+    ------
+    InputError
+        If nothing is common, a variable of `var_names` is on neither side, or a side has too few draws.
+    """
+    left, right = _numeric(draws), _numeric(reference)
+    for side, idata in (("draws", draws), ("reference", reference)):
+        n_draws = group(idata, "posterior").sizes["draw"]
+        if n_draws < _MIN_DRAWS:
+            raise InputError(f"{side}: {n_draws} draws a chain are too few to compare; sample 1000 at least")
+    if var_names is not None:
+        unknown = [name for name in var_names if name not in left and name not in right]
+        if unknown:
+            raise InputError(f"neither side holds {', '.join(unknown)}; the draws have {', '.join(left)}")
+        left = {name: values for name, values in left.items() if name in var_names}
+        right = {name: values for name, values in right.items() if name in var_names}
+    both = [name for name in left if name in right]
+    same = [name for name in both if left[name].shape[2:] == right[name].shape[2:]]
+    if not same:
+        raise InputError(
+            f"no common parameters: the draws have {_listed(left)}, the reference has {_listed(right)}; "
+            "give a reference of the same model"
+        )
+    names = [element for name in same for element in scalar_names(name, left[name])]
+    x, y = (_flat(side, same) for side in (left, right))
+    constant = _same_constant(x, y)
+    if constant.all():
+        raise InputError("every common parameter is constant: there is nothing to compare")
+    alignment = Alignment(
+        common=tuple(name for name, still in zip(names, constant, strict=True) if not still),
+        only_in_draws=tuple(name for name in left if name not in right),
+        only_in_reference=tuple(name for name in right if name not in left),
+        other_shape=tuple(
+            f"{name} ({_shape(left[name])} against {_shape(right[name])})" for name in both if name not in same
+        ),
+        constant=tuple(name for name, still in zip(names, constant, strict=True) if still),
+    )
+    return alignment, x[:, :, ~constant], y[:, :, ~constant]
+
+
+def check_provenance(draws: InferenceData, reference: InferenceData) -> tuple[str, ...]:
+    """See that both sides are of one model and one set of data.
+
+    Returns
+    -------
+    tuple of str
+        What could not be checked, because a side does not record it.
+
+    Raises
+    ------
+    InputError
+        If the records say that they are not.
+    """
+    own, other = attrs(draws), attrs(reference)
+    unchecked = []
+    for what, plural, mine, theirs in (
+        ("model", "models", _stands_for(own), _stands_for(other)),
+        ("data", "data", own.get("data_hash"), other.get("data_hash")),
+    ):
+        unchecked += [
+            f"{side} not record which {what} it came from"
+            for side, recorded in (("the run does", mine), ("the reference does", theirs))
+            if not recorded
+        ]
+        if mine and theirs and mine != theirs:
+            raise InputError(
+                f"draws and reference are of different {plural}: {own.get('model', 'unnamed')} (hash {mine}) and "
+                f"{other.get('model', 'unnamed')} (hash {theirs}); give the reference of the same model and data"
+            )
+    return tuple(unchecked)
+
+
+def _stands_for(facts: dict[str, Any]) -> Any:
+    """Hash of the model whose posterior was sampled, perhaps through another formulation."""
+    return facts.get("reference_for") or facts.get("model_hash")
+
+
+def still(values: FloatArray) -> NDArray[np.bool_]:
+    """Whether values never move, over their first axes (all but the last): apart from rounding, or all of them NaN."""
+    flat = values.reshape(-1, values.shape[-1])
+    with np.errstate(invalid="ignore"):
+        spread = flat.max(axis=0) - flat.min(axis=0)
+        unmoved = spread <= _STILL * np.abs(flat).max(axis=0)
+    moved: NDArray[np.bool_] = unmoved | np.isnan(flat).all(axis=0)
+    return moved
+
+
+def _same_constant(x: FloatArray, y: FloatArray) -> NDArray[np.bool_]:
+    equal = np.isclose(x[0, 0], y[0, 0], rtol=_SAME, atol=0, equal_nan=True)
+    both: NDArray[np.bool_] = still(x) & still(y) & equal
+    return both
+
+
+def _numeric(idata: InferenceData) -> dict[str, Any]:
+    posterior = group(idata, "posterior")
+    return {str(name): values for name, values in posterior.data_vars.items() if values.dtype.kind in "biuf"}
+
+
+def _flat(variables: dict[str, Any], names: Sequence[str]) -> FloatArray:
+    parts = [variables[name].values for name in names]
+    return np.concatenate([part.reshape(*part.shape[:2], -1).astype(float) for part in parts], axis=2)
+
+
+def _shape(values: Any) -> str:
+    return " x ".join(str(size) for size in values.shape[2:]) or "one value"
+
+
+def _listed(variables: dict[str, Any]) -> str:
+    return ", ".join(f"{name} ({_shape(values)})" for name, values in variables.items()) or "none"

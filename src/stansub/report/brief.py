@@ -1,0 +1,85 @@
+"""A comparison in a few lines of text, for a terminal."""
+
+import textwrap
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from stansub.output.style import clipped
+from stansub.report.page import Cell, Table, compose, fixed, signed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stansub.report.comparison import Comparison
+
+_WIDTH = 100
+_ROWS = 8
+_REASONS = 6
+_NAME = 32
+_COSTS = ("ess_per_second", "ess_per_second_total", "passes_total", "time_to_ess")
+_STYLES = {"agrees": "bold green", "differs": "bold yellow", "do not use": "bold red"}
+
+
+def render(comparison: "Comparison", console: "Console") -> None:
+    """Print the verdict and its reasons, the parameters that differ most, the cost, and what to do."""
+
+    def say(text: str = "", style: str = "") -> None:
+        console.print(Text(text, style=style), soft_wrap=True)
+
+    def wrapped(text: str, lead: str = "", style: str = "") -> None:
+        for line in textwrap.wrap(lead + text, _WIDTH, subsequent_indent=" " * len(lead)):
+            say(line, style)
+
+    page = compose(comparison)
+    wrapped(page.headline, style=_STYLES[page.word])
+    for reason in page.reasons[:_REASONS]:
+        wrapped(reason, "- ")
+    if len(page.reasons) > _REASONS:
+        say(f"- {len(page.reasons) - _REASONS} more in the report")
+    say()
+    worst = _worst(comparison)
+    _tabulate(worst, say)
+    others = len(comparison.parameters) - len(worst.rows)
+    if others > 0:
+        say(f"the {len(worst.rows)} that differ most of {len(comparison.parameters):,} quantities", "dim")
+    say()
+    costs = zip(comparison.cost.index, page.cost.rows, strict=True)
+    _tabulate(page.cost._replace(rows=tuple(row for figure, row in costs if figure in _COSTS)), say)
+    if page.cautions:
+        say()
+    for sampler, caution in page.cautions:
+        wrapped(caution.text, f"Warning ({sampler}): ", "bold yellow")
+        wrapped(caution.remedy, "      -> ")
+
+
+def _worst(comparison: "Comparison") -> Table:
+    """The columns that fit a terminal."""
+    shown = comparison.parameters.iloc[:_ROWS]
+    rows = [
+        tuple(
+            map(
+                Cell,
+                (
+                    clipped(str(name), _NAME),
+                    signed(row["mean_diff_sd"]),
+                    signed(row["mean_z"], 1),
+                    fixed(row["sd_ratio"], 3),
+                    signed(row["sd_z"], 1),
+                    fixed(row["r_hat_pooled"], 3),
+                ),
+            )
+        )
+        for name, row in zip(shown.index, shown.to_dict("records"), strict=True)
+    ]
+    return Table((), ("", "mean diff / sd", "z", "sd ratio", "z", "pooled R-hat"), tuple(rows))
+
+
+def _tabulate(table: Table, say: Callable[[str, str], None]) -> None:
+    """Say the table's lines, names on the left and figures on the right of their columns."""
+    cells = [table.columns, *([cell.text for cell in row] for row in table.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for number, (name, *figures) in enumerate(cells):
+        right = (text.rjust(width) for text, width in zip(figures, widths[1:], strict=True))
+        say("  ".join([name.ljust(widths[0]), *right]), "" if number else "bold")

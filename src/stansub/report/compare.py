@@ -1,0 +1,191 @@
+"""`compare`: draws beside NUTS, which is run where no reference is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.console import Console
+
+from stansub.errors import InputError
+from stansub.model import data as data_module
+from stansub.nuts import stored
+from stansub.nuts.base import Program
+from stansub.nuts.reference import reference as make_reference
+from stansub.nuts.reference import told
+from stansub.output import inference_data
+from stansub.report.comparison import Comparison, compare_draws
+from stansub.sampling.progress import default_console, telling, wanted
+
+if TYPE_CHECKING:
+    from stansub.output.inference_data import InferenceData
+
+
+def compare(
+    draws: str | Path | InferenceData,
+    reference: str | Path | InferenceData | None = None,
+    *,
+    data: str | Path | Mapping[str, Any] | None = None,
+    engine: str = "auto",
+    reference_model: str | Path | None = None,
+    chains: int | None = None,
+    parallel_chains: int | None = None,
+    iter_warmup: int | None = None,
+    iter_sampling: int | None = None,
+    seed: int | None = None,
+    var_names: Sequence[str] | None = None,
+    level: float = 0.01,
+    force: bool = False,
+    show_progress: bool | None = None,
+    console: Console | None = None,
+) -> Comparison:
+    """Put draws beside those of NUTS.
+
+    Without a reference, the one stored beside the draws (`<model>_reference.nc`) is taken if it fits; if there is none,
+    NUTS is run on the program that the draws carry, and its draws are stored there.
+
+    Parameters
+    ----------
+    draws : path or InferenceData
+        Draws of `stansub.sample`.
+    reference : path or InferenceData, optional
+        Draws to compare with: any NetCDF file in ArviZ's schema will do.
+    data : path or mapping, optional
+        The data, if the file that the draws were made from has been moved.
+    engine, reference_model, chains, parallel_chains, iter_warmup, iter_sampling, seed
+        Of the reference that is looked for or made, as `stansub.reference` takes them; by default those of a stored
+        reference are accepted as they are.
+    var_names : sequence of str, optional
+        Variables to compare; all by default.
+    level : float
+        Error probability of the verdict: the share of comparisons of samplers that agree in which it says otherwise.
+    force : bool
+        Whether a stored reference that does not fit is replaced.
+    show_progress : bool, optional
+        Progress; by default where someone is looking.
+    console : rich.console.Console, optional
+        Where progress goes.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, the reference is of another model or data, the draws do not tell their program or
+        their data are gone, or nothing can be compared.
+    RunError
+        If NUTS fails.
+    """
+    console = console or default_console()
+    own = inference_data.read(draws) if isinstance(draws, str | Path) else draws
+    if isinstance(reference, str | Path):
+        other = inference_data.read(reference, foreign=True)
+    elif reference is not None:
+        other = reference
+    else:
+        settings = {"chains": chains, "iter_warmup": iter_warmup, "iter_sampling": iter_sampling, "seed": seed}
+        wish = _Wish(
+            engine=engine,
+            program=Program.read(reference_model) if reference_model is not None else None,
+            settings={name: value for name, value in settings.items() if value is not None},
+            parallel_chains=parallel_chains,
+        )
+        folder = Path(draws).parent if isinstance(draws, str | Path) else None
+        show = wanted(show_progress, console)
+        other = _obtain(inference_data.attrs(own), data, folder, wish, force=force, show=show, console=console)
+    with telling(console, show=wanted(show_progress, console)) as say:
+        say("Comparing the draws")
+        return compare_draws(own, other, var_names=var_names, level=level)
+
+
+class _Wish(NamedTuple):
+    """What the reference shall be like; settings not asked for are missing."""
+
+    engine: str
+    program: Program | None
+    settings: Mapping[str, Any]
+    parallel_chains: int | None
+
+
+def _obtain(
+    facts: Mapping[str, Any],
+    data: str | Path | Mapping[str, Any] | None,
+    folder: Path | None,
+    wish: _Wish,
+    *,
+    force: bool,
+    show: bool,
+    console: Console,
+) -> InferenceData:
+    """The reference stored in `folder` if it fits, else a new one; that is stored if there is a folder."""
+    if not facts.get("model_code"):
+        raise InputError("the draws do not record their program: give a reference file, or sample again")
+    program = Program(str(facts.get("model", "model")), str(facts["model_code"]))
+    path = stored.default_path(program.name, folder) if folder is not None else None
+    if path is not None and (kept := _stored(path, program, facts, wish, force=force)) is not None:
+        _say(console, f"Reference: {path}, made before")
+        return kept
+    with telling(console, show=show) as say:
+        say("Reading the data")
+        source = _data(facts, data, program)
+    if path is not None:
+        inference_data.check_target(path, overwrite=force)
+    made = make_reference(
+        program,
+        source,
+        engine=wish.engine,
+        reference_model=wish.program,
+        parallel_chains=wish.parallel_chains,
+        show_progress=show,
+        console=console,
+        **wish.settings,
+    )
+    _say(console, told(inference_data.attrs(made)))
+    if path is not None:
+        inference_data.write(made, path, overwrite=force)
+        _say(console, f"Reference: {path}")
+    return made
+
+
+def _stored(
+    path: Path, program: Program, facts: Mapping[str, Any], wish: _Wish, *, force: bool
+) -> InferenceData | None:
+    """The stored reference; None if there is none, or one that does not fit and may be replaced."""
+    try:
+        return stored.find(
+            path,
+            model_hash=program.hash,
+            data_hash=str(facts.get("data_hash", "")),
+            reference_hash=wish.program.hash if wish.program else None,
+            engine=wish.engine,
+            settings=wish.settings,
+        )
+    except InputError:
+        if force:
+            return None
+        raise
+
+
+def _data(
+    facts: Mapping[str, Any], data: str | Path | Mapping[str, Any] | None, program: Program
+) -> str | Path | Mapping[str, Any]:
+    """The data that the draws were made from, once it is known that they are the same."""
+    recorded = str(facts.get("data_file") or "")
+    if data is None:
+        if not recorded:
+            raise InputError("the draws do not record a data file: give --data")
+        if not Path(recorded).is_file():
+            raise InputError(f"{recorded}: the data of the draws are not there any more; give --data")
+        data = recorded
+    read = data_module.read(data, program.syntax.data.declarations)
+    if read.digest() != facts.get("data_hash"):
+        which = data if isinstance(data, str | Path) else "data"
+        raise InputError(f"{which}: not the data that the draws were made from; give those with --data")
+    return data
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True)

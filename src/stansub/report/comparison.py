@@ -1,0 +1,180 @@
+"""The draws of two samplers put beside each other: figures and a verdict, before anything is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stansub.errors import InputError
+from stansub.output.diagnosis import Caution
+from stansub.output.inference_data import attrs
+from stansub.report.alignment import Alignment, align, check_provenance
+from stansub.report.cost import Ess, cost
+from stansub.report.covariance import Covariances, compare_covariances, worst_pair
+from stansub.report.health import examine
+from stansub.report.statistics import compare_marginals, critical, side
+from stansub.report.verdict import Findings, Verdict, judge, n_tests
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from stansub.output.inference_data import InferenceData
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Draws beside a reference.
+
+    Attributes
+    ----------
+    name
+        Name of the model.
+    parameters
+        A row for each common quantity, the one that differs most first; see `statistics.compare_marginals`.
+    overall
+        Figures over all quantities: `n_parameters`, `n_tests`, `level`, `critical_z` (that a marginal test must
+        exceed), extremes of columns of `parameters` (`*_max`, `*_min`, and the largest `mean_limit_sd`,
+        `mean_detectable_sd`, `sd_limit`, `sd_detectable`), `covariance_*` (see `covariance.Covariances`) and
+        `worst_pair_*` (see `covariance.Pair`).
+    worst_pair
+        The two quantities whose correlation differs most, in its standard error; None with less than two.
+    cost
+        See `cost.cost`.
+    verdict, alignment
+    draws, reference
+        As given.
+    cautions, reference_cautions
+        What speaks against either side by itself.
+    """
+
+    name: str
+    parameters: pd.DataFrame
+    overall: dict[str, float]
+    worst_pair: tuple[str, str] | None
+    cost: pd.DataFrame
+    verdict: Verdict
+    alignment: Alignment
+    draws: InferenceData
+    reference: InferenceData
+    cautions: tuple[Caution, ...]
+    reference_cautions: tuple[Caution, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every figure in plain values for JSON, with None for what does not exist; `verdict` is the word."""
+        return {
+            "verdict": self.verdict.word,
+            "headline": self.verdict.headline,
+            "reasons": list(self.verdict.reasons),
+            "model": self.name,
+            "overall": {name: _plain(value) for name, value in self.overall.items()},
+            "worst_pair": None if self.worst_pair is None else list(self.worst_pair),
+            "parameters": _rows(self.parameters),
+            "cost": _rows(self.cost),
+            "notes": list(self.cost.attrs["notes"]),
+            "alignment": {name: list(names) for name, names in vars(self.alignment).items()},
+            "cautions": [vars(caution) for caution in self.cautions],
+            "reference_cautions": [vars(caution) for caution in self.reference_cautions],
+        }
+
+
+def compare_draws(
+    draws: InferenceData,
+    reference: InferenceData,
+    *,
+    var_names: Sequence[str] | None = None,
+    level: float = 0.01,
+) -> Comparison:
+    """Compare draws with reference draws of the same posterior.
+
+    Parameters
+    ----------
+    draws
+        What `stansub.sample` returned or `stansub.read_draws` read.
+    reference
+        Draws to be trusted: what `stansub reference` made, another run, or draws in ArviZ's schema made by others.
+    var_names
+        Variables to compare; all that both sides have by default.
+    level
+        Probability of a verdict other than "agrees" where nothing differs.
+
+    Raises
+    ------
+    InputError
+        If draws and reference are of different models or data, or have no parameters in common.
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level = {level:g}: must be between 0 and 1")
+    unchecked = check_provenance(draws, reference)
+    alignment, x, y = align(draws, reference, var_names)
+    names = alignment.common
+    own, other = side(x), side(y)
+    parameters = compare_marginals(names, own, other, level=level)
+    findings = Findings(
+        parameters, worst_pair(names, own, other), examine(draws, names, own), examine(reference, names, other)
+    )
+    facts = attrs(draws)
+    costs = cost(facts, attrs(reference), Ess.smallest(own), Ess.smallest(other))
+    costs.attrs["notes"] += unchecked
+    return Comparison(
+        name=str(facts.get("model", "model")),
+        parameters=parameters,
+        overall=_overall(findings, compare_covariances(own, other), level),
+        worst_pair=findings.pair.names if findings.pair else None,
+        cost=costs,
+        verdict=judge(findings, level=level),
+        alignment=alignment,
+        draws=draws,
+        reference=reference,
+        cautions=findings.draws.diagnosis.cautions,
+        reference_cautions=(*findings.reference.diagnosis.cautions, *_unrecorded(unchecked)),
+    )
+
+
+def _overall(findings: Findings, covariances: Covariances, level: float) -> dict[str, float]:
+    parameters, pair = findings.parameters, findings.pair
+    figures = {
+        "n_parameters": len(parameters),
+        "n_tests": n_tests(findings),
+        "level": level,
+        "critical_z": critical(level, len(parameters)),
+        "mean_diff_sd_max": parameters["mean_diff_sd"].abs().max(),
+        "mean_limit_sd": parameters["mean_limit_sd"].max(),
+        "mean_detectable_sd": parameters["mean_detectable_sd"].max(),
+        "sd_ratio_min": parameters["sd_ratio"].min(),
+        "sd_ratio_max": parameters["sd_ratio"].max(),
+        "sd_limit": parameters["sd_limit"].max(),
+        "sd_detectable": parameters["sd_detectable"].max(),
+        "wasserstein_sd_max": parameters["wasserstein_sd"].max(),
+        "r_hat_max": parameters["r_hat"].max(),
+        "r_hat_reference_max": parameters["r_hat_reference"].max(),
+        "r_hat_pooled_max": parameters["r_hat_pooled"].max(),
+        "covariance_relative": covariances.relative,
+        "covariance_standardised": covariances.standardised,
+        "covariance_expected": covariances.expected,
+        "worst_pair_correlation": pair.correlation if pair else math.nan,
+        "worst_pair_correlation_reference": pair.correlation_reference if pair else math.nan,
+        "worst_pair_z": pair.z if pair else math.nan,
+    }
+    return {name: float(value) for name, value in figures.items()}
+
+
+def _unrecorded(unchecked: Sequence[str]) -> Iterator[Caution]:
+    if unchecked:
+        yield Caution(
+            f"Whether both sides are of one posterior is not known: {'; '.join(unchecked)}.",
+            "See to it yourself, or have the reference made by `stansub reference`.",
+        )
+
+
+def _rows(frame: pd.DataFrame) -> dict[str, Any]:
+    """A frame's rows by name."""
+    return {
+        str(name): {str(column): _plain(value) for column, value in row.items()}
+        for name, row in frame.to_dict("index").items()
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str) else float(value) if math.isfinite(value) else None

@@ -1,0 +1,163 @@
+"""What both samplers cost, in seconds, in evaluations and for an effective draw; nothing is left out of either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from stansub.report.alignment import still
+from stansub.report.statistics import Side
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ESS_WANTED = 400
+
+# name: (label, what is better)
+_FIGURES = {
+    "compile_time": ("compiling, s", "lower"),
+    "setup_time": ("reading data and setting up, s", "lower"),
+    "warmup_time": ("warmup, s", "lower"),
+    "sampling_time": ("sampling, s", "lower"),
+    "other_time": ("starting, waiting and writing, s", "lower"),
+    "total_time": ("total, s", "lower"),
+    "likelihood_evaluations": ("observations' likelihoods evaluated", ""),
+    "gradient_evaluations": ("gradients of the whole posterior evaluated", ""),
+    "passes_warmup": ("passes over the data in warmup", "lower"),
+    "passes_sampling": ("passes over the data in sampling", "lower"),
+    "passes_total": ("passes over the data", "lower"),
+    "ess_bulk_min": ("smallest bulk ESS", "higher"),
+    "ess_tail_min": ("smallest tail ESS", "higher"),
+    "ess_per_second": ("bulk ESS per second of sampling", "higher"),
+    "ess_per_second_total": ("bulk ESS per second of the total", "higher"),
+    "ess_per_pass": ("bulk ESS per pass in sampling", "higher"),
+    "ess_per_pass_total": ("bulk ESS per pass, warmup included", "higher"),
+    "time_to_ess": (f"time to ESS {ESS_WANTED} in every parameter, s", "lower"),
+    "time_to_ess_compiled": ("the same without compiling, s", "lower"),
+}
+
+
+# What the other figures are made of.
+_RECORDED = {
+    "compile_time": "the time of compiling",
+    "setup_time": "the time of setting up",
+    "warmup_time": "the time of warmup",
+    "sampling_time": "the time of sampling",
+    "other_time": "the time by the clock",
+    "passes_total": "evaluations",
+}
+
+
+class Ess(NamedTuple):
+    """Smallest ESS over the parameters that both sides have."""
+
+    bulk: float
+    tail: float
+
+    @classmethod
+    def smallest(cls, side: Side) -> Ess:
+        """Of quantities whose draws are finite and move."""
+        usable = np.isfinite(side.values).all(axis=(0, 1)) & ~still(side.values)
+        return cls(*(float(ess[usable].min()) if usable.any() else np.nan for ess in (side.ess_bulk, side.ess_tail)))
+
+
+def cost(draws: dict[str, Any], reference: dict[str, Any], ess: Ess, reference_ess: Ess) -> pd.DataFrame:
+    """Cost of both samplers side by side.
+
+    Parameters
+    ----------
+    draws, reference
+        Facts as `inference_data.attrs` gives them; what they do not record is NaN.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Indexed by figure, with columns draws, reference, ratio (how many times better the draws are: above 1 they
+        are cheaper or more; NaN where neither direction is better), better ("lower", "higher" or nothing) and label.
+        `attrs["notes"]` holds sentences about what the figures mean and what is not recorded.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {"draws": _figures(draws, ess), "reference": _figures(reference, reference_ess)}, index=list(_FIGURES)
+    ).astype(float)
+    frame["better"] = [better for _, better in _FIGURES.values()]
+    frame["label"] = [label for label, _ in _FIGURES.values()]
+    with np.errstate(all="ignore"):
+        more = frame["draws"] / frame["reference"]
+        ratio = more.where(frame["better"] == "higher", 1 / more).where(frame["better"] != "")
+    frame.insert(2, "ratio", ratio.where(np.isfinite(ratio)))
+    frame.index.name = "figure"
+    frame.attrs["notes"] = list(_notes(frame, draws, reference))
+    return frame
+
+
+def _figures(facts: dict[str, Any], ess: Ess) -> dict[str, float]:
+    parallel = facts.get("settings", {}).get("parallel_chains") or np.nan
+    warmup, sampling = _total(facts, "warmup_time") / parallel, _total(facts, "sampling_time") / parallel
+    compiling, setup = _number(facts, "compile_time"), _number(facts, "setup_time")
+    wall = _number(facts, "wall_time")
+    other = float(np.fmax(wall - warmup - sampling, 0.0)) if np.isfinite(wall) else np.nan
+    total = warmup + sampling + float(np.nansum([compiling, setup, other]))
+    n = _number(facts, "n_observations")
+    values, warm_values = _total(facts, "n_obs_evaluated"), _total(facts, "warmup_n_obs_evaluated")
+    gradients, warm_gradients = _total(facts, "n_gradients"), _total(facts, "warmup_n_gradients")
+    passes = gradients if np.isfinite(gradients) else values / n
+    warm_passes = warm_gradients if np.isfinite(gradients) else warm_values / n
+    rate = min(ess.bulk, ess.tail) / sampling
+    to_ess = total - sampling + ESS_WANTED / rate
+    return {
+        "compile_time": compiling,
+        "setup_time": setup,
+        "warmup_time": warmup,
+        "sampling_time": sampling,
+        "other_time": other,
+        "total_time": total,
+        "likelihood_evaluations": values + warm_values,
+        "gradient_evaluations": gradients + warm_gradients,
+        "passes_warmup": warm_passes,
+        "passes_sampling": passes,
+        "passes_total": warm_passes + passes,
+        "ess_bulk_min": ess.bulk,
+        "ess_tail_min": ess.tail,
+        "ess_per_second": ess.bulk / sampling,
+        "ess_per_second_total": ess.bulk / total,
+        "ess_per_pass": ess.bulk / passes,
+        "ess_per_pass_total": ess.bulk / (warm_passes + passes),
+        "time_to_ess": to_ess,
+        "time_to_ess_compiled": to_ess - float(np.nan_to_num(compiling)),
+    }
+
+
+def _notes(frame: pd.DataFrame, draws: dict[str, Any], reference: dict[str, Any]) -> Iterator[str]:
+    yield (
+        "seconds are by the clock: those of the chains added up, over the number of chains in parallel; a program that "
+        "was compiled before takes next to no time to compile"
+    )
+    if np.isfinite(_value(frame, "gradient_evaluations", "reference")):
+        yield (
+            "a gradient is counted as one pass over the data, as is one evaluation of every observation's likelihood, "
+            "which costs about a third of it"
+        )
+    if "gradient" in str(reference.get("time_split", "")):
+        yield "the reference's seconds are divided between warmup and sampling in proportion to gradient evaluations"
+    for side, facts, whose in (("draws", draws, "the draws do"), ("reference", reference, "the reference does")):
+        unknown = [what for name, what in _RECORDED.items() if np.isnan(_value(frame, name, side))]
+        if unknown:
+            yield f"{whose} not record {', '.join(unknown)}"
+        if facts.get("stopped"):
+            yield f"the {side} stopped early ({facts['stopped']}); the figures are of what was done"
+
+
+def _value(frame: pd.DataFrame, name: str, side: str) -> float:
+    return float(frame[side].to_numpy()[frame.index.get_loc(name)])
+
+
+def _number(facts: dict[str, Any], name: str) -> float:
+    return float(facts[name]) if name in facts else np.nan
+
+
+def _total(facts: dict[str, Any], name: str) -> float:
+    return float(np.sum(facts[name])) if name in facts else np.nan

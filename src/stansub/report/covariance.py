@@ -1,0 +1,134 @@
+"""How the joint distributions of two samplers differ, as far as covariances tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from stansub.report.alignment import still
+from stansub.report.statistics import Side, mcse
+
+FloatArray = NDArray[np.float64]
+
+_NEAR_ONE = 1 - 1e-6
+
+
+class Pair(NamedTuple):
+    """The two quantities whose correlation differs most, in its standard error.
+
+    Correlations are of normal scores (ranks carried to normal quantiles), which exist whatever the marginal
+    distributions are; `p` is of this pair by itself, `n_pairs` says how many there were to choose from.
+    """
+
+    names: tuple[str, str]
+    correlation: float
+    correlation_reference: float
+    z: float
+    p: float
+    n_pairs: int
+
+
+class Covariances(NamedTuple):
+    """Difference of two covariance matrices.
+
+    Attributes
+    ----------
+    relative
+        |S - S_ref|_F / |S_ref|_F, with Frobenius norms (Johndrow, Pillai and Smith 2020, section 4.2, use the
+        squared norm of the difference).
+    standardised
+        The same with every quantity in sds of the reference, so that all of them count.
+    expected
+        Root mean square of `standardised` where only Monte Carlo error differs.
+    """
+
+    relative: float
+    standardised: float
+    expected: float
+
+
+def compare_covariances(draws: Side, reference: Side) -> Covariances:
+    """Covariance matrices over the quantities that are finite and move; NaN if there are none.
+
+    Notes
+    -----
+    `expected` takes the variance of an estimated covariance as (1 + r^2) / ESS in sds, as for normal draws, with the
+    geometric mean of the two quantities' ESS of squares.
+    """
+    use = _usable(draws, reference)
+    if not use.any():
+        return Covariances(np.nan, np.nan, np.nan)
+    scale = np.outer(reference.sd[use], reference.sd[use])
+    own, other = (np.atleast_2d(np.cov(_flat(side)[:, use], rowvar=False)) for side in (draws, reference))
+    correlation = other / scale
+    variances = sum((1 + correlation**2) / _pairwise(side.ess_squares[use]) for side in (draws, reference))
+    size = np.linalg.norm(correlation)
+    return Covariances(
+        relative=float(np.linalg.norm(own - other) / np.linalg.norm(other)),
+        standardised=float(np.linalg.norm((own - other) / scale) / size),
+        expected=float(np.sqrt(np.sum(variances)) / size),
+    )
+
+
+def worst_pair(names: Sequence[str], draws: Side, reference: Side) -> Pair | None:
+    """The pair whose correlation differs most; None with less than two quantities.
+
+    Notes
+    -----
+    The pair is chosen by Fisher's z-transform with the ESS of squares. Its own standard error then is the Monte Carlo
+    error of the mean of x y - r (x^2 + y^2) / 2, the influence function of a correlation r of standardised x and y.
+    """
+    use = np.flatnonzero(_usable(draws, reference))
+    if len(use) < 2:
+        return None
+    scores = [_normal_scores(side.values[:, :, use]) for side in (draws, reference)]
+    own, other = (np.asarray(np.corrcoef(one.reshape(-1, len(use)), rowvar=False)) for one in scores)
+    fisher = [np.arctanh(np.clip(one, -_NEAR_ONE, _NEAR_ONE)) for one in (own, other)]
+    error = np.sqrt(sum(1 / _pairwise(side.ess_squares[use]) for side in (draws, reference)))
+    rows, columns = np.triu_indices(len(use), 1)
+    at = int(np.argmax(np.abs((fisher[0] - fisher[1]) / error)[rows, columns]))
+    i, j = int(rows[at]), int(columns[at])
+    errors = [
+        _correlation_error(one[:, :, i], one[:, :, j], r[i, j]) for one, r in zip(scores, (own, other), strict=True)
+    ]
+    difference, total = own[i, j] - other[i, j], float(np.hypot(errors[0], errors[1]))
+    z = difference / total if total > 0 else 0.0
+    df = min(side.ess[use[[i, j]]].min() for side in (draws, reference)) / 8
+    return Pair(
+        names=(names[use[i]], names[use[j]]),
+        correlation=float(own[i, j]),
+        correlation_reference=float(other[i, j]),
+        z=float(z),
+        p=float(2 * stats.t.sf(abs(z), max(df, 1))),
+        n_pairs=len(rows),
+    )
+
+
+def _usable(draws: Side, reference: Side) -> NDArray[np.bool_]:
+    usable = np.ones(draws.values.shape[2], dtype=bool)
+    for side in (draws, reference):
+        usable &= np.isfinite(side.values).all(axis=(0, 1)) & ~still(side.values) & (side.ess_squares > 0)
+    return usable
+
+
+def _flat(side: Side) -> FloatArray:
+    return side.values.reshape(-1, side.values.shape[2])
+
+
+def _pairwise(ess: FloatArray) -> FloatArray:
+    return np.sqrt(np.outer(ess, ess))
+
+
+def _normal_scores(values: FloatArray) -> FloatArray:
+    """Ranks over all chains as normal quantiles (Blom's, as in rank-normalised R-hat), of mean square about 1."""
+    ranks = stats.rankdata(values.reshape(-1, values.shape[2]), axis=0)
+    scores = special.ndtri((ranks - 0.375) / (len(ranks) + 0.25))
+    return np.asarray((scores / scores.std(axis=0)).reshape(values.shape), dtype=float)
+
+
+def _correlation_error(x: FloatArray, y: FloatArray, r: float) -> float:
+    return float(mcse((x * y - r * (x**2 + y**2) / 2)[:, :, None])[0])

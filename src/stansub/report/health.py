@@ -1,0 +1,89 @@
+"""What one side's draws say against themselves, whatever they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.output.diagnosis import STUCK_BELOW, Diagnosis, diagnose, error_level
+from stansub.output.inference_data import attrs, group, groups
+from stansub.report.alignment import still
+from stansub.report.statistics import Side
+
+if TYPE_CHECKING:
+    from stansub.output.inference_data import InferenceData
+
+
+class Health(NamedTuple):
+    """Findings about one side's draws.
+
+    Attributes
+    ----------
+    n_chains, n_draws
+        Chains, and draws of each.
+    nonfinite, still
+        Quantities with draws that are not finite, and those that never move.
+    stuck
+        Chains, counted from 1, that never moved or accepted next to nothing.
+    n_divergences
+        Divergent transitions; 0 where none are recorded.
+    wrong_decisions
+        Whether audited decisions were wrong significantly more often than was accepted.
+    diagnosis
+        Of the side by itself.
+    """
+
+    n_chains: int
+    n_draws: int
+    nonfinite: tuple[str, ...]
+    still: tuple[str, ...]
+    stuck: tuple[int, ...]
+    n_divergences: int
+    wrong_decisions: bool
+    diagnosis: Diagnosis
+
+
+def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:
+    """Examine the draws of the quantities that are compared."""
+    import pandas as pd
+
+    finite: NDArray[np.bool_] = np.asarray(np.isfinite(side.values).all(axis=(0, 1)))
+    moveless: NDArray[np.bool_] = still(side.values) & finite
+    table = pd.DataFrame(
+        {name: getattr(side, name) for name in ("mean", "r_hat", "ess_bulk", "ess_tail")}, index=pd.Index(names)
+    )
+    diagnosis = diagnose(idata, statistics=table)
+    audit = diagnosis.audit
+    return Health(
+        n_chains=side.values.shape[0],
+        n_draws=side.values.shape[1],
+        nonfinite=tuple(name for name, sound in zip(names, finite, strict=True) if not sound),
+        still=tuple(name for name, found in zip(names, moveless, strict=True) if found),
+        stuck=_stuck(idata, side, finite & ~moveless),
+        n_divergences=_divergences(idata),
+        wrong_decisions=audit is not None and audit.low > error_level(attrs(idata))[1],
+        diagnosis=diagnosis,
+    )
+
+
+def _stuck(idata: InferenceData, side: Side, moving: NDArray[np.bool_]) -> tuple[int, ...]:
+    facts = attrs(idata)
+    steps, accepted = (facts.get(name, []) for name in ("n_steps", "n_accepted"))
+    found = []
+    for chain, values in enumerate(side.values[:, :, moving]):
+        frozen = values.size > 0 and bool((values == values[0]).all())
+        idle = len(steps) > chain < len(accepted) and steps[chain] and accepted[chain] / steps[chain] < STUCK_BELOW
+        if frozen or idle:
+            found.append(chain + 1)
+    return tuple(found)
+
+
+def _divergences(idata: InferenceData) -> int:
+    facts = attrs(idata)
+    if "n_divergences" in facts:
+        return int(np.sum(facts["n_divergences"]))
+    stats = group(idata, "sample_stats") if "sample_stats" in groups(idata) else {}
+    return int(np.sum(stats["diverging"].values)) if "diverging" in stats else 0

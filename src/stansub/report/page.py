@@ -1,0 +1,475 @@
+"""What a report says of a comparison, in words and cells; how it is laid out is the templates' business."""
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stansub._version import __version__
+from stansub.output.diagnosis import R_HAT_MAX, Caution, error_level, percent
+from stansub.output.inference_data import attrs, group
+from stansub.report import figures
+from stansub.report.figures import sampler_names
+from stansub.report.statistics import share as test_level
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from stansub.output.inference_data import InferenceData
+    from stansub.report.comparison import Comparison
+
+MAX_ROWS = 60
+MISSING = "–"
+_SMALL_P = 1e-4
+_AD_P = (0.001, 0.25)  # where the table of Anderson-Darling p-values ends
+
+
+class Cell(NamedTuple):
+    """Text of a cell, and whether it stands out."""
+
+    text: str
+    marked: bool = False
+
+
+class Table(NamedTuple):
+    """Rows of cells, the first cell of each a name.
+
+    Attributes
+    ----------
+    groups
+        Headings over adjacent columns, each with the number of columns below it.
+    columns
+        A heading a column.
+    rows
+    """
+
+    groups: tuple[tuple[str, int], ...]
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+class Drawn(NamedTuple):
+    """A picture in words: file name without its ending, title, how to read it, and the function that draws it."""
+
+    stem: str
+    title: str
+    reading: str
+    draw: "figures.Picture"
+
+
+class Page(NamedTuple):
+    """All that a report says but for its pictures."""
+
+    title: str
+    created: str
+    version: str
+    word: str
+    headline: str
+    samplers: tuple[str, str]
+    reasons: tuple[str, ...]
+    advice: str
+    cautions: tuple[tuple[str, Caution], ...]
+    speed: tuple[str, ...]
+    cost: Table
+    notes: tuple[str, ...]
+    overall: tuple[tuple[str, str], ...]
+    differences: Table
+    distributions: Table
+    left_out: int
+    apart: tuple[tuple[str, str], ...]
+    provenance: Table
+    glossary: tuple[tuple[str, str], ...]
+    sources: tuple[str, ...]
+
+
+PICTURES = (
+    Drawn(
+        "forest",
+        "Medians and intervals",
+        "Dots are medians, lines hold the central 90 % of the draws. Where the samplers agree, the two lines of a row "
+        "begin and end together. Where scales differ, all rows are in standard deviations of the reference.",
+        figures.forest,
+    ),
+    Drawn(
+        "marginals",
+        "Marginal densities",
+        "Kernel density estimates of the draws. A shifted curve is a biased mean; a lower and wider one of the "
+        "subsampled draws is what wrong decisions do first.",
+        figures.marginals,
+    ),
+    Drawn(
+        "pair",
+        "The pair that differs most",
+        "Joint draws of the two quantities whose correlation differs most. Outlines hold 50 % and 90 % of the draws.",
+        figures.worst_pair,
+    ),
+    Drawn(
+        "ranks",
+        "Ranks of each chain",
+        "Draws, thinned to independence, are ranked among those of both samplers; each line is a chain. The grey band "
+        "holds all chains of all quantities in 95 % of comparisons of samplers that agree.",
+        figures.rank_histograms,
+    ),
+    Drawn(
+        "ecdf",
+        "Differences of distribution functions",
+        "Share of the subsampled draws below a value less that of the reference's, on draws thinned to independence. "
+        "The largest distance from zero is the Kolmogorov-Smirnov statistic; the grey band holds all lines of all "
+        "quantities in 95 % of comparisons of samplers that agree.",
+        figures.ecdf_differences,
+    ),
+    Drawn(
+        "data",
+        "Share of the data used",
+        "How much of the data a decision needed, over the draws after warmup. What is below 100 % is saved.",
+        figures.share_of_data,
+    ),
+)
+
+_ADVICE = {
+    "agrees": "Use the subsampled draws in place of the reference's, as far as the precision above goes. More draws of "
+    "both would show smaller differences.",
+    "differs": "If differences of this size matter, sample again with a smaller --epsilon or with --test exact, and "
+    "compare again. If they do not, the draws can be used with that error stated.",
+    "do not use": "Follow the remedies below, sample again, and compare again. Until then this comparison says nothing "
+    "good of the draws.",
+}
+
+# Figures over all parameters: label, and how the value is written.
+_OVERALL: dict[str, tuple[str, Callable[[float], str]]] = {
+    "n_parameters": ("Quantities compared", lambda value: f"{value:,.0f}"),
+    "n_tests": ("Tests that the verdict rests on", lambda value: f"{value:,.0f}"),
+    "level": ("Level of all these tests together", lambda value: f"{value:g}"),
+    "critical_z": ("|z| above which one of them is significant", lambda value: fixed(value, 2)),
+    "mean_diff_sd_max": ("Largest difference of a mean / sd", lambda value: fixed(value, 2)),
+    "mean_limit_sd": ("its upper confidence limit, over all quantities", lambda value: fixed(value, 2)),
+    "mean_detectable_sd": ("what would have been found with probability 0.9", lambda value: fixed(value, 2)),
+    "sd_ratio_min": ("Smallest ratio of sds", lambda value: fixed(value, 3)),
+    "sd_ratio_max": ("Largest ratio of sds", lambda value: fixed(value, 3)),
+    "sd_limit": ("upper confidence limit of a difference of sds, over all quantities", lambda value: share(value)),
+    "sd_detectable": ("what would have been found with probability 0.9", lambda value: share(value)),
+    "wasserstein_sd_max": ("Largest Wasserstein-1 distance / sd", lambda value: fixed(value, 3)),
+    "r_hat_max": ("Largest R-hat of the subsampled draws", lambda value: fixed(value, 3)),
+    "r_hat_reference_max": ("Largest R-hat of the reference", lambda value: fixed(value, 3)),
+    "r_hat_pooled_max": ("Largest pooled R-hat", lambda value: fixed(value, 3)),
+    "covariance_relative": ("Covariance difference, relative Frobenius norm", lambda value: fixed(value, 3)),
+    "covariance_standardised": ("the same with all quantities in sds of the reference", lambda value: fixed(value, 3)),
+    "covariance_expected": ("what Monte Carlo error alone makes of the latter", lambda value: fixed(value, 3)),
+    "worst_pair_correlation": ("Correlation of the pair that differs most, subsampled", lambda value: fixed(value, 2)),
+    "worst_pair_correlation_reference": ("the same, reference", lambda value: fixed(value, 2)),
+    "worst_pair_z": ("z of the difference", lambda value: signed(value, 1)),
+}
+
+_GLOSSARY = (
+    (
+        "difference / sd",
+        "Subsampled value less the reference's, in posterior standard deviations of the reference.",
+    ),
+    (
+        "z",
+        "A difference in units of its Monte Carlo standard error, which is made up of both samplers' errors in "
+        "quadrature (Vehtari et al. 2021). That of sds is for the logarithm of their ratio. Among many quantities some "
+        "|z| above 2 or even 3 are to be expected; the verdict allows for their number.",
+    ),
+    ("sd ratio", "Posterior sd of the subsampled draws over that of the reference. Wrong decisions make it exceed 1."),
+    (
+        "KS",
+        "Two-sample Kolmogorov-Smirnov statistic: the largest distance of the two empirical distribution functions, on "
+        "draws thinned to independence, with its p-value.",
+    ),
+    (
+        "AD p",
+        "p-value of the two-sample Anderson-Darling statistic on the same draws; it weighs the tails more (Scholz and "
+        "Stephens 1987).",
+    ),
+    (
+        "W1 / sd",
+        "Wasserstein-1 distance: how far draws would have to be moved on average to turn one sample into the other, in "
+        "sd of the reference. Monte Carlo error alone makes it a few hundredths.",
+    ),
+    (
+        "R-hat",
+        "Rank-normalised split R-hat (Vehtari et al. 2021): of each sampler's chains, and of all chains of both taken "
+        "as one run (pooled). A pooled R-hat above those of the samplers means that each agrees with itself but not "
+        "with the other.",
+    ),
+    ("ESS", "Effective sample size: the number of independent draws with the same Monte Carlo error (bulk and tail)."),
+    (
+        "pass",
+        "Evaluations of as many observations as there are. A gradient counts as one pass; it takes about three times "
+        "as long as a likelihood without one.",
+    ),
+    (
+        "wrong decision",
+        "An accept or reject that all the data would have reversed. A random share of the decisions is audited. What "
+        "single decisions mean for the posterior: Korattikara, Chen and Welling (2014), theorem 1.",
+    ),
+)
+
+_SOURCES = (
+    "A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Bürkner (2021), Rank-normalization, folding, and "
+    "localization: an improved R-hat for assessing convergence of MCMC, Bayesian Analysis 16(2).",
+    "F. W. Scholz and M. A. Stephens (1987), K-sample Anderson-Darling tests, Journal of the American Statistical "
+    "Association 82.",
+    "A. Korattikara, Y. Chen and M. Welling (2014), Austerity in MCMC land: cutting the Metropolis-Hastings budget, "
+    "ICML.",
+)
+
+
+def compose(comparison: "Comparison") -> Page:
+    """Everything that a report says of `comparison`."""
+    samplers = sampler_names(comparison)
+    verdict = comparison.verdict
+    shown = comparison.parameters.iloc[:MAX_ROWS]
+    significant = test_level(comparison.overall["level"], len(comparison.parameters))
+    sides = zip(samplers, (comparison.cautions, comparison.reference_cautions), strict=True)
+    return Page(
+        title=f"{comparison.name}: {samplers[0]} draws beside {'NUTS' if samplers[1] == 'NUTS' else 'the reference'}",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        version=__version__,
+        word=verdict.word,
+        headline=sentence(verdict.headline),
+        samplers=samplers,
+        reasons=tuple(
+            reason for reason in verdict.reasons if reason.rstrip(".").lower() not in verdict.headline.lower()
+        ),
+        advice=_ADVICE[verdict.word],
+        cautions=tuple((sampler, caution) for sampler, cautions in sides for caution in cautions),
+        speed=tuple(speed(comparison)),
+        cost=_cost(comparison, samplers),
+        notes=tuple(sentence(note) for note in comparison.cost.attrs.get("notes", ())),
+        overall=tuple(
+            (label, written(comparison.overall[name]))
+            for name, (label, written) in _OVERALL.items()
+            if name in comparison.overall
+        ),
+        differences=_differences(shown, samplers, significant),
+        distributions=_distributions(shown, samplers, significant),
+        left_out=len(comparison.parameters) - len(shown),
+        apart=tuple(_apart(comparison, samplers)),
+        provenance=_provenance(comparison, samplers),
+        glossary=_GLOSSARY,
+        sources=_SOURCES,
+    )
+
+
+def speed(comparison: "Comparison") -> Iterable[str]:
+    """What was saved or lost, in sentences that put it both ways."""
+    own, other = sampler_names(comparison)
+    costs = comparison.cost
+    for figure, of in (
+        ("ess_per_second", "a second of sampling"),
+        ("ess_per_second_total", "a second of the whole run, warmup, set-up and compiling included"),
+        ("ess_per_pass", "a pass over the data in sampling"),
+    ):
+        mine, theirs = _both(costs, figure)
+        if math.isfinite(mine) and math.isfinite(theirs) and min(mine, theirs) > 0:
+            yield (
+                f"Effective draws {of}: {number(mine)} {own}, {number(theirs)} {other}. {own.capitalize()} makes "
+                f"{number(mine / theirs, 2)} times as many as {other}; {other} makes {number(theirs / mine, 2)} "
+                f"times as many as {own}."
+            )
+    mine, theirs = _both(costs, "time_to_ess")
+    if math.isfinite(mine) and math.isfinite(theirs):
+        yield f"From the start to ESS 400 in every parameter: {number(mine)} s {own}, {number(theirs)} s {other}."
+
+
+def _both(costs: "pd.DataFrame", figure: str) -> tuple[float, float]:
+    if figure not in costs.index:
+        return math.nan, math.nan
+    mine, theirs = costs.loc[[figure], ["draws", "reference"]].to_numpy(dtype=float)[0]
+    return float(mine), float(theirs)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """`value` to so many digits, without exponents where that is readable."""
+    if math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    size = abs(value)
+    if size == 0:
+        return "0"
+    text = f"{value:,.0f}" if 10 ** (digits - 1) <= size < 1e12 else f"{value:#.{digits}g}"
+    return text.replace("-", "−")
+
+
+def signed(value: float, decimals: int = 2) -> str:
+    """`value` with its sign."""
+    if not math.isfinite(value) or abs(value) >= 1000:
+        return number(value)
+    return f"{round(value, decimals) + 0.0:+.{decimals}f}".replace("-", "−")  # adding 0.0 turns -0.00 into 0.00
+
+
+def share(value: float) -> str:
+    """`value` in percent."""
+    return percent(value) if math.isfinite(value) else number(value)
+
+
+def sentence(text: str) -> str:
+    """`text` with a capital and a full stop."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+def _cost(comparison: "Comparison", samplers: tuple[str, str]) -> Table:
+    rows = []
+    for row in comparison.cost.to_dict("records"):
+        label = sentence(str(row["label"]))[:-1]
+        rows.append(
+            (Cell(label), Cell(number(row["draws"])), Cell(number(row["reference"])), Cell(_times(row["ratio"])))
+        )
+    return Table((), ("", *samplers, f"{samplers[0]} is"), tuple(rows))
+
+
+def _times(ratio: float) -> str:
+    """How many times better one side is."""
+    if not math.isfinite(ratio) or ratio <= 0:
+        return MISSING
+    if 0.95 < ratio < 1.05:
+        return "about the same"
+    return f"{number(ratio, 2)} × better" if ratio > 1 else f"{number(1 / ratio, 2)} × worse"
+
+
+def _differences(parameters: "pd.DataFrame", samplers: tuple[str, str], significant: float) -> Table:
+    rows = []
+    for name, row in zip(parameters.index, parameters.to_dict("records"), strict=True):
+        sd = row["sd_reference"]
+        rows.append(
+            (
+                Cell(str(name)),
+                Cell(_to_sd(row["mean"], sd)),
+                Cell(_to_sd(row["mean_reference"], sd)),
+                Cell(signed(row["mean_diff_sd"])),
+                Cell(signed(row["mean_z"], 1), row["mean_p"] <= significant),
+                Cell(number(row["sd"])),
+                Cell(number(sd)),
+                Cell(fixed(row["sd_ratio"], 3)),
+                Cell(signed(row["sd_z"], 1), row["sd_p"] <= significant),
+                *(Cell(signed(row[f"{q}_diff_sd"]), row[f"{q}_p"] <= significant) for q in ("q5", "q50", "q95")),
+            )
+        )
+    groups = (("", 1), ("Mean", 4), ("Standard deviation", 4), ("Quantiles, difference / sd", 3))
+    columns = ("", *samplers, "difference / sd", "z", *samplers, "ratio", "z", "5 %", "50 %", "95 %")
+    return Table(groups, columns, tuple(rows))
+
+
+def _distributions(parameters: "pd.DataFrame", samplers: tuple[str, str], significant: float) -> Table:
+    rows = []
+    for name, row in zip(parameters.index, parameters.to_dict("records"), strict=True):
+        hats = (row["r_hat"], row["r_hat_reference"], row["r_hat_pooled"])
+        sizes = (row["ess_bulk"], row["ess_bulk_reference"], row["ess_tail"], row["ess_tail_reference"])
+        rows.append(
+            (
+                Cell(str(name)),
+                Cell(fixed(row["ks"], 3)),
+                Cell(_p_value(row["ks_p"]), row["ks_p"] <= significant),
+                Cell(_p_value(row["ad_p"], *_AD_P)),
+                Cell(fixed(row["wasserstein_sd"], 3)),
+                *(Cell(fixed(value, 3), value > R_HAT_MAX) for value in hats),
+                *(Cell(MISSING if math.isnan(value) else f"{value:,.0f}") for value in sizes),
+            )
+        )
+    groups = (("", 1), ("Distribution", 4), ("R-hat", 3), ("ESS, bulk", 2), ("ESS, tail", 2))
+    columns = ("", "KS", "p", "AD p", "W1 / sd", *samplers, "pooled", *samplers, *samplers)
+    return Table(groups, columns, tuple(rows))
+
+
+def _to_sd(value: float, sd: float) -> str:
+    """`value` with two digits of the sd."""
+    if not (math.isfinite(value) and math.isfinite(sd) and sd > 0) or abs(value) >= 1e6:
+        return number(value)
+    decimals = max(0, math.ceil(-math.log10(sd / 10)))
+    return f"{round(value, decimals) + 0.0:.{decimals}f}".replace("-", "−") if decimals <= 6 else number(value)
+
+
+def fixed(value: float, decimals: int) -> str:
+    """`value` to so many decimals."""
+    if not math.isfinite(value) or abs(value) >= 1000:
+        return number(value)
+    return f"{value:.{decimals}f}".replace("-", "−")
+
+
+def _p_value(value: float, least: float = _SMALL_P, most: float = 1.0) -> str:
+    if math.isnan(value):
+        return MISSING
+    if value <= least:
+        return f"≤ {least:g}"
+    return f"≥ {most:g}" if value >= most < 1 else f"{value:.2g}"
+
+
+def _apart(comparison: "Comparison", samplers: tuple[str, str]) -> Iterable[tuple[str, str]]:
+    """What could not be compared."""
+    alignment = comparison.alignment
+    for label, names in (
+        (f"Only in the {samplers[0]} draws", alignment.only_in_draws),
+        (f"Only in the draws of {samplers[1]}", alignment.only_in_reference),
+        ("With another shape", alignment.other_shape),
+        ("Constant and equal in both", alignment.constant),
+    ):
+        if names:
+            more = f" and {len(names) - MAX_ROWS:,} more" if len(names) > MAX_ROWS else ""
+            yield label, ", ".join(names[:MAX_ROWS]) + more
+
+
+def _provenance(comparison: "Comparison", samplers: tuple[str, str]) -> Table:
+    sides = [dict(_facts(idata)) for idata in (comparison.draws, comparison.reference)]
+    labels = list(dict.fromkeys(label for side in sides for label in side))
+    rows = tuple((Cell(label), *(Cell(side.get(label, MISSING)) for side in sides)) for label in labels)
+    return Table((), ("", *samplers), rows)
+
+
+def _facts(idata: "InferenceData") -> Iterable[tuple[str, str]]:
+    """Where draws come from, as labels and texts; file names without their folders."""
+    facts = attrs(idata)
+    sizes = group(idata, "posterior").sizes
+    settings = dict(facts.get("settings") or {})
+    yield "Model", " ".join(str(facts[key]) for key in ("model", "model_hash") if facts.get(key)) or MISSING
+    if facts.get("data_hash"):
+        yield "Data", f"{PurePath(str(facts.get('data_file', ''))).name} {facts['data_hash']}".strip()
+    if facts.get("n_observations"):
+        yield "Observations", f"{facts['n_observations']:,}"
+    if "engine" in facts:
+        yield "Sampler", f"NUTS, {facts['engine']} {facts.get('engine_version', '')}".strip()
+        if facts.get("engine_reason"):
+            yield "Why this engine", str(facts["engine_reason"])
+        if facts.get("equivalence"):
+            yield "Other formulation", str(facts["equivalence"])
+    elif "test" in facts:
+        option, level = error_level(facts)
+        yield "Sampler", f"stansub, {facts['test']}{f' with {option} = {level:g}' if level else ''}"
+        yield "Blocks", f"{facts.get('n_blocks', 0):,} of {facts.get('block_size', 0):,} observations"
+    else:
+        yield "Sampler", "not recorded"
+    yield "Draws", f"{sizes['chain']} × {sizes['draw']:,}"
+    if "seed" in settings:
+        yield "Seed", str(settings.pop("seed"))
+    if settings:
+        yield (
+            "Settings",
+            ", ".join(f"{key} {_text(value)}" for key, value in settings.items() if value not in (None, "")),
+        )
+    if facts.get("versions"):
+        yield "Versions", ", ".join(f"{key} {value}" for key, value in dict(facts["versions"]).items())
+    if "n_divergences" in facts:
+        yield "Divergences", f"{_total(facts['n_divergences']):,}"
+    if "n_audited" in facts:
+        wrong, audited = _total(facts.get("n_audit_wrong", 0)), _total(facts["n_audited"])
+        yield "Audit", f"{wrong:,} of {audited:,} audited decisions were wrong" if audited else "none"
+    if facts.get("stopped"):
+        yield "Stopped", str(facts["stopped"])
+    if facts.get("time_split"):
+        yield "Warmup and sampling told apart", str(facts["time_split"])
+    if facts.get("created_at"):
+        yield "Made", str(facts["created_at"])[:19].replace("T", " ")
+
+
+def _total(values: Any) -> int:
+    return int(sum(values)) if isinstance(values, list) else int(values)
+
+
+def _text(value: Any) -> str:
+    """A setting as text: of a path the file's name, since folders are nobody's business but the user's."""
+    return re.sub(r"(?<!\S)(?:~|[A-Za-z]:)?[/\\]\S*[/\\]", "", str(value))

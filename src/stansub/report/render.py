@@ -1,0 +1,202 @@
+"""A comparison as files: an HTML page that needs nothing beside it, Markdown with its pictures, and JSON."""
+
+import base64
+import contextlib
+import html as html_module
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stansub.errors import InputError, RunError
+from stansub.output.inference_data import check_target
+from stansub.report import page as page_module
+from stansub.report.page import PICTURES, Drawn, Page
+
+if TYPE_CHECKING:
+    from stansub.report.comparison import Comparison
+
+HTML, MARKDOWN, FIGURES = "report.html", "report.md", "comparison.json"
+_DPI = 110
+_SHADES = 64  # colours of a picture: enough for curves and bands, and a third of the size
+
+
+class Picture(NamedTuple):
+    """A picture as both reports need it; width and height in pixels."""
+
+    file: str
+    title: str
+    reading: str
+    image: bytes
+    width: int
+    height: int
+
+    @property
+    def base64(self) -> str:
+        """The image as text for a data URI."""
+        return base64.b64encode(self.image).decode()
+
+
+def check_folder(folder: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """The folder of a report, once it is known that the report can be written there; it need not exist yet.
+
+    Raises
+    ------
+    InputError
+        If it is no folder, cannot be made or written to, or holds a report and `overwrite` is False.
+    """
+    target = Path(folder).expanduser().resolve()
+    existing = next(place for place in (target, *target.parents) if place.exists())
+    if not existing.is_dir():
+        raise InputError(f"{folder}: {existing} is a file, not a folder; choose another --output-dir")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: the folder {existing} cannot be written to; choose another --output-dir")
+    if not overwrite and (found := [name for name in _names() if (target / name).exists()]):
+        raise InputError(
+            f"{Path(folder) / found[0]} exists already; use --force to overwrite the report or another --output-dir"
+        )
+    return target
+
+
+def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite: bool = False) -> tuple[Path, ...]:
+    """Write report.html, report.md with its pictures, and comparison.json, all of them or none.
+
+    Parameters
+    ----------
+    folder
+        Made if it does not exist.
+    overwrite
+        Whether to replace a report that is there; other files in the folder are left alone.
+
+    Returns
+    -------
+    tuple of Path
+        The files, the page first.
+
+    Raises
+    ------
+    InputError
+        If they may not be written (see `check_folder`).
+    RunError
+        If the disk fails.
+    """
+    target = check_folder(folder, overwrite=overwrite)
+    contents = files(comparison)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.mkdir(parents=True)
+        for name, content in contents.items():
+            (part / name).write_bytes(content)
+        target.mkdir(exist_ok=True)
+        for name in contents:
+            os.replace(part / name, target / name)
+        for name in set(_names()) - set(contents):  # pictures of an earlier report that this one does not have
+            (target / name).unlink(missing_ok=True)
+    except OSError as err:
+        raise RunError(f"could not write {folder}: {err.strerror}; free space or choose another --output-dir") from err
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return tuple(Path(folder) / name for name in contents)
+
+
+def write_figures(comparison: "Comparison", path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Write all figures as JSON, whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the file may not be written (see `inference_data.check_target`).
+    RunError
+        If the disk fails.
+    """
+    target = check_target(path, overwrite=overwrite)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.write_text(figures_json(comparison, page_module.compose(comparison)), encoding="utf-8")
+        os.replace(part, target)
+    except OSError as err:
+        raise RunError(f"could not write {path}: {err.strerror}; free space or choose another place") from err
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+    return Path(path)
+
+
+def files(comparison: "Comparison") -> dict[str, bytes]:
+    """The contents of a report's files by name, the page first."""
+    page = page_module.compose(comparison)
+    pictures = [picture for drawn in PICTURES if (picture := _picture(drawn, comparison))]
+    return {
+        HTML: html(page, pictures).encode(),
+        MARKDOWN: markdown(page, pictures).encode(),
+        FIGURES: figures_json(comparison, page).encode(),
+        **{picture.file: picture.image for picture in pictures},
+    }
+
+
+def html(page: Page, pictures: list[Picture]) -> str:
+    """The page with its pictures inside; text from models and files cannot become markup."""
+    return str(_template("report.html.j2", _marked_up).render(page=page, pictures=pictures))
+
+
+def markdown(page: Page, pictures: list[Picture]) -> str:
+    """The same in Markdown, pictures as files beside it."""
+    return str(_template("report.md.j2", _escaped).render(page=page, pictures=pictures))
+
+
+def figures_json(comparison: "Comparison", page: Page) -> str:
+    """All figures, and where the draws come from, as JSON; `verdict` is the word."""
+    sides = ("draws", "reference")
+    origins: dict[str, Mapping[str, str]] = {
+        row[0].text: {side: cell.text for side, cell in zip(sides, row[1:], strict=True)}
+        for row in page.provenance.rows
+    }
+    everything = {**comparison.to_dict(), "provenance": origins, "created": page.created, "stansub": page.version}
+    return json.dumps(everything, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _names() -> tuple[str, ...]:
+    return (HTML, MARKDOWN, FIGURES, *(f"{drawn.stem}.png" for drawn in PICTURES))
+
+
+def _picture(drawn: Drawn, comparison: "Comparison") -> Picture | None:
+    from PIL import Image
+
+    figure = drawn.draw(comparison)
+    if figure is None:
+        return None
+    raw, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(raw, format="png", dpi=_DPI)
+    image = Image.open(raw).convert("RGB").quantize(_SHADES, dither=Image.Dither.NONE)
+    image.save(small, format="png", optimize=True)
+    return Picture(f"{drawn.stem}.png", drawn.title, drawn.reading, small.getvalue(), *image.size)
+
+
+def _template(name: str, written: Callable[[str], str]) -> Any:
+    """A template that puts all text through `written`."""
+    import jinja2
+    import markupsafe
+
+    def finalize(value: Any) -> Any:
+        as_is = not isinstance(value, str) or isinstance(value, markupsafe.Markup)
+        return value if as_is else markupsafe.Markup(written(value))
+
+    loader = jinja2.PackageLoader("stansub.report")
+    options: Any = {"autoescape": True, "undefined": jinja2.StrictUndefined}
+    return jinja2.Environment(loader=loader, finalize=finalize, **options).get_template(name)
+
+
+def _marked_up(text: str) -> str:
+    """HTML with options (--epsilon) and what stands between backticks as code, all else as text."""
+    safe = html_module.escape(text)
+    return re.sub(r"`([^`]+)`|(?<![\w-])(--[a-z][a-z-]*)", r"<code>\1\2</code>", safe)
+
+
+def _escaped(text: str) -> str:
+    """Markdown that takes text literally, in sentences and in tables, but for backticks."""
+    text = re.sub(r"[\\*<>|]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", text.replace("\n", " "))
+    return text.replace("](", "]\\(")

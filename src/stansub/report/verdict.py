@@ -1,0 +1,290 @@
+"""Whether draws can be used in place of the reference: a word, a sentence and its reasons.
+
+The verdict rests on a family of tests: mean, sd, 5, 50 and 95 % quantiles and Kolmogorov-Smirnov for every quantity,
+and the correlation of every pair. Each of the seven kinds has an equal share of the level, which its tests divide
+equally (Bonferroni), so that draws without fault are said to differ with probability at most `level` however the
+tests depend on each other. What is significant makes "differs"; what makes draws unfit for any use, or the comparison
+unfit to tell, makes "do not use".
+
+Wrong decisions beyond the level that was accepted are a reason, not a verdict: the comparison itself shows what they
+did to the posterior.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from stansub.output.diagnosis import R_HAT_MAX
+from stansub.report.covariance import Pair
+from stansub.report.health import Health
+from stansub.report.statistics import POWER, detectable, share
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Word = Literal["agrees", "differs", "do not use"]
+
+R_HAT_UNFIT = 1.05  # chains that disagree so much that their pooled draws stand for nothing
+MEAN_GRAVE, SD_GRAVE = 0.5, 1.5  # sds that a mean, and a factor that an sd, may be off before draws are of no use
+MEAN_RESOLUTION, SD_RESOLUTION = 0.3, 0.25  # coarser than this, in sds and as a share, a comparison says too little
+_NAMED = 3  # quantities named in a reason
+_KINDS = {
+    "mean": "Means",
+    "sd": "Sds",
+    "q5": "5 % quantiles",
+    "q50": "Medians",
+    "q95": "95 % quantiles",
+    "ks": "Distributions",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the comparison comes to.
+
+    Attributes
+    ----------
+    word
+    headline
+        One sentence that begins with the word.
+    reasons
+        A sentence each, the gravest first.
+    """
+
+    word: Word
+    headline: str
+    reasons: tuple[str, ...]
+
+
+class Findings(NamedTuple):
+    """What a verdict is found from: figures of each quantity, the worst pair, and either side by itself."""
+
+    parameters: pd.DataFrame
+    pair: Pair | None
+    draws: Health
+    reference: Health
+
+
+def judge(findings: Findings, *, level: float) -> Verdict:
+    """Find the verdict.
+
+    Parameters
+    ----------
+    level
+        Probability of a verdict other than "agrees" where draws and reference come from the same distribution and
+        converged.
+    """
+    mistrust = [f"The reference itself is not to be trusted: {text}." for text in _mistrust(findings)]
+    unfit = [*mistrust, *_broken(findings)]
+    # Whether a difference is grave can be asked of sound draws only.
+    grave = [] if unfit else list(_grave(findings, level))
+    blunt = [] if unfit or grave else list(_too_few(findings, level))
+    differences = list(_differences(findings, level))
+    remarks = list(_remarks(findings))
+    against = [*unfit, *grave, *blunt]
+    if against:
+        first = against[0].removesuffix(".")
+        return Verdict("do not use", f"do not use: {_lower(first)}", (*against, *differences, *remarks))
+    if differences:
+        return Verdict("differs", _differs(findings.parameters), (*differences, *remarks))
+    return Verdict("agrees", _agrees(findings.parameters), tuple(remarks))
+
+
+def n_tests(findings: Findings) -> int:
+    """Tests that the verdict rests on."""
+    return 6 * len(findings.parameters) + (findings.pair.n_pairs if findings.pair else 0)
+
+
+def _differs(parameters: pd.DataFrame) -> str:
+    mean, sd = parameters["mean_limit_sd"].max(), parameters["sd_limit"].max()
+    return f"differs by at most {_sds(mean)} in any mean and {_percent(sd)} in any sd{_tested(parameters)}"
+
+
+def _agrees(parameters: pd.DataFrame) -> str:
+    mean, sd = parameters["mean_detectable_sd"].max(), parameters["sd_detectable"].max()
+    return (
+        f"agrees within Monte Carlo error: a difference of {_sds(mean)} in any mean or {_percent(sd)} in any "
+        f"sd{_tested(parameters)} would have shown with probability {POWER:g}"
+    )
+
+
+def _tested(parameters: pd.DataFrame) -> str:
+    return " that could be tested" if parameters["sd_z"].isna().any() else ""
+
+
+def _mistrust(findings: Findings) -> Iterator[str]:
+    reference, r_hat = findings.reference, findings.parameters["r_hat_reference"]
+    if reference.n_divergences:
+        total = reference.n_chains * reference.n_draws
+        yield f"{reference.n_divergences:,} of its {total:,} transitions diverged"
+    if reference.nonfinite:
+        yield f"it has draws that are not finite of {_names(reference.nonfinite)}"
+    if reference.stuck:
+        yield f"its {_chains(reference.stuck)} stuck"
+    if (r_hat > R_HAT_UNFIT).any():
+        yield f"its chains do not agree, R-hat {_worst(r_hat[r_hat > R_HAT_UNFIT], '{:.2f}')}"
+    if frozen := [name for name in reference.still if name not in findings.draws.still]:
+        yield f"{_names(frozen)} never {'moves' if len(frozen) == 1 else 'move'} in it"
+
+
+def _broken(findings: Findings) -> Iterator[str]:
+    draws, r_hat = findings.draws, findings.parameters["r_hat"]
+    if draws.nonfinite:
+        yield f"The draws of {_names(draws.nonfinite)} are not all finite."
+    if draws.stuck:
+        yield f"The draws' {_chains(draws.stuck)} stuck."
+    if frozen := [name for name in draws.still if name not in findings.reference.still]:
+        yield f"{_names(frozen)} never {'moves' if len(frozen) == 1 else 'move'} in the draws."
+    if both := [name for name in draws.still if name in findings.reference.still]:
+        yield f"{_names(both)} never {'moves' if len(both) == 1 else 'move'}, and elsewhere than in the reference."
+    if (r_hat > R_HAT_UNFIT).any():
+        yield f"The chains of the draws do not agree: R-hat {_worst(r_hat[r_hat > R_HAT_UNFIT], '{:.2f}')}."
+
+
+def _grave(findings: Findings, level: float) -> Iterator[str]:
+    parameters = findings.parameters
+    alpha = share(level, len(parameters))
+    means, log_ratio = parameters["mean_diff_sd"], np.log(parameters["sd_ratio"])
+    off = means[(means.abs() > MEAN_GRAVE) & (parameters["mean_p"] < alpha)]
+    if len(off):
+        yield f"{_plural(len(off), 'mean')} off by more than {MEAN_GRAVE:g} sd: {_worst(off, '{:+.2g} sd')}."
+    wide = parameters["sd_ratio"][(log_ratio.abs() > np.log(SD_GRAVE)) & (parameters["sd_p"] < alpha)]
+    if len(wide):
+        worst = log_ratio[wide.index].abs().sort_values(ascending=False).index
+        yield (
+            f"{_plural(len(wide), 'sd')} off by a factor of more than {SD_GRAVE:g}: "
+            f"{_worst(wide[worst], '{:.2g} times the reference', sort=False)}."
+        )
+
+
+def _too_few(findings: Findings, level: float) -> Iterator[str]:
+    """Whether means, and sds of normal quantities with as many effective draws in the tails, are known too badly."""
+    parameters = findings.parameters
+    means = parameters["mean_detectable_sd"]
+    tails = (0.5 / parameters["ess_tail"] + 0.5 / parameters["ess_tail_reference"]) ** 0.5
+    sds = (float(detectable(level, len(parameters))) * tails).map(math.expm1)
+    for values, limit, what, form in (
+        (means, MEAN_RESOLUTION, "mean", _sds),
+        (sds, SD_RESOLUTION, "sd", _percent),
+    ):
+        coarse = values[~(values <= limit)].sort_values(ascending=False)
+        if len(coarse):
+            ess, other = (
+                parameters.loc[coarse.index[0], [f"ess_bulk{suffix}", f"ess_tail{suffix}"]].min()
+                for suffix in ("", "_reference")
+            )
+            unseen = f"{'more than ' if coarse.iloc[0] > 1 else ''}{form(min(coarse.iloc[0], 1.0))}"
+            yield (
+                f"There are too few effective draws to tell: a difference of {unseen} in the {what} of "
+                f"{coarse.index[0]} could go unseen (ESS {ess:.0f} in the draws, {other:.0f} in the reference); "
+                "sample longer."
+            )
+            return
+
+
+def _differences(findings: Findings, level: float) -> Iterator[str]:
+    """What is significant, a sentence for each kind of test."""
+    parameters, pair = findings.parameters, findings.pair
+    alpha = share(level, len(parameters))
+
+    def found(kind: str) -> Iterator[tuple[str, pd.Series[float]]]:
+        rows = parameters[(parameters[f"{kind}_p"] < alpha) & np.isfinite(parameters["worst"])]
+        by = f"{kind}_z" if kind != "ks" else "ks"
+        for name in rows[by].abs().sort_values(ascending=False, kind="stable").index:
+            yield str(name), rows.loc[name]
+
+    def told(kind: str, figure: Callable[[pd.Series[float]], str]) -> Iterator[str]:
+        some = [f"{name} by {figure(row)}" for name, row in found(kind)]
+        if some:
+            yield f"{_KINDS[kind]} differ: {_names(some)}."
+
+    def standard(kind: str) -> Callable[[pd.Series[float]], str]:
+        return lambda row: f"{row[f'{kind}_diff_sd']:+.2g} sd ({abs(row[f'{kind}_z']):.1f} standard errors)"
+
+    yield from told("mean", standard("mean"))
+    yield from told("sd", lambda row: f"{_change(row['sd_ratio'])} ({abs(row['sd_z']):.1f} standard errors)")
+    for kind in ("q5", "q50", "q95"):
+        yield from told(kind, standard(kind))
+    yield from told("ks", lambda row: f"a Kolmogorov-Smirnov distance of {row['ks']:.2g} (p {_p(row['ks_p'])})")
+    if pair is not None and pair.p < share(level, pair.n_pairs):
+        yield (
+            f"Correlations differ: that of {' and '.join(pair.names)} is {pair.correlation:.2f} "
+            f"instead of {pair.correlation_reference:.2f} ({abs(pair.z):.1f} standard errors)."
+        )
+
+
+def _remarks(findings: Findings) -> Iterator[str]:
+    """What a reader should know, whatever the word is."""
+    parameters = findings.parameters
+    for side, health, column in (
+        ("draws", findings.draws, "r_hat"),
+        ("reference", findings.reference, "r_hat_reference"),
+    ):
+        r_hat = parameters[column]
+        if health.n_chains == 1:
+            yield f"The {side} {_have(side)} one chain only, so that R-hat cannot tell whether it went everywhere."
+        if R_HAT_MAX < r_hat.max() <= R_HAT_UNFIT:
+            yield f"The chains of the {side} agree roughly only: R-hat {_worst(r_hat[r_hat > R_HAT_MAX], '{:.3f}')}."
+        if health.wrong_decisions:
+            yield (
+                f"More audited decisions of the {side} were wrong than was accepted; the comparison shows what came of "
+                "it."
+            )
+    untested = parameters.index[parameters["sd_z"].isna() & np.isfinite(parameters["worst"])]
+    if len(untested):
+        yield (
+            f"Heavy tails or few effective draws leave sds too uncertain to be tested: {_names(untested)}. Their "
+            "quantiles are tested."
+        )
+
+
+def _have(side: str) -> str:
+    return "have" if side == "draws" else "has"
+
+
+def _names(names: Iterable[str]) -> str:
+    every = list(names)
+    return ", ".join(every[:_NAMED]) + (f" and {len(every) - _NAMED:,} more" if len(every) > _NAMED else "")
+
+
+def _worst(values: pd.Series[float], form: str, *, sort: bool = True) -> str:
+    """The largest values with their names, by size unless they are sorted already."""
+    ordered = values.loc[values.abs().sort_values(ascending=False).index] if sort else values
+    return _names(f"{form.format(value)} ({name})" for name, value in ordered.items())
+
+
+def _chains(chains: Sequence[int]) -> str:
+    numbers = ", ".join(map(str, chains))
+    return f"chain {numbers} is" if len(chains) == 1 else f"chains {numbers} are"
+
+
+def _plural(n: int, what: str) -> str:
+    return f"One {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def _lower(sentence: str) -> str:
+    """A sentence without its capital, but for names."""
+    first, _, rest = sentence.partition(" ")
+    return f"{first.lower() if first in ('The', 'There', 'One') else first} {rest}"
+
+
+def _percent(share_of: float) -> str:
+    return f"{100 * share_of:.2g} %"
+
+
+def _sds(value: float) -> str:
+    return f"{value:.2g} sd"
+
+
+def _change(ratio: float) -> str:
+    percent = 100 * (ratio - 1)
+    return f"{percent:+.0f} %" if abs(percent) >= 10 else f"{percent:+.2g} %"
+
+
+def _p(value: float) -> str:
+    return "< 1e-16" if value < 1e-16 else f"= {value:.1g}"

@@ -1,0 +1,169 @@
+"""CmdStan as an engine, on a made-up installation whose draws are known."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import fake_cmdstan
+import numpy as np
+import pytest
+from rich.console import Console
+from toy import CODE, TOY, data
+
+from stansub.errors import InputError, RunError
+from stansub.model.data import read
+from stansub.nuts import cmdstan as engine
+from stansub.nuts.base import Program, Run, Settings
+from stansub.nuts.reference import choose_engine, reference, reservations, told
+from stansub.output import inference_data
+
+LOG_LIK = """generated quantities {
+  vector[N] log_lik;
+  for (n in 1 : N) {
+    log_lik[n] = normal_lpdf(y[n] | mu, 1);
+  }
+}
+"""
+QUICK: dict[str, Any] = {"chains": 3, "iter_warmup": 5, "iter_sampling": 8, "seed": 4}
+
+
+pytestmark = pytest.mark.usefixtures("cmdstan")
+
+
+def run(program: Program = TOY, n: int = 4, *, show: bool = False) -> Run:
+    settings = Settings(3, 2, 5, 8, 4, 0.8, 10)
+    return engine.run(
+        program, read(data(n), program.syntax.data.declarations), settings, console=Console(stderr=True), show=show
+    )
+
+
+def test_draws_are_read_in_their_shapes() -> None:
+    made = run()
+    assert made.posterior["mu"].shape == (3, 8)
+    expected = np.arange(1, 4)[:, None] + np.arange(8) / 1000
+    np.testing.assert_allclose(made.posterior["mu"], expected, rtol=1e-10)
+    np.testing.assert_allclose(made.posterior["omega"], fake_cmdstan.omega(3, 8), rtol=1e-10)
+
+
+def test_counts_and_seconds_are_told_apart() -> None:
+    made = run()
+    assert made.warmup_n_gradients == [5 * fake_cmdstan.WARMUP_LEAPFROGS] * 3
+    assert made.n_gradients == [8 * fake_cmdstan.LEAPFROGS] * 3
+    assert (made.warmup_time, made.sampling_time) == ([1.5] * 3, [0.25] * 3)
+    assert (made.time_split, made.version) == ("measured", "2.37")
+    assert made.sample_stats["diverging"].sum(axis=1).tolist() == [0, 2, 0]
+    assert made.sample_stats["reached_max_treedepth"].sum(axis=1).tolist() == [1, 1, 1]
+    assert made.sample_stats["n_steps"].dtype.kind == "i"
+
+
+def test_nothing_is_said_and_the_log_is_as_before(capfd: pytest.CaptureFixture[str]) -> None:
+    before = logging.getLogger("cmdstanpy").disabled
+    run()
+    assert capfd.readouterr() == ("", "")
+    assert logging.getLogger("cmdstanpy").disabled == before
+
+
+def test_progress_counts_the_draws(capfd: pytest.CaptureFixture[str]) -> None:
+    run(show=True)
+    out, err = capfd.readouterr()
+    assert out == "", "results alone go there"
+    assert err.count("13/13") >= 3
+
+
+def test_a_program_is_compiled_once(place: Path) -> None:
+    run()
+    (executable,) = (path for path in (place / "cache").rglob("toy") if path.is_file())
+    stamp = executable.stat().st_mtime_ns
+    run()
+    assert executable.stat().st_mtime_ns == stamp
+    run(Program("toy", CODE + "\n// changed\n"))
+    assert len([path for path in (place / "cache").rglob("toy") if path.is_file()]) == 2
+
+
+def test_a_run_that_fails_says_why() -> None:
+    with pytest.raises(RunError, match=r"could not sample toy.*unlucky.*line 9.*failed after 100 attempts") as caught:
+        run(n=13)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_compilation_that_fails_says_why() -> None:
+    with pytest.raises(RunError, match=r"could not compile toy.*'unluckily' was not declared") as caught:
+        run(Program("toy", CODE + "// unluckily\n"))
+    assert "\n" not in str(caught.value)
+
+
+def test_auto_prefers_cmdstan(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_engine("auto") == ("cmdstan", "CmdStan is installed")
+    monkeypatch.setenv("CMDSTAN", "")
+    assert choose_engine("auto") == ("nutpie", "no CmdStan is installed")
+    with pytest.raises(InputError, match="no CmdStan is installed; --install-cmdstan gets it"):
+        choose_engine("cmdstan")
+    monkeypatch.setenv("CMDSTAN", "/nowhere")
+    assert "/nowhere" in engine.unavailable()
+
+
+def test_the_reference_says_where_it_comes_from() -> None:
+    made = reference(TOY, data(), **QUICK)
+    facts = inference_data.attrs(made)
+    assert facts["engine"] == "cmdstan"
+    assert (facts["engine_version"], facts["engine_reason"]) == ("2.37", "CmdStan is installed")
+    assert facts["reference_for"] == facts["model_hash"] == TOY.hash
+    assert (facts["n_divergences"], facts["n_max_treedepth"]) == ([0, 2, 0], [1, 1, 1])
+    assert facts["warmup_time"] == [1.5] * 3
+    assert facts["settings"]["iter_warmup"] == 5
+    assert told(facts) == "Reference by CmdStan 2.37: CmdStan is installed"
+    doubts = "; ".join(reservations(facts))
+    assert "2 divergent" in doubts
+    assert "3 iterations were cut short" in doubts
+    assert "R-hat" in doubts, "the chains were made to differ"
+
+
+def test_values_per_observation_are_left_out() -> None:
+    program = Program("toy", CODE + LOG_LIK)
+    assert "log_lik" in run(program).posterior, "CmdStan computes them"
+    made = reference(program, data(), **QUICK)
+    assert set(inference_data.group(made, "posterior").data_vars) == {"mu", "omega"}
+    assert inference_data.attrs(made)["not_kept"] == "log_lik"
+
+
+def test_values_per_observation_are_not_even_computed_where_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program("toy", CODE + LOG_LIK)
+    seen: list[Program] = []
+    original = engine.run
+
+    def spy(program: Program, *args: Any, **options: Any) -> Run:
+        seen.append(program)
+        return original(program, *args, **options)
+
+    monkeypatch.setattr(engine, "run", spy)
+    reference(program, data(), **QUICK)
+    monkeypatch.setattr("stansub.nuts.reference._MAX_UNUSED", 100.0)
+    reference(program, data(), **QUICK)
+    assert [("log_lik" in one.code) for one in seen] == [True, False]
+
+
+def test_installing_goes_through_cmdstanpy(monkeypatch: pytest.MonkeyPatch, cmdstan: Path) -> None:
+    import cmdstanpy
+
+    def works() -> bool:
+        monkeypatch.setenv("CMDSTAN", str(cmdstan))
+        return True
+
+    def fails() -> bool:
+        print("urlopen error: no route to host")
+        return False
+
+    monkeypatch.setenv("CMDSTAN", "")
+    monkeypatch.setattr(cmdstanpy, "install_cmdstan", fails)
+    with pytest.raises(RunError, match=r"could not be installed: .*no route to host.*--engine nutpie"):
+        reference(TOY, data(), install_cmdstan=True, **QUICK)
+    monkeypatch.setattr(cmdstanpy, "install_cmdstan", works)
+    made = reference(TOY, data(), install_cmdstan=True, **QUICK)
+    assert inference_data.attrs(made)["engine"] == "cmdstan"
+    with pytest.raises(InputError, match="leave out --install-cmdstan"):
+        reference(TOY, data(), engine="nutpie", install_cmdstan=True, **QUICK)
+
+
+def test_names_are_those_of_stan() -> None:
+    names = ("mu", "omega[1,2]", "z[1,real]", "pair.1", "pair.2[3]")
+    assert [engine._stan_name(name) for name in names] == ["mu", "omega.1.2", "z.1.real", "pair:1", "pair:2.3"]

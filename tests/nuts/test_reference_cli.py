@@ -1,0 +1,123 @@
+"""`stansub reference` as a user meets it."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import nutpie
+import pytest
+from toy import CODE, data
+
+from stansub import cli
+from stansub.output import inference_data
+
+MODELS = Path(__file__).parents[2] / "stan_models"
+QUICK = ["--chains", "2", "--iter-warmup", "5", "--iter-sampling", "8", "--seed", "4"]
+
+
+def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command, in this process."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["reference", *arguments])
+    out, err = capsys.readouterr()
+    code = exit_.value.code
+    assert isinstance(code, int)
+    return code, out, err
+
+
+@pytest.fixture
+def files(place: Path) -> list[str]:
+    """A program and its data."""
+    Path("toy.stan").write_text(CODE)
+    Path("toy.json").write_text(json.dumps(data()))
+    return ["toy.stan", "toy.json"]
+
+
+@pytest.mark.usefixtures("cmdstan")
+def test_a_reference_is_made_and_used_again(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run([*files, *QUICK], capsys)
+    assert code == 0
+    assert err == "Reference by CmdStan 2.37: CmdStan is installed\nReference: toy_reference.nc\n"
+    assert "omega[2,3]" in out
+    assert "NUTS" in out
+    assert "This reference is not to be trusted: R-hat reaches" in out
+    assert inference_data.attrs(inference_data.read("toy_reference.nc"))["data_file"] == str(Path("toy.json").resolve())
+
+    code, again, err = run(files, capsys)
+    assert (code, again) == (0, out)
+    assert "toy_reference.nc, made before (--force runs it again)" in err
+
+    for command, expected in (("summary", out.partition("This reference")[0]), ("plot", "toy_reference_trace.png\n")):
+        with pytest.raises(SystemExit, match="0"):
+            cli.main([command, "toy_reference.nc"])
+        assert capsys.readouterr() == (expected, "")
+
+    code, _, err = run([*files, "--chains", "3"], capsys)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "chains 2, not 3" in err
+
+    code, _, err = run([*files, *QUICK, "--force", "--quiet", "-o", "toy_reference.nc"], capsys)
+    assert code == 0, err
+    assert "made before" not in err
+
+
+def test_nutpie_runs_where_there_is_no_cmdstan(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    y = np.random.default_rng(1).normal(0, 1, 30).tolist()
+    Path("mean.json").write_text(json.dumps({"N": 30, "y": y, "sigma": 1.0}))
+    arguments = [str(MODELS / "normal_mean.stan"), "mean.json", "--seed", "1", "--chains", "2"]
+    code, out, err = run([*arguments, "--parallel-chains", "1"], capsys)
+    assert code == 0
+    assert "on the BridgeStan home: no CmdStan is installed (stansub reference --install-cmdstan gets it)" in err
+    assert "not to be trusted" not in out
+    assert Path("normal_mean_reference.nc").is_file()
+
+    code, _, err = run([*arguments, "--engine", "cmdstan", "-o", "other.nc"], capsys)
+    assert (code, err) == (2, "stansub: error: no CmdStan is installed; --install-cmdstan gets it\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.stan", "toy.json"], "none.stan: no such file"),
+        (["toy.stan", "none.json"], "none.json: no such file"),
+        (["toy.stan", "toy.json", "-o", "nowhere/r.nc"], "nowhere does not exist"),
+        (["toy.stan", "toy.json", "--chains", "0"], "chains 0"),
+        (["toy.stan", "toy.json", "--adapt-delta", "2"], "adapt_delta 2.0"),
+        (["toy.stan", "toy.json", "--reference-model", "none.stan"], "none.stan: no such file"),
+    ],
+)
+@pytest.mark.usefixtures("files", "cmdstan")
+def test_bad_input_is_told_in_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(arguments, capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
+def test_ctrl_c_ends_it_at_once(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    y = np.random.default_rng(1).normal(0, 1, 200_000).tolist()
+    Path("mean.json").write_text(json.dumps({"N": len(y), "y": y, "sigma": 1.0}))
+    sample, sent = nutpie.sample, []
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        sampler = sample(*args, **options)
+
+        def interrupt() -> None:
+            sent.append(time.perf_counter())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Timer(1.0, interrupt).start()
+        return sampler
+
+    monkeypatch.setattr(nutpie, "sample", interrupted)
+    code, out, err = run([str(MODELS / "normal_mean.stan"), "mean.json", "--iter-sampling", "100000"], capsys)
+    assert (code, out, err) == (130, "", "stansub: error: interrupted\n")
+    assert time.perf_counter() - sent[0] < 10
+    assert not list(place.glob("*.nc"))

@@ -1,0 +1,100 @@
+"""Quantities are paired by name and shape, and draws of different posteriors are refused."""
+
+from __future__ import annotations
+
+import fakes
+import numpy as np
+import pytest
+
+from stansub.errors import InputError
+from stansub.report.alignment import align, check_provenance, still
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
+def test_common_quantities_are_paired_by_name_and_shape() -> None:
+    ones = np.ones((4, 1000))
+    draws = fakes.draws(rng(), more={"tau": ones, "wide": np.ones((4, 1000, 3)), "mine": ones, "same": ones})
+    reference = fakes.reference(
+        rng(), draws=500, more={k: np.ones((4, 500, *s)) for k, s in (("tau", ()), ("wide", (2,)), ("theirs", ()))}
+    )
+    alignment, x, y = align(draws, reference)
+    assert alignment.common == ("alpha", "beta[1]", "beta[2]", "beta[3]")
+    assert alignment.constant == ("tau",)
+    assert alignment.only_in_draws == ("mine", "same")
+    assert alignment.only_in_reference == ("theirs",)
+    assert alignment.other_shape == ("wide (3 against 2)",)
+    assert (x.shape, y.shape) == ((4, 1000, 4), (4, 500, 4))
+    np.testing.assert_array_equal(x[:, :, 2], draws["posterior"]["beta"].values[:, :, 1])
+
+
+def test_variables_can_be_chosen() -> None:
+    alignment, x, _ = align(fakes.draws(rng()), fakes.reference(rng()), ["beta"])
+    assert alignment.common == ("beta[1]", "beta[2]", "beta[3]")
+    assert x.shape[2] == 3
+    with pytest.raises(InputError, match="neither side holds gamma"):
+        align(fakes.draws(rng()), fakes.reference(rng()), ["beta", "gamma"])
+
+
+@pytest.mark.parametrize(("own", "other", "compared"), [(1.0, 1.0 + 1e-7, False), (1.0, 1.1, True), (0.0, 0.0, False)])
+def test_equal_constants_are_set_aside(own: float, other: float, compared: bool) -> None:
+    draws = fakes.draws(rng(), more={"c": np.full((4, 1000), own)})
+    alignment, *_ = align(draws, fakes.reference(rng(), more={"c": np.full((4, 1000), other)}))
+    assert ("c" in alignment.common) == compared
+    assert ("c" in alignment.constant) != compared
+
+
+def test_a_constant_of_one_side_is_compared() -> None:
+    draws = fakes.draws(rng(), more={"c": np.zeros((4, 1000))})
+    alignment, *_ = align(draws, fakes.reference(rng(), more={"c": rng().standard_normal((4, 1000))}))
+    assert "c" in alignment.common
+
+
+def test_rounding_is_no_movement() -> None:
+    values = np.stack([np.full((2, 50), 0.3), np.full((2, 50), 0.3), np.full((2, 50), np.nan)], axis=2)
+    values[0, 7, 0] += 1e-16
+    values[0, 7, 1] += 1e-5
+    np.testing.assert_array_equal(still(values), [True, False, True])
+
+
+def test_nothing_in_common() -> None:
+    with pytest.raises(
+        InputError, match=r"no common parameters: the draws have beta \(3\), the reference has beta \(5\)"
+    ):
+        align(fakes.draws(rng()), fakes.reference(rng(), size=6), ["beta"])
+    ones = {"c": np.ones((4, 1000))}
+    with pytest.raises(InputError, match="nothing to compare"):
+        align(fakes.draws(rng(), more=ones), fakes.reference(rng(), more=ones), ["c"])
+
+
+def test_too_few_draws() -> None:
+    with pytest.raises(InputError, match="reference: 3 draws a chain are too few"):
+        align(fakes.draws(rng()), fakes.reference(rng(), draws=3))
+
+
+def test_other_models_and_data_are_refused() -> None:
+    draws = fakes.draws(rng())
+    assert check_provenance(draws, fakes.reference(rng())) == ()
+    with pytest.raises(InputError, match=r"different models: logistic .*0123456789abcdef.* and probit .*beef"):
+        check_provenance(draws, fakes.reference(rng(), attrs={"reference_for": "beef", "model": "probit"}))
+    with pytest.raises(InputError, match="different data"):
+        check_provenance(draws, fakes.reference(rng(), attrs={"data_hash": "beef"}))
+
+
+def test_a_faster_formulation_stands_for_the_model() -> None:
+    assert check_provenance(fakes.draws(rng()), fakes.reference(rng(), attrs={"model_hash": "another"})) == ()
+
+
+def test_another_run_can_be_the_reference() -> None:
+    assert check_provenance(fakes.draws(rng()), fakes.draws(rng())) == ()
+    with pytest.raises(InputError, match="different models"):
+        check_provenance(fakes.draws(rng()), fakes.draws(rng(), attrs={"model_hash": "beef"}))
+
+
+def test_what_is_not_recorded_is_told() -> None:
+    assert check_provenance(fakes.draws(rng()), fakes.foreign(rng())) == (
+        "the reference does not record which model it came from",
+        "the reference does not record which data it came from",
+    )

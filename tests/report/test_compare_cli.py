@@ -1,0 +1,188 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fakes
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from stansub.cli.compare import compare as command
+from stansub.errors import InputError
+from stansub.model import data as data_module
+from stansub.nuts.base import Program
+from stansub.output import inference_data
+from stansub.report import compare as module
+from stansub.report.compare import compare
+
+CODE = """data {
+  int<lower=0> N;
+  vector[N] y;
+}
+parameters {
+  real alpha;
+  vector[3] beta;
+}
+model {
+  y ~ normal(alpha + sum(beta), 1);
+}
+"""
+PROGRAM = Program("logistic", CODE)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Options of each run of NUTS, which is not run."""
+    calls: list[dict[str, Any]] = []
+
+    def reference(program: Program, data: Any, **options: Any) -> Any:
+        calls.append({"data": data, **options})
+        digest = data_module.read(data, program.syntax.data.declarations).digest()
+        settings = {"chains": 4, "parallel_chains": 2, "iter_warmup": 1000, "iter_sampling": 1000, "seed": 1}
+        settings |= {name: value for name, value in options.items() if name in settings and value is not None}
+        attrs = {"reference_for": program.hash, "model_hash": program.hash, "data_hash": digest, "settings": settings}
+        return fakes.reference(np.random.default_rng(2), attrs=attrs)
+
+    monkeypatch.setattr(module, "make_reference", reference)
+    return calls
+
+
+@pytest.fixture
+def draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Draws beside their data; the working folder is another one."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    data = tmp_path / "run" / "data.json"
+    data.write_text('{"N": 2, "y": [1.0, 2.0]}')
+    digest = data_module.read(data, PROGRAM.syntax.data.declarations).digest()
+    attrs = {"model_code": CODE, "model_hash": PROGRAM.hash, "data_hash": digest, "data_file": str(data)}
+    path = tmp_path / "run" / "draws.nc"
+    inference_data.write(fakes.draws(np.random.default_rng(1), attrs=attrs), path)
+    return path
+
+
+@pytest.fixture
+def run() -> Callable[..., Any]:
+    app = typer.Typer()
+    app.command()(command)
+
+    def invoke(*arguments: Any, fails: str = "") -> Any:
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        if fails:
+            assert isinstance(result.exception, InputError)
+            assert fails in str(result.exception)
+            assert "\n" not in str(result.exception)
+        else:
+            assert result.exit_code == 0, result.output
+        return result
+
+    return invoke
+
+
+def test_a_reference_is_made_and_kept_and_used_again(
+    draws: Path, made: list[dict[str, Any]], run: Callable[..., Any]
+) -> None:
+    result = run(draws, "--quiet")
+    stored = draws.parent / "logistic_reference.nc"
+    assert stored.is_file()
+    assert len(made) == 1
+    assert result.stdout.startswith("Agrees within Monte Carlo error")
+    assert result.stdout.splitlines()[-3:] == [
+        f"reports/logistic/{name}" for name in ("report.html", "report.md", "comparison.json")
+    ]
+    assert str(stored) in result.stderr.replace("\n", "")
+    again = run(draws, "--quiet", "--output-dir", "elsewhere")
+    assert len(made) == 1
+    assert "made before" in again.stderr
+    first, second = (
+        json.loads(Path(folder, "comparison.json").read_text()) for folder in ("reports/logistic", "elsewhere")
+    )
+    assert first["parameters"] == second["parameters"]
+
+
+def test_a_stored_reference_that_does_not_fit_is_refused(
+    draws: Path, made: list[dict[str, Any]], run: Callable[..., Any]
+) -> None:
+    stored = draws.parent / "logistic_reference.nc"
+    inference_data.write(fakes.reference(np.random.default_rng(3)), stored)
+    run(draws, fails="other data")
+    assert not made
+    assert not Path("reports").exists()
+    run(draws, "--force", "--seed", 7)
+    assert made[0]["seed"] == 7
+    run(draws, "--seed", 8, "--output-dir", "other", fails="seed 7, not 8")
+    run(draws, "--seed", 7, "--output-dir", "other")
+    assert len(made) == 1
+
+
+def test_nothing_is_overwritten_and_that_is_known_before_the_run(
+    draws: Path, made: list[dict[str, Any]], run: Callable[..., Any]
+) -> None:
+    Path("reports/logistic").mkdir(parents=True)
+    Path("reports/logistic/report.md").write_text("mine")
+    run(draws, fails="--force")
+    Path("figures.json").write_text("mine")
+    run(draws, "--json", "figures.json", fails="--force")
+    assert not made
+    assert Path("figures.json").read_text() == Path("reports/logistic/report.md").read_text() == "mine"
+    run(draws, "--force")
+    assert Path("reports/logistic/report.md").read_text().startswith("# logistic")
+
+
+def test_the_figures_alone(draws: Path, made: list[dict[str, Any]], run: Callable[..., Any]) -> None:
+    run(draws, "--json", "figures.json", "--output-dir", "x", fails="leave out")
+    result = run(draws, "--json", "figures.json", "--var-name", "beta")
+    assert result.stdout.splitlines()[-1] == "figures.json"
+    figures = json.loads(Path("figures.json").read_text())
+    assert figures["verdict"] == "agrees"
+    assert set(figures["parameters"]) == {"beta[1]", "beta[2]", "beta[3]"}
+    assert [path.name for path in Path().iterdir()] == ["figures.json"]
+
+
+def test_data_that_moved_or_changed(draws: Path, made: list[dict[str, Any]], run: Callable[..., Any]) -> None:
+    data = draws.parent / "data.json"
+    moved = data.rename(draws.parent / "moved.json")
+    run(draws, fails="give --data")
+    data.write_text('{"N": 2, "y": [1.0, 2.5]}')
+    run(draws, fails="not the data that the draws were made from")
+    run(draws, "--data", "nowhere.json", fails="no such file")
+    assert not made
+    run(draws, "--data", moved)
+    assert Path(made[0]["data"]) == moved
+
+
+def test_references_of_something_else(tmp_path: Path, draws: Path, run: Callable[..., Any]) -> None:
+    rng = np.random.default_rng(1)
+    others = {
+        "model": fakes.reference(rng),
+        "nothing in common": inference_data.build(
+            posterior={"gamma": rng.standard_normal((4, 100))}, sample_stats={}, attrs={}
+        ),
+        "own": fakes.foreign(rng),
+    }
+    for name, idata in others.items():
+        inference_data.write(idata, tmp_path / f"{name}.nc")
+    run(draws, tmp_path / "model.nc", fails="different models")
+    run(draws, tmp_path / "nothing in common.nc", fails="no common parameters")
+    run(draws, tmp_path / "missing.nc", fails="no such file")
+    run(tmp_path / "missing.nc", fails="no such file")
+    assert not Path("reports").exists()
+    assert run(draws, tmp_path / "own.nc").stdout.startswith("Agrees")
+
+
+def test_draws_that_do_not_tell_their_program(made: list[dict[str, Any]]) -> None:
+    bare = fakes.draws(np.random.default_rng(1), attrs={"model_code": None})
+    with pytest.raises(InputError, match="do not record their program"):
+        compare(bare)
+    assert not made
+
+
+def test_draws_in_memory(draws: Path, made: list[dict[str, Any]]) -> None:
+    comparison = compare(inference_data.read(draws), chains=2, show_progress=False)
+    assert comparison.verdict.word == "agrees"
+    assert made[0]["chains"] == 2
+    assert not list(Path().iterdir())  # nothing is stored where no folder is known
+    assert [path.name for path in draws.parent.iterdir() if path.suffix == ".nc"] == ["draws.nc"]
