@@ -1,0 +1,115 @@
+"""What an engine is given and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.workloads import Workload
+
+
+class Unavailable(Exception):  # noqa: N818 - a reason, told in the table
+    """An engine or a workload cannot run here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A workload for an engine.
+
+    Attributes
+    ----------
+    workload : Workload
+    data : Path
+        The data JSON; for preparations a small one of the same form.
+    seed : int
+    chains : int
+        Chains, all of which run at once.
+    seconds : float
+        Limit of warmup and sampling.
+    cache : Path
+        Folder for what an engine keeps between runs.
+    """
+
+    workload: Workload
+    data: Path
+    seed: int
+    chains: int
+    seconds: float
+    cache: Path
+
+
+@dataclass(frozen=True)
+class Run:
+    """Draws and what they cost. Seconds are wall time of the whole machine, all chains together.
+
+    Attributes
+    ----------
+    draws : mapping
+        Parameters by name, shape (chain, draw, ...).
+    load_s, setup_s, warmup_s, sampling_s : float
+        Reading the data; making the model ready; what comes before the first draw that counts; the draws that count.
+    warmup_passes, sampling_passes : float
+        Evaluations of the whole data, of the likelihood or of its gradient, in all chains together.
+    compile_s : float
+        Part of the run that was compilation and would not be there with a filled cache.
+    ess : float, optional
+        Effective sample size of weighted draws, in place of that of chains.
+    notes : sequence of str
+    """
+
+    draws: Mapping[str, NDArray[Any]]
+    load_s: float
+    setup_s: float
+    warmup_s: float
+    sampling_s: float
+    warmup_passes: float
+    sampling_passes: float
+    compile_s: float = 0.0
+    ess: float | None = None
+    notes: Sequence[str] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A way to posterior draws.
+
+    Attributes
+    ----------
+    about : str
+        One line for the report.
+    run : callable
+    prepare : callable
+        Compiles, with a few rows of data, what the cache keeps from then on; returns whether there was something to do.
+    """
+
+    about: str
+    run: Callable[[Task], Run]
+    prepare: Callable[[Task], bool]
+
+
+def compile_program(task: Task, program: Path | None = None, *, lipschitz: bool = False) -> bool:
+    """Compile the workload's program, or another one, and with ``lipschitz`` its function ``log_lik_lipschitz_i``."""
+    import stansub
+    from stansub.model.ranges import lipschitz_constant
+
+    told: list[str] = []
+    compiled = stansub.compile_model(program or task.workload.program, progress=told.append)
+    if lipschitz:
+        lipschitz_constant(compiled.with_data(task.data), progress=told.append)
+    return bool(told)
+
+
+def nothing_to_compile(task: Task) -> bool:
+    """For engines that need no program of the cache."""
+    return False
+
+
+def elapsed(seconds: Sequence[float], parallel: int) -> float:
+    """Wall time of chains that take so many seconds each, ``parallel`` at a time (their sum if one at a time)."""
+    return float(max(np.max(seconds), np.sum(seconds) / parallel))

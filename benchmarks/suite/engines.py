@@ -1,0 +1,32 @@
+"""The engines by name."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from suite import hmcecs, laplace, metropolis, nuts
+from suite.base import Engine, compile_program, nothing_to_compile
+
+
+def _stansub(about: str, **options: Any) -> Engine:
+    return Engine(about, partial(metropolis.sample, **options), compile_program)
+
+
+ENGINES: dict[str, Engine] = {
+    "stansub-auto": _stansub("`stansub sample` without options"),
+    "stansub-pocock": _stansub("plain random walk, `--test pocock`", **metropolis.PLAIN, test="pocock"),
+    "stansub-austerity": _stansub(
+        "plain random walk, `--test austerity --epsilon 0.05`", **metropolis.PLAIN, test="austerity", epsilon=0.05
+    ),
+    "stansub-bernstein": Engine(
+        "plain random walk, `--test bernstein`", metropolis.bernstein, metropolis.prepare_bernstein
+    ),
+    "stansub-exact": _stansub("plain random walk on all the data", **metropolis.PLAIN, test="exact"),
+    "nuts-cmdstan": Engine("CmdStan's NUTS, its defaults", nuts.cmdstan, nothing_to_compile),
+    "nuts-nutpie": Engine("nutpie's NUTS, its defaults", nuts.nutpie, compile_program),
+    "numpyro-hmcecs": Engine(
+        "numpyro's HMCECS, second-order proxy, subsamples of 1,000", hmcecs.run, nothing_to_compile
+    ),
+    "laplace-ir": Engine("Laplace approximation with importance resampling", laplace.run, compile_program),
+}

@@ -1,0 +1,111 @@
+"""NUTS, by CmdStan and by nutpie."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from suite.base import Run, Task, Unavailable, elapsed
+
+_DRAWS = 1000
+# Draws a chain below which there are no statistics.
+_FEWEST = 4
+
+
+def cmdstan(task: Task) -> Run:
+    """CmdStan's defaults. It gives no draws before it has ended, so a limit that is too short loses them all."""
+    from stansub.nuts import cmdstan as engine
+    from stansub.nuts.reference import reference
+    from stansub.output.inference_data import attrs, group
+
+    if reason := engine.unavailable():
+        raise Unavailable(reason)
+    began = time.perf_counter()
+    idata = reference(
+        task.workload.program, task.data, engine="cmdstan", chains=task.chains, seed=task.seed, show_progress=False
+    )
+    took = time.perf_counter() - began
+    facts = attrs(idata)
+    sampling = elapsed(facts["sampling_time"], facts["settings"]["parallel_chains"])
+    return Run(
+        draws={str(name): values.values for name, values in group(idata, "posterior").data_vars.items()},
+        load_s=max(0.0, took - facts["compile_time"] - facts["setup_time"] - facts["wall_time"]),
+        setup_s=facts["setup_time"],
+        warmup_s=facts["wall_time"] - sampling,
+        sampling_s=sampling,
+        warmup_passes=sum(facts["warmup_n_gradients"]),
+        sampling_passes=sum(facts["n_gradients"]),
+        compile_s=facts["compile_time"],
+        notes=_trouble(sum(facts["n_divergences"]), sum(facts["n_gradients"]), task.chains * _DRAWS),
+        versions={"cmdstan": str(facts["engine_version"])},
+    )
+
+
+def nutpie(task: Task) -> Run:
+    """nutpie's defaults on stansub's compiled library; at the limit what there is is taken."""
+    from stansub.nuts import nutpie as engine
+
+    if reason := engine.unavailable():
+        raise Unavailable(reason)
+    import nutpie as package
+
+    from stansub.model import data as data_module
+    from stansub.nuts.base import Program
+    from stansub.output.inference_data import group
+    from stansub.program import rewrite, toolchain
+
+    began = time.perf_counter()
+    program = Program.read(task.workload.program)
+    data = data_module.read(task.data, program.syntax.data.declarations)
+    library = toolchain.compile_library(rewrite.silent(program.code), name=program.name)
+    loaded = time.perf_counter()
+    model = engine._with_data(library, program, data, seed=task.seed)
+    ready = time.perf_counter()
+    sampler = package.sample(
+        model,
+        draws=_DRAWS,
+        chains=task.chains,
+        cores=task.chains,
+        seed=task.seed,
+        save_warmup=True,
+        progress_bar=False,
+        blocking=False,
+    )
+    try:
+        drawn, stopped = sampler.wait(timeout=task.seconds), False
+    except TimeoutError:
+        drawn, stopped = sampler.abort(), True
+    wall = time.perf_counter() - ready
+    stats: Any = group(drawn, "sample_stats")
+    # Chains that were stopped differ in length and are filled up with NaN, or with 0 where there is no NaN.
+    lengths = np.isfinite(stats["logp"].values).sum(axis=1)
+    steps = stats["n_steps"].values.sum(axis=1).astype(float)
+    warmup = group(drawn, "warmup_sample_stats")["n_steps"].values.sum(axis=1).astype(float)
+    if not lengths.size or lengths.min() < _FEWEST:
+        raise Unavailable(f"still in warmup after {wall:.0f} s ({warmup.sum():,.0f} gradients)")
+    diverging = int(stats["diverging"].values.sum())
+    notes = _trouble(diverging, int(steps.sum()), int(lengths.sum()))
+    # The engine tells no times: a gradient is taken to cost the same in warmup and in sampling.
+    per_gradient = wall / (warmup + steps if stopped else (warmup + steps).max())
+    # Of chains of different length what is beyond the shortest is dropped, and its time with it.
+    steps *= lengths.min() / lengths
+    sampling = float((per_gradient * steps).max())
+    return Run(
+        draws={str(k): v.values[:, : lengths.min()] for k, v in group(drawn, "posterior").data_vars.items()},
+        load_s=loaded - began,
+        setup_s=ready - loaded,
+        warmup_s=wall - sampling,
+        sampling_s=sampling,
+        warmup_passes=float(warmup.sum()),
+        sampling_passes=float(steps.sum()),
+        notes=[*notes, *(["stopped by the time limit"] if stopped else [])],
+    )
+
+
+def _trouble(diverging: int, gradients: int, draws: int) -> list[str]:
+    return [
+        f"{gradients / draws:.1f} leapfrog steps a draw",
+        *([f"{diverging:,} divergent iterations"] if diverging else []),
+    ]

@@ -1,0 +1,116 @@
+"""How the time of a step and the share of the data that it uses grow with the data.
+
+At a fixed proposal (Chen, Mansinghka and Ghahramani 2015, figure 5: standard deviation 0.1, epsilon 0.01) a larger
+data set settles a decision with a smaller share. At equilibrium (Bardenet, Doucet and Holmes 2017, figure 7b) the
+proposal shrinks with the posterior and the share stays.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from suite.laplace import find_mode
+from suite.workloads import STAN_MODELS, simulated
+
+_COVARIATES = 2
+_FIXED_SD = 0.1
+_STEPS = 1000
+_TESTS: dict[str, dict[str, Any]] = {
+    "exact": {"test": "exact"},
+    "austerity 0.01": {"test": "austerity", "epsilon": 0.01},
+    "default": {},
+}
+REGIMES = ("fixed proposal", "equilibrium")
+
+
+def rows(sizes: Sequence[int], *, seed: int, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Microseconds and share of the data a step: logistic regression with two covariates, one chain, from the mode."""
+    import stansub
+    from stansub.output.inference_data import attrs
+
+    compiled = stansub.compile_model(STAN_MODELS / "logistic.stan")
+    found = []
+    for n in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "data.json"
+            simulated("logistic", n, _COVARIATES, path)
+            values = compiled.read_data(path)
+        full = compiled.original.model(values.json())
+        mode = find_mode(full.log_density_gradient, full.dim).mode
+        for regime in REGIMES:
+            for name, options in _TESTS.items():
+                fixed = regime == REGIMES[0]
+                proposal: dict[str, Any] = (
+                    {"proposal": stansub.RandomWalk(_FIXED_SD * np.eye(full.dim))} if fixed else {}
+                )
+                idata = stansub.sample(
+                    compiled,
+                    values.values,
+                    chains=1,
+                    seed=seed,
+                    inits={"alpha": mode[0], "beta": mode[1:].tolist()},
+                    iter_warmup=0 if fixed else _STEPS,
+                    iter_sampling=_STEPS,
+                    audit=0.0,
+                    generated_quantities=False,
+                    show_progress=False,
+                    **options,
+                    **proposal,
+                )
+                facts = attrs(idata)
+                steps = sum(facts["n_steps"])
+                one = {
+                    "n": n,
+                    "regime": regime,
+                    "test": name,
+                    "us_per_step": 1e6 * sum(facts["sampling_time"]) / steps,
+                    "share": sum(facts["n_obs_used"]) / steps / n,
+                    "accepted": sum(facts["n_accepted"]) / steps,
+                }
+                found.append(one)
+                say(f"N = {n:,}, {regime}, {name}: {one['us_per_step']:,.0f} us a step, {one['share']:.2%} of the data")
+    return found
+
+
+def picture(found: Sequence[dict[str, Any]], path: Path) -> None:
+    """Time of a step and share of the data against N, both axes logarithmic."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullLocator
+
+    from stansub.output import style
+
+    with mpl.rc_context(style.STYLE):
+        figure = Figure(figsize=(9, 4), layout="constrained")
+        axes = figure.subplots(1, 2)
+        for ax, key, label in zip(
+            axes, ("us_per_step", "share"), ("microseconds a step", "share of the data a step"), strict=True
+        ):
+            for colour, test in zip(style.CHAIN_COLOURS, _TESTS, strict=False):
+                for regime, line in zip(REGIMES, ("--", "-"), strict=True):
+                    own = [one for one in found if one["test"] == test and one["regime"] == regime]
+                    ax.plot(
+                        [one["n"] for one in own],
+                        [one[key] for one in own],
+                        line,
+                        marker="o",
+                        markersize=4,
+                        color=colour,
+                        label=f"{test}, {regime}",
+                    )
+            ax.set_xscale("log")
+            ax.set_yscale("log")
+            ax.set_xlabel("observations")
+            ax.set_ylabel(label)
+        shares = [a * 10**b for b in (-5, -4, -3, -2, -1) for a in (1, 2, 5)] + [1]
+        axes[1].yaxis.set_major_locator(FixedLocator(shares))
+        axes[1].yaxis.set_major_formatter(style.percent_ticks())
+        axes[1].yaxis.set_minor_locator(NullLocator())
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        figure.savefig(path, dpi=style.DPI)
