@@ -67,6 +67,8 @@ def main() -> None:
             seed=options.seed + (test != stansub.Exact()),
             test=test,
             audit=0.0 if isinstance(test, stansub.Exact) else 0.05,
+            proposal="adaptive-metropolis",
+            control_variates=0,
             show_progress=False,
         )
         seconds = time.perf_counter() - began

@@ -107,6 +107,8 @@ def two_chains(n: int) -> None:
             seed=1,
             test=stansub.Exact(),
             audit=0,
+            proposal="adaptive-metropolis",
+            control_variates=0,
             show_progress=False,
         )
         return chains * 3000 / max(idata.attrs["sampling_time"])

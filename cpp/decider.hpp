@@ -2,17 +2,20 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "evaluator.hpp"
 #include "random.hpp"
+#include "surrogate.hpp"
 
 namespace stansub {
 
@@ -23,7 +26,8 @@ struct Table {
   std::vector<double> scale, offset;
 };
 
-// Where the range (largest less smallest) of the blocks' log likelihood differences comes from.
+// Where the range (largest less smallest) of what is averaged comes from: the blocks' log likelihood
+// differences or, with a surrogate, their remainders.
 struct RangeSource {
   enum class Kind { none, lipschitz, callback, scan, estimate };
   using Function = int (*)(void* self, const double* theta, const double* theta_new, double* range);
@@ -53,6 +57,7 @@ struct Counters {
   std::int64_t evaluated_extra = 0;  // observations, in audits and full log densities
   std::int64_t nonfinite = 0;
   std::int64_t bound_violated = 0;
+  double audit_seconds = 0;
 };
 
 // Mean, squared deviations and extremes of numbers that come in batches: two passes over a batch, then
@@ -103,13 +108,15 @@ struct Point {
 
 class Decider {
  public:
-  Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table, RangeSource range)
+  Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table, RangeSource range,
+          std::optional<Surrogate> surrogate)
       : evaluator_(evaluator),
         n_blocks_(evaluator->n_blocks),
         block_sizes_(std::move(block_sizes)),
         n_observations_(std::accumulate(block_sizes_.begin(), block_sizes_.end(), std::int64_t{0})),
         table_(std::move(table)),
         range_source_(range),
+        surrogate_(std::move(surrogate)),
         current_(evaluator->dim, n_blocks_),
         proposed_(evaluator->dim, n_blocks_),
         urn_(table_.n.size() > 1 ? n_blocks_ : 0) {
@@ -155,9 +162,11 @@ class Decider {
     const double rest = proposed_.global - current_.global + log_q_ratio;
     Decision decision = settle(rest, log_u, bits);
     if (audit) {
+      const auto began = std::chrono::steady_clock::now();
       decision.audited = true;
       decision.wrong = std::isfinite(decision.log_ratio) && decision.n_obs_used < n_observations_ &&
                        (rest + total_difference(counters_.evaluated_extra) > log_u) != decision.accepted;
+      counters_.audit_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     }
     ++counters_.decisions;
     counters_.accepted += decision.accepted;
@@ -213,6 +222,11 @@ class Decider {
 
   double difference(std::int32_t b) const { return proposed_.blocks[b].value - current_.blocks[b].value; }
 
+  // What the test looks at: the difference less what the surrogate knows of it.
+  double remainder(std::int32_t b) const {
+    return surrogate_ ? difference(b) - surrogate_->change(b) : difference(b);
+  }
+
   // The sum of all differences, in the order of the blocks.
   double total_difference(std::int64_t& evaluated) {
     learn_all(proposed_, evaluated);
@@ -230,7 +244,9 @@ class Decider {
     counters_.nonfinite += std::isnan(log_ratio);
   }
 
-  // `rest` is the log ratio without the likelihood.
+  // `rest` is the log ratio without the likelihood. Before the last look the log ratio is estimated by
+  // M mean(r) + C.w + rest, r being the remainders of the drawn blocks and C.w the surrogate's change over all blocks
+  // (Bardenet, Doucet and Holmes 2017, section 7.1); the last look needs no surrogate.
   Decision settle(double rest, double log_u, bitgen_t* bits) {
     Decision decision;
     if (!std::isfinite(rest)) {
@@ -239,6 +255,11 @@ class Decider {
     }
     const double n_blocks = n_blocks_;
     const std::size_t last = table_.n.size() - 1;
+    double known = rest;
+    if (surrogate_ && last > 0) {
+      surrogate_->set_pair(current_.theta.data(), proposed_.theta.data());
+      known += surrogate_->total_change();
+    }
     Moments moments;
     double range = std::numeric_limits<double>::quiet_NaN();
     for (std::size_t k = 0; k < last; ++k) {
@@ -246,6 +267,8 @@ class Decider {
       const std::int32_t n_new = table_.n[k] - drawn;
       const std::int32_t* which = urn_.extend(bits, drawn, table_.n[k]);
       ++decision.n_looks;
+      if (surrogate_)
+        for (std::int32_t i = 0; i < n_new; ++i) surrogate_->prefetch(which[i]);
       for (std::int32_t i = 0; i < n_new; ++i) decision.n_obs_used += block_sizes_[which[i]];
 
       learn(proposed_, which, n_new, counters_.evaluated);
@@ -256,9 +279,9 @@ class Decider {
         return decision;
       }
       learn(current_, which, n_new, counters_.evaluated);
-      differences_.resize(n_new);
-      for (std::int32_t i = 0; i < n_new; ++i) differences_[i] = difference(which[i]);
-      moments.add(differences_);
+      remainders_.resize(n_new);
+      for (std::int32_t i = 0; i < n_new; ++i) remainders_[i] = remainder(which[i]);
+      moments.add(remainders_);
       if (!std::isfinite(moments.mean)) {
         finish_nonfinite(decision, moments.mean, log_u);
         return decision;
@@ -266,7 +289,7 @@ class Decider {
 
       if (table_.offset[k] != 0 && (std::isnan(range) || range_source_.kind == RangeSource::Kind::estimate))
         range = find_range(moments);
-      decision.log_ratio = n_blocks * moments.mean + rest;
+      decision.log_ratio = n_blocks * moments.mean + known;
       if (crossed(k, (decision.log_ratio - log_u) / n_blocks, moments, range)) {
         decision.accepted = decision.log_ratio > log_u;
         decision.bound_violated = violated(moments.spread(), range);
@@ -291,7 +314,7 @@ class Decider {
     return decision;
   }
 
-  // A boundary without offset knows the differences by their sd only, one with an estimated range by
+  // A boundary without offset knows the remainders by their sd only, one with an estimated range by
   // their spread only: while all are equal it knows nothing.
   bool crossed(std::size_t k, double gap, const Moments& drawn, double range) const {
     const double scale = table_.scale[k], offset = table_.offset[k];
@@ -333,13 +356,14 @@ class Decider {
   double total_spread() const {
     double low = infinity, high = -infinity;
     for (std::int32_t b = 0; b < n_blocks_; ++b) {
-      low = std::min(low, difference(b));
-      high = std::max(high, difference(b));
+      const double r = remainder(b);
+      low = std::min(low, r);
+      high = std::max(high, r);
     }
     return high - low;
   }
 
-  // A promised range is broken by differences that are seen to lie further apart, beyond rounding.
+  // A promised range is broken by remainders that are seen to lie further apart, beyond rounding.
   bool violated(double spread, double range) const {
     const bool promised = range_source_.kind == RangeSource::Kind::lipschitz ||
                           range_source_.kind == RangeSource::Kind::callback;
@@ -354,6 +378,7 @@ class Decider {
   std::int64_t n_observations_;
   Table table_;
   RangeSource range_source_;
+  std::optional<Surrogate> surrogate_;
   Point current_, proposed_;
   std::uint64_t last_stamp_ = 0;
   bool started_ = false;
@@ -361,7 +386,7 @@ class Decider {
   Counters counters_;
   // scratch
   std::vector<std::int32_t> missing_;
-  std::vector<double> values_, differences_;
+  std::vector<double> values_, remainders_;
 };
 
 }  // namespace stansub

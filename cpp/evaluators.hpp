@@ -30,6 +30,11 @@ class EvaluatorObject {
 
   const Evaluator& functions() const { return functions_; }
 
+  // Value and gradient (dim numbers) of the global part plus the log likelihoods of n blocks. What it
+  // returns is 0, or something else where they are not defined. The loop itself needs no gradients.
+  virtual int gradient(const double* theta, const std::int32_t* which, std::int32_t n, double* value,
+                       double* out) = 0;
+
  protected:
   explicit EvaluatorObject(Evaluator functions) : functions_(functions) {
     if (functions.dim < 1) throw std::invalid_argument("an evaluator needs at least one parameter");
@@ -53,13 +58,30 @@ class EvaluatorObject {
   Evaluator functions_;
 };
 
+inline void require_gradient(bool given) {
+  if (!given) throw std::logic_error("this evaluator was made without a function for gradients");
+}
+
 class CallbackEvaluator final : public EvaluatorObject {
  public:
+  using Gradient = int (*)(void* self, const double* theta, const std::int32_t* which, std::int32_t n,
+                           double* value, double* out);
+
   CallbackEvaluator(std::int32_t dim, std::int32_t n_blocks, std::uintptr_t self, std::uintptr_t global,
-                    std::uintptr_t blocks)
+                    std::uintptr_t blocks, std::uintptr_t gradient)
       : EvaluatorObject({reinterpret_cast<void*>(self), dim, n_blocks,
                          from_address<decltype(Evaluator::global)>(global, "global_address"),
-                         from_address<decltype(Evaluator::blocks)>(blocks, "blocks_address")}) {}
+                         from_address<decltype(Evaluator::blocks)>(blocks, "blocks_address")}),
+        gradient_(reinterpret_cast<Gradient>(gradient)) {}
+
+  int gradient(const double* theta, const std::int32_t* which, std::int32_t n, double* value,
+               double* out) override {
+    require_gradient(gradient_ != nullptr);
+    return gradient_(functions().self, theta, which, n, value, out);
+  }
+
+ private:
+  Gradient gradient_;
 };
 
 // The functions of BridgeStan's C API that are needed here.
@@ -69,13 +91,24 @@ struct BridgeStan {
   using ParamConstrain = int (*)(const void* model, bool include_tp, bool include_gq,
                                  const double* theta_unc, double* theta, void* rng, char** error);
   using FreeError = void (*)(char* error);
+  using LogDensityGradient = int (*)(const void* model, bool propto, bool jacobian, const double* theta_unc,
+                                     double* value, double* gradient, char** error);
 
   LogDensity log_density;
   FreeError free_error;
+  LogDensityGradient log_density_gradient;  // may be null where no gradients are asked for
 
   int value(const void* model, const double* theta, double* value) const {
     char* error = nullptr;
     const int status = log_density(model, false, true, theta, value, &error);
+    if (error != nullptr) free_error(error);
+    return status;
+  }
+
+  int gradient(const void* model, const double* theta, double* value, double* out) const {
+    require_gradient(log_density_gradient != nullptr);
+    char* error = nullptr;
+    const int status = log_density_gradient(model, false, true, theta, value, out, &error);
     if (error != nullptr) free_error(error);
     return status;
   }
@@ -113,7 +146,31 @@ class InstanceEvaluator final : public EvaluatorObject {
     return 0;
   }
 
+  // Each block brings the global part along: of n blocks, n - 1 times too many.
+  int gradient(const double* theta, const std::int32_t* which, std::int32_t n, double* value,
+               double* out) override {
+    *value = 0;
+    std::fill_n(out, functions().dim, 0.0);
+    for (std::int32_t k = 0; k < n; ++k)
+      if (int status = add_gradient(block_models_[which[k]], theta, 1, value, out)) return status;
+    if (n == 1) return 0;
+    const double surplus = n - 1, sign[3] = {-surplus, -surplus, surplus};
+    for (std::size_t k = 0; k < global_models_.size(); ++k)
+      if (int status = add_gradient(global_models_[k], theta, sign[k], value, out)) return status;
+    return 0;
+  }
+
  private:
+  int add_gradient(const void* model, const double* theta, double factor, double* value, double* out) const {
+    const std::int32_t dim = functions().dim;
+    std::vector<double> slope(dim);
+    double lp = 0;
+    if (int status = api_.gradient(model, theta, &lp, slope.data())) return status;
+    *value += factor * lp;
+    for (std::int32_t i = 0; i < dim; ++i) out[i] += factor * slope[i];
+    return 0;
+  }
+
   std::vector<const void*> block_models_;
   std::vector<const void*> global_models_;
   BridgeStan api_;
@@ -148,12 +205,7 @@ class LibraryEvaluator final : public EvaluatorObject {
   }
 
   int blocks(const double* theta, double, const std::int32_t* which, std::int32_t n, double* out) {
-    subset_starts_.resize(n);
-    subset_ends_.resize(n);
-    for (std::int32_t k = 0; k < n; ++k) {
-      subset_starts_[k] = starts_[which[k]];
-      subset_ends_[k] = ends_[which[k]];
-    }
+    choose(which, n);
     // a likelihood that the program switches off (as `if (!prior_only)` does) hands over nothing
     std::fill_n(out, n, 0.0);
     const Subset subset(set_blocks_, subset_starts_.data(), subset_ends_.data(), n, out);
@@ -164,7 +216,23 @@ class LibraryEvaluator final : public EvaluatorObject {
     return status;
   }
 
+  int gradient(const double* theta, const std::int32_t* which, std::int32_t n, double* value,
+               double* out) override {
+    choose(which, n);
+    const Subset subset(set_blocks_, subset_starts_.data(), subset_ends_.data(), n, nullptr);
+    return api_.gradient(model_, theta, value, out);
+  }
+
  private:
+  void choose(const std::int32_t* which, std::int32_t n) {
+    subset_starts_.resize(n);
+    subset_ends_.resize(n);
+    for (std::int32_t k = 0; k < n; ++k) {
+      subset_starts_[k] = starts_[which[k]];
+      subset_ends_[k] = ends_[which[k]];
+    }
+  }
+
   struct Subset {
     Subset(SetBlocks set, const int* starts, const int* ends, int n, double* out) : set_(set) {
       set_(starts, ends, n, out);

@@ -14,6 +14,7 @@
 #include "decider.hpp"
 #include "evaluators.hpp"
 #include "stretch.hpp"
+#include "taylor.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -26,8 +27,12 @@ using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Matrices = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Rows32 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutputMatrix = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutputRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using NumpyVector = nb::ndarray<nb::numpy, double, nb::ndim<1>>;
+using NumpyMatrix = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
 
 template <class T>
 std::vector<T> to_vector(const Vector<T>& array) {
@@ -41,12 +46,25 @@ std::vector<const void*> to_pointers(const Vector<std::uint64_t>& addresses) {
   return pointers;
 }
 
+BridgeStan to_bridgestan(std::uintptr_t log_density, std::uintptr_t free_error, std::uintptr_t gradient) {
+  return {from_address<BridgeStan::LogDensity>(log_density, "log_density_address"),
+          from_address<BridgeStan::FreeError>(free_error, "free_error_address"),
+          reinterpret_cast<BridgeStan::LogDensityGradient>(gradient)};
+}
+
 NumpyVector to_numpy(std::vector<double> values) {
   auto owned = std::make_unique<std::vector<double>>(std::move(values));
   auto* data = owned->data();
   const std::size_t size = owned->size();
   nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
   return NumpyVector(data, {size}, owner);
+}
+
+NumpyMatrix to_numpy(std::vector<double> values, std::size_t rows, std::size_t columns) {
+  auto owned = std::make_unique<std::vector<double>>(std::move(values));
+  auto* data = owned->data();
+  nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
+  return NumpyMatrix(data, {rows, columns}, owner);
 }
 
 bitgen_t* to_bitgen(const nb::handle& capsule) {
@@ -74,10 +92,7 @@ double global_log_density(const EvaluatorObject& evaluator, const Vector<double>
   return f.global(f.self, theta.data(), &value) == 0 ? value : -kInfinity;
 }
 
-NumpyVector block_log_lik(const EvaluatorObject& evaluator, const Vector<double>& theta,
-                          const std::optional<Vector<std::int32_t>>& which) {
-  const Evaluator& f = evaluator.functions();
-  require_length(theta.shape(0), f.dim, "theta");
+std::vector<std::int32_t> to_blocks(const Evaluator& f, const std::optional<Vector<std::int32_t>>& which) {
   std::vector<std::int32_t> blocks;
   if (which) {
     blocks = to_vector(*which);
@@ -87,6 +102,14 @@ NumpyVector block_log_lik(const EvaluatorObject& evaluator, const Vector<double>
     blocks.resize(f.n_blocks);
     std::iota(blocks.begin(), blocks.end(), 0);
   }
+  return blocks;
+}
+
+NumpyVector block_log_lik(const EvaluatorObject& evaluator, const Vector<double>& theta,
+                          const std::optional<Vector<std::int32_t>>& which) {
+  const Evaluator& f = evaluator.functions();
+  require_length(theta.shape(0), f.dim, "theta");
+  const std::vector<std::int32_t> blocks = to_blocks(f, which);
   std::vector<double> values(blocks.size());
   {
     nb::gil_scoped_release release;
@@ -98,6 +121,63 @@ NumpyVector block_log_lik(const EvaluatorObject& evaluator, const Vector<double>
     if (!defined) std::fill(values.begin(), values.end(), -kInfinity);
   }
   return to_numpy(std::move(values));
+}
+
+NumpyVector python_global_gradient(EvaluatorObject& evaluator, const Vector<double>& theta) {
+  require_length(theta.shape(0), evaluator.functions().dim, "theta");
+  std::vector<double> gradient(theta.shape(0));
+  {
+    nb::gil_scoped_release release;
+    global_gradient(evaluator, theta.data(), gradient.data());
+  }
+  return to_numpy(std::move(gradient));
+}
+
+NumpyMatrix python_block_gradients(EvaluatorObject& evaluator, const Vector<double>& theta,
+                                   const std::optional<Vector<std::int32_t>>& which) {
+  const std::size_t dim = evaluator.functions().dim;
+  require_length(theta.shape(0), dim, "theta");
+  const std::vector<std::int32_t> blocks = to_blocks(evaluator.functions(), which);
+  std::vector<double> gradients(blocks.size() * dim);
+  {
+    nb::gil_scoped_release release;
+    block_gradients(evaluator, theta.data(), blocks.data(), blocks.size(), gradients.data());
+  }
+  return to_numpy(std::move(gradients), blocks.size(), dim);
+}
+
+void python_block_taylor(EvaluatorObject& evaluator, const Vector<double>& theta, const Vector<std::int32_t>& which,
+                         int order, const OutputRows& out, const std::optional<Vector<double>>& steps) {
+  const std::size_t dim = evaluator.functions().dim;
+  require_length(theta.shape(0), dim, "theta");
+  if (order != 1 && order != 2) throw std::invalid_argument("order must be 1 or 2");
+  const std::vector<std::int32_t> blocks = to_blocks(evaluator.functions(), which);
+  require_length(out.shape(0), blocks.size(), "out");
+  require_length(out.shape(1), n_coefficients(dim, order), "a row of out");
+  const std::vector<double> widths = steps ? to_vector(*steps) : default_steps(theta.data(), dim);
+  require_length(widths.size(), dim, "steps");
+  if (!std::all_of(widths.begin(), widths.end(), [](double h) { return h > 0 && h < kInfinity; }))
+    throw std::invalid_argument("steps must be positive and finite");
+  nb::gil_scoped_release release;
+  block_taylor(evaluator, theta.data(), blocks.data(), blocks.size(), order, widths, out.data());
+}
+
+nb::tuple subset_gradient(EvaluatorObject& evaluator, const Vector<double>& theta,
+                          const std::optional<Vector<std::int32_t>>& which) {
+  require_length(theta.shape(0), evaluator.functions().dim, "theta");
+  const std::vector<std::int32_t> blocks = to_blocks(evaluator.functions(), which);
+  std::vector<double> gradient(theta.shape(0));
+  double value = 0;
+  {
+    nb::gil_scoped_release release;
+    const int status = evaluator.gradient(theta.data(), blocks.data(), static_cast<std::int32_t>(blocks.size()),
+                                          &value, gradient.data());
+    if (status != 0) {
+      value = -kInfinity;
+      std::fill(gradient.begin(), gradient.end(), std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  return nb::make_tuple(value, to_numpy(std::move(gradient)));
 }
 
 RangeSource to_range_source(const std::string& kind, double constant, std::uintptr_t self,
@@ -112,6 +192,34 @@ RangeSource to_range_source(const std::string& kind, double constant, std::uintp
     return {Kind::callback, constant, reinterpret_cast<void*>(self),
             from_address<RangeSource::Function>(function, "range_function")};
   throw std::invalid_argument("range_kind must be none, lipschitz, callback, scan or estimate, not " + kind);
+}
+
+std::optional<Surrogate> to_surrogate(const Evaluator& f, const std::optional<Vector<double>>& anchor,
+                                      const std::optional<Rows32>& coefficients) {
+  if (anchor.has_value() != coefficients.has_value())
+    throw std::invalid_argument("anchor and coefficients must be given together");
+  if (!anchor) return std::nullopt;
+  require_length(anchor->shape(0), f.dim, "anchor");
+  require_length(coefficients->shape(0), f.n_blocks, "coefficients");
+  return Surrogate(to_vector(*anchor), coefficients->data(), f.n_blocks, coefficients->shape(1));
+}
+
+Proposals to_proposals(const Matrices& matrix, const Matrix& offset, const Matrices& cholesky,
+                       const Vector<double>& weight) {
+  const std::size_t k = weight.shape(0), dim = offset.shape(1);
+  require_length(offset.shape(0), k, "offset");
+  for (const auto* matrices : {&matrix, &cholesky}) {
+    require_length(matrices->shape(0), k, "an array of matrices");
+    for (const std::size_t axis : {1, 2}) require_length(matrices->shape(axis), dim, "a side of a matrix");
+  }
+  return Proposals(dim, k, matrix.data(), offset.data(), cholesky.data(), weight.data());
+}
+
+nb::tuple draw_proposal(const Proposals& proposals, const nb::handle& bitgen, const Vector<double>& theta) {
+  require_length(theta.shape(0), proposals.dim(), "theta");
+  std::vector<double> normals, proposed(proposals.dim());
+  const double log_q_ratio = proposals.draw(to_bitgen(bitgen), theta.data(), normals, proposed.data());
+  return nb::make_tuple(to_numpy(std::move(proposed)), log_q_ratio);
 }
 
 std::string to_string(const Decision& d) {
@@ -130,7 +238,7 @@ Decision decide(Decider& decider, const Vector<double>& theta, double log_u, dou
   return decider.decide(theta.data(), log_u, log_q_ratio, bits, audit);
 }
 
-std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Matrix& cholesky,
+std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,
                          const nb::handle& bitgen, const nb::handle& audit_bitgen, double audit_probability,
                          const OutputMatrix& theta, const Output<std::uint8_t>& accepted,
                          const Output<std::int64_t>& n_obs_used, const Output<std::int32_t>& n_looks,
@@ -139,8 +247,7 @@ std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Matrix& c
                          const Output<std::uint8_t>& bound_violated, const Output<std::int32_t>& stop,
                          const Output<std::int64_t>& progress) {
   const std::size_t dim = decider.dim();
-  require_length(cholesky.shape(0), dim, "cholesky");
-  require_length(cholesky.shape(1), dim, "a row of cholesky");
+  require_length(proposals.dim(), dim, "a proposal");
   require_length(theta.shape(1), dim, "a row of theta");
   require_rows(theta.shape(0), n_steps, "theta");
   require_rows(accepted.shape(0), n_steps, "accepted");
@@ -159,7 +266,7 @@ std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Matrix& c
   bitgen_t* bits = to_bitgen(bitgen);
   bitgen_t* audit_bits = to_bitgen(audit_bitgen);
   nb::gil_scoped_release release;
-  return stretch(decider, n_steps, cholesky.data(), bits, audit_bits, audit_probability, rows, signals);
+  return stretch(decider, n_steps, proposals, bits, audit_bits, audit_probability, rows, signals);
 }
 
 }  // namespace
@@ -171,24 +278,29 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("dim", [](const EvaluatorObject& e) { return e.functions().dim; })
       .def_prop_ro("n_blocks", [](const EvaluatorObject& e) { return e.functions().n_blocks; })
       .def("global_log_density", &global_log_density, "theta"_a)
-      .def("block_log_lik", &block_log_lik, "theta"_a, "which"_a = nb::none());
+      .def("block_log_lik", &block_log_lik, "theta"_a, "which"_a = nb::none())
+      .def("global_gradient", &python_global_gradient, "theta"_a)
+      .def("block_gradients", &python_block_gradients, "theta"_a, "which"_a = nb::none())
+      .def("block_taylor", &python_block_taylor, "theta"_a, "which"_a, "order"_a, "out"_a.noconvert(),
+           "steps"_a = nb::none())
+      .def("subset_log_density_gradient", &subset_gradient, "theta"_a, "which"_a = nb::none());
 
   nb::class_<CallbackEvaluator, EvaluatorObject>(m, "CallbackEvaluator")
-      .def(nb::init<std::int32_t, std::int32_t, std::uintptr_t, std::uintptr_t, std::uintptr_t>(), "dim"_a,
-           "n_blocks"_a, "self_address"_a, "global_address"_a, "blocks_address"_a);
+      .def(nb::init<std::int32_t, std::int32_t, std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t>(),
+           "dim"_a, "n_blocks"_a, "self_address"_a, "global_address"_a, "blocks_address"_a,
+           "gradient_address"_a = 0);
 
   nb::class_<InstanceEvaluator, EvaluatorObject>(m, "InstanceEvaluator")
       .def(
           "__init__",
           [](InstanceEvaluator* self, std::int32_t dim, const Vector<std::uint64_t>& block_models,
              const Vector<std::uint64_t>& global_models, std::uintptr_t log_density, std::uintptr_t free_error,
-             const nb::object&) {
-            const BridgeStan api{from_address<BridgeStan::LogDensity>(log_density, "log_density_address"),
-                                 from_address<BridgeStan::FreeError>(free_error, "free_error_address")};
+             const nb::object&, std::uintptr_t log_density_gradient) {
+            const BridgeStan api = to_bridgestan(log_density, free_error, log_density_gradient);
             new (self) InstanceEvaluator(dim, to_pointers(block_models), to_pointers(global_models), api);
           },
           "dim"_a, "block_models"_a, "global_models"_a, "log_density_address"_a, "free_error_address"_a,
-          "owner"_a = nb::none(), nb::keep_alive<1, 7>());
+          "owner"_a = nb::none(), nb::kw_only(), "log_density_gradient_address"_a = 0, nb::keep_alive<1, 7>());
 
   nb::class_<LibraryEvaluator, EvaluatorObject>(m, "LibraryEvaluator")
       .def(
@@ -196,9 +308,8 @@ NB_MODULE(_loop, m) {
           [](LibraryEvaluator* self, std::int32_t dim, std::uintptr_t model, std::uintptr_t rng, std::size_t n_out,
              const Vector<std::int32_t>& starts, const Vector<std::int32_t>& ends, std::uintptr_t param_constrain,
              std::uintptr_t log_density, std::uintptr_t free_error, std::uintptr_t set_blocks,
-             const nb::object&) {
-            const BridgeStan api{from_address<BridgeStan::LogDensity>(log_density, "log_density_address"),
-                                 from_address<BridgeStan::FreeError>(free_error, "free_error_address")};
+             const nb::object&, std::uintptr_t log_density_gradient) {
+            const BridgeStan api = to_bridgestan(log_density, free_error, log_density_gradient);
             new (self) LibraryEvaluator(
                 dim, from_address<const void*>(model, "model"), reinterpret_cast<void*>(rng), n_out,
                 to_vector(starts), to_vector(ends),
@@ -207,7 +318,7 @@ NB_MODULE(_loop, m) {
           },
           "dim"_a, "model"_a, "rng"_a, "n_out"_a, "starts"_a, "ends"_a, "param_constrain_address"_a,
           "log_density_address"_a, "free_error_address"_a, "set_blocks_address"_a, "owner"_a = nb::none(),
-          nb::keep_alive<1, 12>());
+          nb::kw_only(), "log_density_gradient_address"_a = 0, nb::keep_alive<1, 12>());
 
   nb::class_<Decision>(m, "Decision")
       .def_ro("accepted", &Decision::accepted)
@@ -220,19 +331,31 @@ NB_MODULE(_loop, m) {
       .def_ro("bound_violated", &Decision::bound_violated)
       .def("__repr__", &to_string);
 
+  nb::class_<Proposals>(m, "Proposals")
+      .def(
+          "__init__",
+          [](Proposals* self, const Matrices& matrix, const Matrix& offset, const Matrices& cholesky,
+             const Vector<double>& weight) { new (self) Proposals(to_proposals(matrix, offset, cholesky, weight)); },
+          "matrix"_a, "offset"_a, "cholesky"_a, "weight"_a)
+      .def_prop_ro("dim", &Proposals::dim)
+      .def("draw", &draw_proposal, "bitgen"_a, "theta"_a);
+
   nb::class_<Decider>(m, "Decider")
       .def(
           "__init__",
           [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,
              const Vector<std::int32_t>& n, const Vector<double>& scale, const Vector<double>& offset,
              const std::string& range_kind, double range_constant, std::uintptr_t range_self,
-             std::uintptr_t range_function) {
+             std::uintptr_t range_function, const std::optional<Vector<double>>& anchor,
+             const std::optional<Rows32>& coefficients) {
             new (self) Decider(&evaluator.functions(), to_vector(block_sizes),
                                {to_vector(n), to_vector(scale), to_vector(offset)},
-                               to_range_source(range_kind, range_constant, range_self, range_function));
+                               to_range_source(range_kind, range_constant, range_self, range_function),
+                               to_surrogate(evaluator.functions(), anchor, coefficients));
           },
           "evaluator"_a, "block_sizes"_a, "n"_a, "scale"_a, "offset"_a, nb::kw_only(), "range_kind"_a = "none",
-          "range_constant"_a = 0.0, "range_self"_a = 0, "range_function"_a = 0, nb::keep_alive<1, 2>())
+          "range_constant"_a = 0.0, "range_self"_a = 0, "range_function"_a = 0, "anchor"_a = nb::none(),
+          "coefficients"_a.noconvert() = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 12>())
       .def(
           "reset",
           [](Decider& decider, const Vector<double>& theta) {
@@ -246,7 +369,7 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("global_log_density", &Decider::global_log_density)
       .def("log_density", &Decider::log_density, nb::call_guard<nb::gil_scoped_release>())
       .def("decide", &decide, "theta_new"_a, "log_u"_a, "log_q_ratio"_a, "bitgen"_a, "audit"_a = false)
-      .def("stretch", &run_stretch, "n_steps"_a, "cholesky"_a, "bitgen"_a, "audit_bitgen"_a,
+      .def("stretch", &run_stretch, "n_steps"_a, "proposals"_a, "bitgen"_a, "audit_bitgen"_a,
            "audit_probability"_a, "theta"_a.noconvert(), "accepted"_a.noconvert(), "n_obs_used"_a.noconvert(),
            "n_looks"_a.noconvert(), "undecided"_a.noconvert(), "log_ratio"_a.noconvert(),
            "audited"_a.noconvert(), "wrong"_a.noconvert(), "bound_violated"_a.noconvert(), "stop"_a.noconvert(),
@@ -256,6 +379,7 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("n_obs_used", [](const Decider& d) { return d.counters().obs_used; })
       .def_prop_ro("n_evaluated", [](const Decider& d) { return d.counters().evaluated; })
       .def_prop_ro("n_evaluated_extra", [](const Decider& d) { return d.counters().evaluated_extra; })
+      .def_prop_ro("audit_seconds", [](const Decider& d) { return d.counters().audit_seconds; })
       .def_prop_ro("n_nonfinite", [](const Decider& d) { return d.counters().nonfinite; })
       .def_prop_ro("n_bound_violated", [](const Decider& d) { return d.counters().bound_violated; });
 }

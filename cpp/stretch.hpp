@@ -1,13 +1,12 @@
-// Stretches of random-walk Metropolis steps.
+// Stretches of Metropolis-Hastings steps with Gaussian proposals.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
-#include <numpy/random/distributions.h>
-
 #include "decider.hpp"
+#include "proposals.hpp"
 
 namespace stansub {
 
@@ -47,29 +46,16 @@ struct Signals {
   }
 };
 
-// theta' = theta + L z with L lower triangular, row by row.
-inline void random_walk(const std::vector<double>& theta, const double* cholesky, const std::vector<double>& z,
-                        std::vector<double>& proposed) {
-  const std::size_t dim = theta.size();
-  for (std::size_t i = 0; i < dim; ++i) {
-    double step = 0;
-    for (std::size_t j = 0; j <= i; ++j) step += cholesky[i * dim + j] * z[j];
-    proposed[i] = theta[i] + step;
-  }
-}
-
-// Runs up to n_steps steps and returns how many were done. A step draws from the chain's generator its
-// normals, log u and blocks, in that order, as numpy's Generator would; whether it is audited is
-// drawn from a generator of its own, so that audits change nothing.
-inline std::int64_t stretch(Decider& decider, std::int64_t n_steps, const double* cholesky, bitgen_t* bits,
+// Runs up to n_steps steps and returns how many were done. A step draws from the chain's generator what
+// its proposal needs, log u and blocks, in that order, as numpy's Generator would; whether it is audited
+// is drawn from a generator of its own, so that audits change nothing.
+inline std::int64_t stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals, bitgen_t* bits,
                             bitgen_t* audit_bits, double audit_probability, const Rows& rows,
                             const Signals& signals) {
-  std::vector<double> z(decider.dim()), proposed(decider.dim());
+  std::vector<double> normals, proposed(decider.dim());
   for (std::int64_t step = 0; step < n_steps; ++step) {
     if (signals.stopped()) return step;
-    random_standard_normal_fill(bits, decider.dim(), z.data());
-    random_walk(decider.theta(), cholesky, z, proposed);
-    const double log_q_ratio = 0;
+    const double log_q_ratio = proposals.draw(bits, decider.theta().data(), normals, proposed.data());
     const double log_u = std::log1p(-bits->next_double(bits->state));
     const bool audit =
         audit_probability > 0 && audit_bits->next_double(audit_bits->state) < audit_probability;

@@ -17,7 +17,7 @@ from stansub.cli import options as named
 from stansub.decision import boundary
 from stansub.output import inference_data, summary
 from stansub.program.home import find_home
-from stansub.sampling import adapt, choices
+from stansub.sampling import adapt, anchored, choices
 from stansub.sampling import run as sampler
 
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
@@ -95,8 +95,8 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) 
     Path("inits.json").write_text(json.dumps({"mu": 1.0}))
     options = (
         "--chains 3 --parallel-chains 1 --iter-warmup 40 --iter-sampling 90 --thin 3 --seed 7 --inits inits.json "
-        "--proposal random-walk --max-time 500 --test bernstein --delta 0.2 --range scan --looks fixed "
-        "--first-look 200 --audit 0.5 --block-size 2 --evaluator instances --output out.nc --force "
+        "--proposal random-walk --control-variates 1 --max-time 500 --test bernstein --delta 0.2 --range scan "
+        "--looks fixed --first-look 200 --audit 0.5 --block-size 2 --evaluator instances --output out.nc --force "
         "--save-warmup --observation-level --no-generated-quantities --quiet"
     )
     code, _, err = run(["sample", program, "mean.json", *options.split()], capsys)
@@ -104,9 +104,9 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) 
     facts = inference_data.attrs(inference_data.read("out.nc"))
     expected = {
         "chains": 3, "parallel_chains": 1, "iter_warmup": 40, "iter_sampling": 90, "thin": 3, "seed": 7,
-        "inits": "inits.json", "proposal": "random-walk", "max_time": 500.0, "range_source": "scan", "audit": 0.5,
-        "block_size": 2, "observations": None, "evaluator": "instances", "save_warmup": True,
-        "generated_quantities": False, "observation_level": True,
+        "inits": "inits.json", "proposal": "random-walk", "control_variates": 1, "max_time": 500.0,
+        "range_source": "scan", "audit": 0.5, "block_size": 2, "observations": None, "evaluator": "instances",
+        "save_warmup": True, "generated_quantities": False, "observation_level": True,
     }  # fmt: skip
     assert facts["settings"] == expected
     assert (facts["test"], facts["delta"]) == ("bernstein", 0.2)
@@ -366,7 +366,9 @@ def test_choices_are_those_of_the_library() -> None:
     assert sorted(named.TestName) == sorted(boundary.TEST_NAMES)
     assert sorted(named.RangeName) == sorted(choices.RANGE_KINDS)
     assert sorted(named.EvaluatorName) == sorted(sampler._EVALUATORS)
-    assert sorted(named.ProposalName) == sorted(adapt._ADAPTERS)
+    assert sorted(named.ProposalName) == sorted((*anchored.PROPOSALS, *adapt._ADAPTERS))
+    assert sorted(adapt._ABOUT_THE_MODE) == sorted(anchored.PROPOSALS)
+    assert sorted(named.OrderName) == sorted(anchored.ORDERS)
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:

@@ -29,6 +29,8 @@ def decider(
     *,
     n_blocks: int = 1,
     test: Test | None = None,
+    anchor: Array | None = None,
+    coefficients: NDArray[np.float32] | None = None,
 ) -> Decider:
     """A decider at 0 for ``blocks(theta, which)``, log likelihoods of blocks of one observation, and a flat prior."""
 
@@ -46,7 +48,9 @@ def decider(
     _KEPT.append(functions)
     addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
     evaluator = CallbackEvaluator(dim, n_blocks, 0, *addresses)  # type: ignore[arg-type]
-    made = make_decider(evaluator, np.ones(n_blocks, np.int32), test or Exact())
+    made = make_decider(
+        evaluator, np.ones(n_blocks, np.int32), test or Exact(), anchor=anchor, coefficients=coefficients
+    )
     made.reset(np.zeros(dim))
     return made
 
@@ -60,3 +64,24 @@ def gaussian(covariance: Array) -> Decider:
 def normal_mean(y: Array, test: Test) -> Decider:
     """The mean of unit normals, each observation a block, and a flat prior."""
     return decider(1, lambda theta, which: -0.5 * (y[which] - theta[0]) ** 2, n_blocks=len(y), test=test)
+
+
+def logistic(x: Array, test: Test, anchor: Array, *, order: int = 2) -> Decider:
+    """Regression of successes, shape (n, dim), on themselves and failures alike, with control variates."""
+    p = 1 / (1 + np.exp(-x @ anchor))
+    rows, columns = np.tril_indices(x.shape[1])
+    gradient, hessian = (0.5 - p)[:, np.newaxis] * x, -(p * (1 - p))[:, np.newaxis] * x[:, rows] * x[:, columns]
+    coefficients = np.hstack([gradient, hessian][:order]).astype(np.float32) if order else None
+
+    def blocks(theta: Array, which: NDArray[np.int32]) -> Array:
+        eta = x[which] @ theta
+        return 0.5 * eta - np.logaddexp(0, eta)
+
+    return decider(
+        x.shape[1],
+        blocks,
+        n_blocks=len(x),
+        test=test,
+        anchor=anchor if order else None,
+        coefficients=coefficients,
+    )

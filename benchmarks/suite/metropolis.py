@@ -10,7 +10,7 @@ import numpy as np
 from suite.base import Run, Task, compile_program, elapsed
 
 # What makes a run plain Metropolis-Hastings with a subsampled decision, as in the papers.
-PLAIN: dict[str, Any] = {"proposal": "adaptive-metropolis"}
+PLAIN: dict[str, Any] = {"proposal": "adaptive-metropolis", "control_variates": 0}
 
 
 def sample(task: Task, program: Path | None = None, **options: Any) -> Run:

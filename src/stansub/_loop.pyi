@@ -31,17 +31,92 @@ class Evaluator:
             When there is no such block.
         """
 
+    def global_gradient(self, theta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Gradient of the global log density, shape (dim,).
+
+        Raises
+        ------
+        ValueError
+            When it is not defined at ``theta``.
+        RuntimeError
+            When the evaluator was made without a function for gradients; so do the methods below.
+        """
+
+    def block_gradients(
+        self, theta: NDArray[np.float64], which: NDArray[np.int32] | None = None
+    ) -> NDArray[np.float64]:
+        """Gradients of the log likelihoods of the given blocks (all by default), shape (len(which), dim).
+
+        Raises
+        ------
+        ValueError
+            When a gradient is not defined at ``theta``; the message names the block.
+        IndexError
+            When there is no such block.
+        """
+
+    def block_taylor(
+        self,
+        theta: NDArray[np.float64],
+        which: NDArray[np.int32],
+        order: int,
+        out: NDArray[np.float32],
+        steps: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Write what `Decider` takes as ``coefficients``: a row a block, its derivatives at ``theta``.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (dim,)
+        which : ndarray of int32, shape (n,)
+        order : {1, 2}
+        out : ndarray of float32, shape (n, dim) or (n, dim + dim * (dim + 1) / 2)
+            Gradient g and, in the second order, the lower triangle of the Hessian, row by row: H[0, 0], H[1, 0],
+            H[1, 1], H[2, 0], ...
+        steps : ndarray, shape (dim,), optional
+            The Hessian is the central difference of gradients over theta[i] +- steps[i], made symmetric. The default
+            balances truncation and rounding: the cube root of the machine epsilon times max(1, abs(theta[i])).
+
+        Raises
+        ------
+        ValueError
+            When a gradient is not defined at ``theta`` or a step away; the message names the block. Rows of the blocks
+            before it are written.
+        IndexError
+            When there is no such block.
+        """
+
+    def subset_log_density_gradient(
+        self, theta: NDArray[np.float64], which: NDArray[np.int32] | None = None
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Value and gradient, shape (dim,), of the global part plus the given blocks (all by default) in one call.
+
+        Where they are not defined the value is -inf and the gradient NaN, as an optimiser takes them.
+
+        Raises
+        ------
+        IndexError
+            When there is no such block.
+        """
+
 class CallbackEvaluator(Evaluator):
-    """A model given by two C functions, which return 0 or, where the log density is not defined, something else::
+    """A model given by C functions, which return 0 or, where the log density is not defined, something else::
 
         int global(void *self, const double *theta, double *value);
         int blocks(void *self, const double *theta, double global_value, const int32_t *which, int32_t n, double *out);
+        int gradient(void *self, const double *theta, const int32_t *which, int32_t n, double *value, double *out);
 
-    The caller keeps the functions alive.
+    The last one is optional: value and gradient of the global part plus n blocks. The caller keeps the functions alive.
     """
 
     def __init__(
-        self, dim: int, n_blocks: int, self_address: int, global_address: int, blocks_address: int
+        self,
+        dim: int,
+        n_blocks: int,
+        self_address: int,
+        global_address: int,
+        blocks_address: int,
+        gradient_address: int = 0,
     ) -> None: ...
 
 class InstanceEvaluator(Evaluator):
@@ -59,6 +134,8 @@ class InstanceEvaluator(Evaluator):
         Addresses of ``bs_log_density`` and ``bs_free_error_msg``.
     owner : object, optional
         Kept alive as long as the evaluator: whoever owns the models.
+    log_density_gradient_address : int
+        Address of ``bs_log_density_gradient``; gradients need it.
     """
 
     def __init__(
@@ -69,6 +146,8 @@ class InstanceEvaluator(Evaluator):
         log_density_address: int,
         free_error_address: int,
         owner: object = None,
+        *,
+        log_density_gradient_address: int = 0,
     ) -> None: ...
 
 class LibraryEvaluator(Evaluator):
@@ -87,6 +166,8 @@ class LibraryEvaluator(Evaluator):
         Addresses of ``bs_param_constrain``, ``bs_log_density``, ``bs_free_error_msg`` and ``stansub_set_blocks``.
     owner : object, optional
         Kept alive as long as the evaluator: whoever owns model and generator.
+    log_density_gradient_address : int
+        Address of ``bs_log_density_gradient``; gradients need it.
     """
 
     def __init__(
@@ -102,7 +183,48 @@ class LibraryEvaluator(Evaluator):
         free_error_address: int,
         set_blocks_address: int,
         owner: object = None,
+        *,
+        log_density_gradient_address: int = 0,
     ) -> None: ...
+
+class Proposals:
+    """Gaussian proposals with a mean that is affine in the state, one of which is chosen at each step.
+
+    theta_new = A theta + c + L z with z standard normal, and log q(theta | theta_new) - log q(theta_new | theta) =
+    (|z|^2 - |L^-1 (theta - A theta_new - c)|^2) / 2, which is 0 where A is the identity and c is 0.
+
+    Parameters
+    ----------
+    matrix, cholesky : ndarray, shape (k, dim, dim)
+        A and L of each proposal; L is lower triangular and, unless the proposal is symmetric, invertible.
+    offset : ndarray, shape (k, dim)
+        c of each.
+    weight : ndarray, shape (k,)
+        Probabilities.
+
+    Raises
+    ------
+    ValueError
+        When the arrays do not fit each other or this description.
+    """
+
+    def __init__(
+        self,
+        matrix: NDArray[np.float64],
+        offset: NDArray[np.float64],
+        cholesky: NDArray[np.float64],
+        weight: NDArray[np.float64],
+    ) -> None: ...
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+
+    def draw(self, bitgen: CapsuleType, theta: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """theta_new, shape (dim,), and the log ratio.
+
+        The same as, with ``k > 1``, ``rng.random()`` for the choice (the first proposal whose cumulative weight
+        exceeds it), then ``rng.standard_normal(dim)`` for z.
+        """
 
 class Decision:
     """What a decision came to, and what it took."""
@@ -147,6 +269,13 @@ class Decider:
     the sd of the drawn differences (divisor n - 1) and R the range of all. The last look has all blocks and decides.
     While all drawn differences are equal, a look that knows R by them or not at all (offset 0) does not decide.
 
+    With control variates the looks before the last take mean, s and R not of the differences but of the remainders
+    r_b = d_b - c_b.w, and the sum of c_b.w over all blocks goes into the threshold (Bardenet, Doucet and Holmes 2017,
+    section 7). Here c_b is row b of `coefficients` and w belongs to the pair: with e = theta - anchor and
+    e' = theta_new - anchor it is e'_i - e_i and, in the second order, e'_i e'_j - e_i e_j for i >= j, halved where
+    i = j, so that c_b.w is the change of the block's Taylor expansion. A range that is a constant or a function is then
+    promised for the remainders. The last look, audits and log densities do without control variates.
+
     Parameters
     ----------
     evaluator : Evaluator
@@ -161,6 +290,11 @@ class Decider:
         ``int range_function(void *range_self, const double *theta, const double *theta_new, double *out)`` writes
         (no decision before the last look if it does not return 0); an evaluation of all blocks; the range of
         the differences drawn so far.
+    anchor : ndarray, shape (dim,), optional
+        Point of the control variates.
+    coefficients : ndarray of float32, shape (M, dim) or (M, dim + dim * (dim + 1) / 2), optional
+        Control variates of first or second order as `Evaluator.block_taylor` writes them. Kept, not copied, and not to
+        be changed.
 
     Raises
     ------
@@ -180,6 +314,8 @@ class Decider:
         range_constant: float = 0.0,
         range_self: int = 0,
         range_function: int = 0,
+        anchor: NDArray[np.float64] | None = None,
+        coefficients: NDArray[np.float32] | None = None,
     ) -> None: ...
     def reset(self, theta: NDArray[np.float64]) -> None:
         """Move to ``theta``, shape (dim,); only the global part is evaluated."""
@@ -221,7 +357,7 @@ class Decider:
     def stretch(
         self,
         n_steps: int,
-        cholesky: NDArray[np.float64],
+        proposals: Proposals,
         bitgen: CapsuleType,
         audit_bitgen: CapsuleType,
         audit_probability: float,
@@ -237,16 +373,15 @@ class Decider:
         stop: NDArray[np.int32],
         progress: NDArray[np.int64],
     ) -> int:
-        """Run random-walk Metropolis steps, the global interpreter lock released, and return how many were done.
+        """Run Metropolis-Hastings steps, the global interpreter lock released, and return how many were done.
 
-        The same as, for each step, ``z = rng.standard_normal(dim)``, ``theta_new = theta + cholesky @ z``,
-        ``log_u = np.log1p(-rng.random())`` and `decide`.
+        The same as, for each step, ``theta_new, log_q_ratio = proposals.draw(bitgen, theta)``, ``log_u =
+        np.log1p(-rng.random())`` and `decide`.
 
         Parameters
         ----------
         n_steps : int
-        cholesky : ndarray, shape (dim, dim)
-            Lower triangular; its product with its transpose is the covariance of a step.
+        proposals : Proposals
         bitgen, audit_bitgen : capsule
             The chain's generator, and the one that says which steps are audited.
         audit_probability : float
@@ -278,6 +413,10 @@ class Decider:
     @property
     def n_evaluated_extra(self) -> int:
         """Observations evaluated for audits and full log densities."""
+
+    @property
+    def audit_seconds(self) -> float:
+        """Seconds that audits took."""
 
     @property
     def n_nonfinite(self) -> int:

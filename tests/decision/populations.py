@@ -18,6 +18,7 @@ _DOUBLES = ctypes.POINTER(ctypes.c_double)
 _INTS = ctypes.POINTER(ctypes.c_int32)
 _GLOBAL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, _DOUBLES)
 _BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, ctypes.c_double, _INTS, ctypes.c_int32, _DOUBLES)
+_GRADIENT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, _INTS, ctypes.c_int32, _DOUBLES, _DOUBLES)
 RANGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, _DOUBLES, _DOUBLES)
 
 # C functions that deciders may still call when their model is gone.
@@ -31,7 +32,10 @@ def address(function: ctypes._CFuncPtr) -> int:
 
 
 class Model:
-    """An evaluator of ``blocks(theta, which)`` and ``shared(theta)``; None as a value means: not defined."""
+    """An evaluator of ``blocks(theta, which)`` and ``shared(theta)``; None as a value means: not defined.
+
+    Gradients are ``slopes(theta, which)``, shape (n, dim), and ``shared_slope(theta)``.
+    """
 
     def __init__(
         self,
@@ -39,6 +43,8 @@ class Model:
         n_blocks: int,
         blocks: Callable[[Array, NDArray[np.int32]], Array | None],
         shared: Callable[[Array], float | None] = lambda theta: 0.0,
+        slopes: Callable[[Array, NDArray[np.int32]], Array | None] | None = None,
+        shared_slope: Callable[[Array], Array] = np.zeros_like,
     ) -> None:
         self.asked: list[NDArray[np.int32]] = []
 
@@ -58,8 +64,21 @@ class Model:
             np.ctypeslib.as_array(out, (n,))[:] = result
             return 0
 
-        functions = _GLOBAL(call_global), _BLOCKS(call_blocks)
-        _KEPT.append(functions)
+        def call_gradient(_: int, theta: object, which: object, n: int, value: object, out: object) -> int:
+            here = np.ctypeslib.as_array(theta, (dim,))
+            asked = np.ctypeslib.as_array(which, (n,)).copy() if n else np.empty(0, np.int32)
+            assert slopes is not None
+            own, slope, alone = blocks(here, asked), slopes(here, asked), shared(here)
+            if own is None or slope is None or alone is None:
+                return 1
+            value[0] = alone + own.sum()
+            np.ctypeslib.as_array(out, (dim,))[:] = shared_slope(here) + slope.sum(0)
+            return 0
+
+        functions = [_GLOBAL(call_global), _BLOCKS(call_blocks)]
+        if slopes is not None:
+            functions.append(_GRADIENT(call_gradient))
+        _KEPT.append(tuple(functions))
         self.evaluator = CallbackEvaluator(dim, n_blocks, 0, *map(address, functions))
         self.sizes = np.ones(n_blocks, np.int32)
 
@@ -77,6 +96,40 @@ def normal_mean(x: Array) -> Model:
         lambda theta, which: -0.5 * ((x[which] - theta) ** 2).sum(1),
         lambda theta: float(-0.5 * (theta**2).sum()),
     )
+
+
+def logistic(x: Array, *, shift: float = 0.0) -> Model:
+    """Blocks of one success each in a logistic regression, shape (M, dim), with a normal prior."""
+
+    def slopes(theta: Array, which: NDArray[np.int32]) -> Array:
+        return x[which] / (1 + np.exp(x[which] @ theta + shift))[:, np.newaxis]
+
+    return Model(
+        x.shape[1],
+        len(x),
+        lambda theta, which: -np.log1p(np.exp(-x[which] @ theta - shift)),
+        lambda theta: float(-0.5 * (theta**2).sum()),
+        slopes,
+        lambda theta: -theta,
+    )
+
+
+def taylor(model: Model, anchor: Array, order: int) -> NDArray[np.float32]:
+    """Coefficients of all blocks."""
+    dim, which = len(anchor), np.arange(len(model.sizes), dtype=np.int32)
+    rows = np.empty((len(which), dim if order == 1 else dim + dim * (dim + 1) // 2), np.float32)
+    model.evaluator.block_taylor(anchor, which, order, rows)
+    return rows
+
+
+def features(theta: Array, theta_new: Array, anchor: Array, width: int) -> Array:
+    """What the coefficients are multiplied with: the change of (d, d d' / 2) in their order, entry by entry."""
+    d, d_new = theta - anchor, theta_new - anchor
+    if width == len(anchor):
+        return d_new - d
+    change = np.outer(d_new, d_new) - np.outer(d, d)
+    change[np.diag_indices(len(anchor))] /= 2
+    return np.concatenate([d_new - d, change[np.tril_indices(len(anchor))]])
 
 
 class Outcome(NamedTuple):

@@ -12,6 +12,9 @@ _DOUBLES = ctypes.POINTER(ctypes.c_double)
 _INTS = ctypes.POINTER(ctypes.c_int)
 _ERROR = ctypes.POINTER(ctypes.c_void_p)
 _LOG_DENSITY = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _DOUBLES, _DOUBLES, _ERROR)
+_GRADIENT = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _DOUBLES, _DOUBLES, _DOUBLES, _ERROR
+)
 _PARAM_CONSTRAIN = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _DOUBLES, _DOUBLES, ctypes.c_void_p, _ERROR
 )
@@ -30,6 +33,8 @@ class FakeLibrary:
         self.out: object = None
         self.freed: list[int] = []
         self.flags: set[tuple[bool, bool]] = set()
+        self.gradients = 0
+        self.gradient = _GRADIENT(self._gradient)
         self.log_density = _LOG_DENSITY(self._log_density)
         self.param_constrain = _PARAM_CONSTRAIN(self._param_constrain)
         self.free_error = _FREE_ERROR(self.freed.append)
@@ -49,6 +54,13 @@ class FakeLibrary:
         value[0] = -(theta[1] ** 2) + sum(sum(range(a, b + 1)) * theta[0] for a, b in self.slices(model))
         return 0
 
+    def _gradient(self, model, propto, jacobian, theta, value, out, error):
+        self.gradients += 1
+        if self._log_density(model, propto, jacobian, theta, value, error):
+            return 1
+        out[0], out[1] = sum(sum(range(a, b + 1)) for a, b in self.slices(model)), -2 * theta[1]
+        return 0
+
     def _set_blocks(self, starts, ends, n, out):
         self.subset = None if n < 0 else [(starts[k], ends[k]) for k in range(n)]
         self.out = out
@@ -65,13 +77,14 @@ class FakeLibrary:
                 self.out[k] = sum(range(start, end + 1)) * theta[0]
         return 0
 
-    def instances(self, global_models) -> InstanceEvaluator:
+    def instances(self, global_models, *, gradients=True) -> InstanceEvaluator:
         return InstanceEvaluator(
             2,
             np.array([102, 304, 505], np.uint64),
             np.array(global_models, np.uint64),
             address(self.log_density),
             address(self.free_error),
+            log_density_gradient_address=address(self.gradient) if gradients else 0,
         )
 
     def library(self) -> LibraryEvaluator:
@@ -86,21 +99,29 @@ class FakeLibrary:
             address(self.log_density),
             address(self.free_error),
             address(self.set_blocks),
+            log_density_gradient_address=address(self.gradient),
         )
 
 
 THETA = np.array([0.5, 3.0])
 
 
-@pytest.mark.parametrize("kind", ["instances", "instances by difference", "library"])
-def test_values(kind):
-    fake = FakeLibrary()
-    evaluator = {
+KINDS = ["instances", "instances by difference", "library"]
+
+
+def make(fake, kind):
+    return {
         "instances": lambda: fake.instances([1]),
         # rows 1 and 2 alone and together
         "instances by difference": lambda: fake.instances([101, 202, 102]),
         "library": fake.library,
     }[kind]()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values(kind):
+    fake = FakeLibrary()
+    evaluator = make(fake, kind)
     assert (evaluator.dim, evaluator.n_blocks) == (2, 3)
     assert evaluator.global_log_density(THETA) == pytest.approx(-9.0)
     np.testing.assert_allclose(evaluator.block_log_lik(THETA), [1.5, 3.5, 2.5])
@@ -130,6 +151,56 @@ def test_a_library_that_fails_leaves_no_subset_behind():
 
 def test_a_likelihood_that_the_program_switches_off_is_zero():
     np.testing.assert_array_equal(FakeLibrary().library().block_log_lik(np.array([999.0, 0.0])), np.zeros(3))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients(kind):
+    fake = FakeLibrary()
+    evaluator = make(fake, kind)
+    np.testing.assert_allclose(evaluator.global_gradient(THETA), [0, -6])
+    np.testing.assert_allclose(evaluator.block_gradients(THETA), [[3, 0], [7, 0], [5, 0]], atol=1e-12)
+    np.testing.assert_allclose(evaluator.block_gradients(THETA, np.array([2, 0], np.int32)), [[5, 0], [3, 0]])
+    assert evaluator.block_gradients(THETA, np.array([], np.int32)).shape == (0, 2)
+    for which, value, gradient in (
+        (None, -1.5, [15, -6]),
+        ([2, 0], -5.0, [8, -6]),
+        ([1], -5.5, [7, -6]),
+        ([], -9.0, [0, -6]),
+    ):
+        blocks = None if which is None else np.array(which, np.int32)
+        got = evaluator.subset_log_density_gradient(THETA, blocks)
+        assert got[0] == pytest.approx(value)
+        np.testing.assert_allclose(got[1], gradient)
+    assert fake.flags == {(False, True)}
+    assert fake.subset is None
+
+
+def test_a_library_takes_a_subset_in_one_call():
+    fake = FakeLibrary()
+    fake.library().subset_log_density_gradient(THETA)
+    assert fake.gradients == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_undefined_gradients_name_the_block(kind):
+    fake, theta = FakeLibrary(), np.array([-1.0, 0.0])
+    evaluator = make(fake, kind)
+    out = np.zeros((3, 2), np.float32)
+    with pytest.raises(ValueError, match="block 1 is not defined"):
+        evaluator.block_gradients(theta)
+    with pytest.raises(ValueError, match="block 1 is not defined"):
+        evaluator.block_taylor(theta, np.arange(3, dtype=np.int32), 1, out)
+    np.testing.assert_allclose(evaluator.block_gradients(theta, np.array([2], np.int32)), [[5, 0]])
+    assert evaluator.subset_log_density_gradient(theta)[0] == -np.inf
+    assert np.isnan(evaluator.subset_log_density_gradient(theta)[1]).all()
+    assert fake.freed == [MESSAGE] * 4
+    assert fake.subset is None
+
+
+def test_evaluators_made_without_gradients_say_so():
+    for evaluator in (FakeLibrary().instances([1], gradients=False), Model(2, 3, lambda theta, which: which).evaluator):
+        with pytest.raises(RuntimeError, match="without a function for gradients"):
+            evaluator.block_gradients(THETA)
 
 
 def test_undefined_global_part():

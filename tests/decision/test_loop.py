@@ -13,6 +13,7 @@ from stansub._loop import Decider
 from stansub.decision.boundary import Austerity, Exact, Fixed, Geometric, make_test
 from stansub.decision.decide import Estimate, Lipschitz, RangeFunction, Scan, make_decider
 from stansub.errors import InputError
+from stansub.kernels.proposals import RandomWalk, compiled
 
 T_TESTS = ["austerity", "pocock"]
 BOUNDS = ["hoeffding", "bernstein", "bernstein-serfling"]
@@ -36,7 +37,7 @@ def make(model, test, start, spread=None, sizes=None):
 
 
 def run(decider, n_steps, cholesky, rng, *, audit=0.0, audit_rng=None, stop=None):
-    """A stretch; returns its outputs by name."""
+    """A stretch of a random walk; returns its outputs by name."""
     dim = len(decider.theta)
     out = {
         "theta": np.zeros((n_steps, dim)),
@@ -52,7 +53,9 @@ def run(decider, n_steps, cholesky, rng, *, audit=0.0, audit_rng=None, stop=None
         "progress": np.zeros(4, np.int64),
     }
     audit_rng = np.random.default_rng(99) if audit_rng is None else audit_rng
-    out["steps"] = decider.stretch(n_steps, cholesky, capsule(rng), capsule(audit_rng), audit, **out)
+    out["steps"] = decider.stretch(
+        n_steps, compiled(RandomWalk(cholesky)), capsule(rng), capsule(audit_rng), audit, **out
+    )
     return out
 
 

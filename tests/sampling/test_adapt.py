@@ -94,7 +94,7 @@ def test_a_given_proposal_is_not_adapted() -> None:
 def test_proposals_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match="3 unconstrained"):
         make_adapter(RandomWalk(np.eye(2)), 3)
-    with pytest.raises(InputError, match="choose from adaptive-metropolis"):
+    with pytest.raises(InputError, match="choose from auto, laplace-pcn, langevin, adaptive-metropolis, random-walk"):
         check_proposal("hamiltonian")
     with pytest.raises(InputError, match="function"):
         check_proposal(3)  # type: ignore[arg-type]

@@ -16,7 +16,8 @@ from stansub.output import inference_data
 from stansub.output.summary import diagnose
 from stansub.program.home import find_home
 
-SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 60, "iter_sampling": 80, "seed": 5, "block_size": 20}
+PLAIN: dict[str, Any] = {"control_variates": 0, "proposal": "adaptive-metropolis"}
+SHORT: dict[str, Any] = PLAIN | {"chains": 3, "iter_warmup": 60, "iter_sampling": 80, "seed": 5, "block_size": 20}
 LOOSE = Austerity(epsilon=0.1, looks=Geometric(first=10))
 
 Array = NDArray[np.float64]
@@ -148,7 +149,8 @@ def test_a_proposal_written_in_python_makes_the_same_decisions(
 
     settings = SHORT | {"iter_warmup": 0}
     runs = [
-        stansub.sample(logistic, logistic_data, test=LOOSE, proposal=proposal, **settings) for proposal in (walk, own)
+        stansub.sample(logistic, logistic_data, test=LOOSE, **(settings | {"proposal": proposal}))
+        for proposal in (walk, own)
     ]
     np.testing.assert_allclose(theta(runs[0]), theta(runs[1]), rtol=1e-12)
     assert len(np.unique(theta(runs[0])[0, :, 0])) > 10
@@ -185,6 +187,7 @@ def test_every_setting_is_written_down(short: Any) -> None:
         "seed": 5,
         "inits": "2.0",
         "proposal": "adaptive-metropolis",
+        "control_variates": 0,
         "max_time": None,
         "range_source": "none",
         "audit": 0.01,
@@ -285,7 +288,7 @@ def test_a_chain_that_fails_does_not_take_the_others_along(
     logistic: CompiledModel, logistic_data: dict[str, Any], parallel_chains: int
 ) -> None:
     inits = [{"alpha": alpha, "beta": [0.4, -0.7]} for alpha in (-0.5, 20.0, -0.5)]
-    settings = {"proposal": breaks_beyond(10.0), "inits": inits, "parallel_chains": parallel_chains} | SHORT
+    settings = SHORT | {"proposal": breaks_beyond(10.0), "inits": inits, "parallel_chains": parallel_chains}
     idata = stansub.sample(logistic, logistic_data, test=LOOSE, **settings)
     assert theta(idata).shape == (2, 80, 3)
     assert inference_data.attrs(idata)["stopped"] == "chain 2 failed (too far to propose)"
@@ -294,7 +297,7 @@ def test_a_chain_that_fails_does_not_take_the_others_along(
 
 def test_when_all_chains_fail_the_first_reason_is_told(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
     with pytest.raises(RunError, match=r"chain 1 failed \(too far to propose\)"):
-        stansub.sample(logistic, logistic_data, proposal=breaks_beyond(-100.0), **SHORT)
+        stansub.sample(logistic, logistic_data, **(SHORT | {"proposal": breaks_beyond(-100.0)}))
 
 
 @pytest.mark.parametrize("error", [ValueError("no such\ndimension"), KeyboardInterrupt()], ids=["error", "interrupt"])

@@ -14,7 +14,8 @@ from stansub.output.diagnosis import diagnose, normality_told
 from stansub.sampling import run
 from stansub.sampling.trial import N_PAIRS, N_SUBSETS, pairs_at
 
-SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 100, "iter_sampling": 50, "seed": 5, "audit": 0.0}
+PLAIN: dict[str, Any] = {"control_variates": 0, "proposal": "adaptive-metropolis"}
+SHORT: dict[str, Any] = PLAIN | {"chains": 2, "iter_warmup": 100, "iter_sampling": 50, "seed": 5, "audit": 0.0}
 
 
 def facts(idata: Any) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from stansub import Austerity, CompiledModel, Exact, Geometric, Pocock
 from stansub.output import inference_data
 
 MAX_Z = 4.0
+PLAIN: dict[str, Any] = {"control_variates": 0, "proposal": "adaptive-metropolis"}
+RUNS = {"exact": PLAIN | {"test": Exact()}, "plain": PLAIN, "default": {}}
 
 
 def z_scores(idata: Any, mean: float, sd: float) -> tuple[float, float]:
@@ -26,18 +28,18 @@ def closed_form(data: dict[str, Any]) -> tuple[float, float]:
     return float(np.sum(data["y"]) / data["sigma"] ** 2 / precision), precision**-0.5
 
 
-@pytest.mark.parametrize("test", [Exact(), None], ids=["exact", "default"])
+@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
 def test_mean_and_sd_agree_with_the_closed_form(
-    normal_mean: CompiledModel, mean_data: dict[str, Any], test: Any
+    normal_mean: CompiledModel, mean_data: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    idata = stansub.sample(normal_mean, mean_data, test=test, iter_sampling=4000, iter_warmup=1000, seed=1)
+    idata = stansub.sample(normal_mean, mean_data, **options, iter_sampling=4000, iter_warmup=1000, seed=1)
     assert max(map(abs, z_scores(idata, *closed_form(mean_data)))) < MAX_Z
 
 
 def test_a_test_that_guesses_is_caught(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> None:
     guessing = Austerity(epsilon=0.45, looks=Geometric(first=2))
     idata = stansub.sample(
-        normal_mean, mean_data, test=guessing, block_size=1, iter_sampling=4000, iter_warmup=1000, seed=1
+        normal_mean, mean_data, test=guessing, block_size=1, iter_sampling=4000, iter_warmup=1000, seed=1, **PLAIN
     )
     assert max(map(abs, z_scores(idata, *closed_form(mean_data)))) > 3 * MAX_Z
 
@@ -72,9 +74,11 @@ def pooled(compiled: CompiledModel, data: dict[str, Any], seeds: range, **option
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("test", [Exact(), None], ids=["exact", "default"])
-def test_long_runs_agree_with_the_closed_form(normal_mean: CompiledModel, mean_data: dict[str, Any], test: Any) -> None:
-    mean, sd, _ = pooled(normal_mean, mean_data, range(301, 306), test=test)
+@pytest.mark.parametrize("options", RUNS.values(), ids=RUNS)
+def test_long_runs_agree_with_the_closed_form(
+    normal_mean: CompiledModel, mean_data: dict[str, Any], options: dict[str, Any]
+) -> None:
+    mean, sd, _ = pooled(normal_mean, mean_data, range(301, 306), **options)
     assert max(abs(mean), abs(sd)) < MAX_Z
 
 
@@ -82,21 +86,23 @@ def test_long_runs_agree_with_the_closed_form(normal_mean: CompiledModel, mean_d
 def test_single_observations_as_blocks_inflate_the_sd(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> None:
     """Wrong decisions within the promised error still widen the posterior: by about 1.3 % here, so this is not chosen
     by default. It also shows that the check above sees a bias of this size."""
-    mean, sd, ratio = pooled(normal_mean, mean_data, range(301, 306), test=Pocock(epsilon=0.01), block_size=1)
+    single = PLAIN | {"test": Pocock(epsilon=0.01), "block_size": 1}
+    mean, sd, ratio = pooled(normal_mean, mean_data, range(301, 306), **single)
     assert abs(mean) < MAX_Z
     assert sd > 3
     assert 1.0 < ratio < 1.03
 
 
 @pytest.mark.slow
-def test_the_default_agrees_with_exact_decisions_on_a_regression(
-    logistic: CompiledModel, logistic_data: dict[str, Any]
+@pytest.mark.parametrize("options", [PLAIN, {}], ids=["plain", "default"])
+def test_decisions_on_subsets_agree_with_exact_ones_on_a_regression(
+    logistic: CompiledModel, logistic_data: dict[str, Any], options: dict[str, Any]
 ) -> None:
     from stansub.output.summary import table
 
     exact, default = (
-        table(stansub.sample(logistic, logistic_data, test=test, iter_sampling=20_000, iter_warmup=2000, seed=seed))
-        for seed, test in ((1, "exact"), (2, None))
+        table(stansub.sample(logistic, logistic_data, iter_sampling=20_000, iter_warmup=2000, seed=seed, **chosen))
+        for seed, chosen in ((1, RUNS["exact"]), (2, options))
     )
     for figure in ("mean", "sd"):
         error = np.hypot(exact[f"mcse_{figure}"], default[f"mcse_{figure}"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from stansub.cli.options import Data, Debug, EvaluatorName, LookName, Model, TestName
+from stansub.cli.options import Data, Debug, EvaluatorName, LookName, Model, OrderName, ProposalName, TestName
 
 if TYPE_CHECKING:
     from stansub.report.normality import NormalityTrial
@@ -31,13 +31,20 @@ def diagnose(
     ] = 1000,
     seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="drawn", rich_help_panel=_TRIAL)] = None,
     inits: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="RADIUS|FILE",
             help="Radius of random inits on the unconstrained space, or a JSON file.",
+            show_default="widely about the mode; 2 where there is none",
             rich_help_panel=_TRIAL,
         ),
-    ] = "2",
+    ] = None,
+    proposal: Annotated[
+        ProposalName, typer.Option(help="Proposal, as in `stansub sample`.", rich_help_panel=_TRIAL)
+    ] = ProposalName.auto,
+    control_variates: Annotated[
+        OrderName, typer.Option(help="Order of the control variates.", rich_help_panel=_DECISIONS)
+    ] = OrderName.auto,
     test: Annotated[
         TestName | None,
         typer.Option(help="The t-test to try: pocock or austerity.", show_default="pocock", rich_help_panel=_DECISIONS),
@@ -102,7 +109,9 @@ def diagnose(
         subsets=subsets,
         iter_warmup=iter_warmup,
         seed=seed,
-        inits=parse(inits),
+        inits=parse(inits) if inits is not None else None,
+        proposal=proposal.value,
+        control_variates=control_variates.value,
         show_progress=False if quiet else None,
         console=Console(stderr=True),
     )

@@ -28,8 +28,20 @@ class TestName(StrEnum):
 class ProposalName(StrEnum):
     """Proposals."""
 
+    auto = "auto"
+    laplace_pcn = "laplace-pcn"
+    langevin = "langevin"
     adaptive_metropolis = "adaptive-metropolis"
     random_walk = "random-walk"
+
+
+class OrderName(StrEnum):
+    """Orders of control variates."""
+
+    auto = "auto"
+    none = "0"
+    first = "1"
+    second = "2"
 
 
 class RangeName(StrEnum):

@@ -9,7 +9,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from stansub.cli.options import Data, Debug, EvaluatorName, LookName, Model, ProposalName, RangeName, TestName
+from stansub.cli.options import (
+    Data,
+    Debug,
+    EvaluatorName,
+    LookName,
+    Model,
+    OrderName,
+    ProposalName,
+    RangeName,
+    TestName,
+)
 from stansub.errors import RunError, StansubError
 
 _CHAINS, _DECISIONS, _DATA, _OUTPUT = "Chains", "Decisions", "Data", "Output"
@@ -34,16 +44,22 @@ def sample(
         typer.Option(help="Random seed.", show_default="drawn, and written to the output", rich_help_panel=_CHAINS),
     ] = None,
     inits: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="RADIUS|FILE[,FILE...]",
             help="Radius of random inits on the unconstrained space, or JSON files: one, or one a chain.",
+            show_default="widely about the mode; 2 where there is none",
             rich_help_panel=_CHAINS,
         ),
-    ] = "2",
+    ] = None,
     proposal: Annotated[
-        ProposalName, typer.Option(help="Proposal; both learn their scale in warmup.", rich_help_panel=_CHAINS)
-    ] = ProposalName.adaptive_metropolis,
+        ProposalName,
+        typer.Option(
+            help="Moves about the mode (laplace-pcn, langevin), or random walks that learn their scale in warmup; auto "
+            "has a short race about the mode.",
+            rich_help_panel=_CHAINS,
+        ),
+    ] = ProposalName.auto,
     max_time: Annotated[
         float | None,
         typer.Option(help="Stop sampling after this many seconds and keep what there is.", rich_help_panel=_CHAINS),
@@ -62,6 +78,13 @@ def sample(
         float | None,
         typer.Option(help="Error of a whole decision under the concentration bounds.", rich_help_panel=_DECISIONS),
     ] = None,
+    control_variates: Annotated[
+        OrderName,
+        typer.Option(
+            help="Order of the expansions at the mode that decisions take from the log likelihoods.",
+            rich_help_panel=_DECISIONS,
+        ),
+    ] = OrderName.auto,
     range_source: Annotated[
         RangeName,
         typer.Option("--range", help="Where the bounds' range constant comes from.", rich_help_panel=_DECISIONS),
@@ -76,9 +99,13 @@ def sample(
         int | None, typer.Option(help="Blocks at the first look.", rich_help_panel=_DECISIONS)
     ] = None,
     audit: Annotated[
-        float,
-        typer.Option(help="Share of decisions decided again on all the data.", rich_help_panel=_DECISIONS),
-    ] = 0.01,
+        float | None,
+        typer.Option(
+            help="Share of decisions decided again on all the data.",
+            show_default="0.01; of many cheap ones some hundreds",
+            rich_help_panel=_DECISIONS,
+        ),
+    ] = None,
     block_size: Annotated[
         int | None,
         typer.Option(help="Observations a block.", show_default="chosen for the test", rich_help_panel=_DATA),
@@ -140,8 +167,9 @@ def sample(
         iter_sampling=iter_sampling,
         thin=thin,
         seed=seed,
-        inits=parse(inits),
+        inits=parse(inits) if inits is not None else None,
         proposal=proposal.value,
+        control_variates=control_variates.value,
         max_time=max_time,
         test=test.value if test else None,
         epsilon=epsilon,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ __all__ = ["Decider", "Decision", "Estimate", "Lipschitz", "Range", "RangeFuncti
 
 @dataclass(frozen=True)
 class Lipschitz:
-    """The range is at most 2 L ||theta' - theta||.
+    """The range is at most 2 L ||theta' - theta||; with control variates L is that of the remainders.
 
     Attributes
     ----------
@@ -40,6 +41,8 @@ class Lipschitz:
 @dataclass(frozen=True)
 class RangeFunction:
     """The range is ``factor`` times what a C function gives for a pair of parameter values.
+
+    With control variates it must be the range of the remainders.
 
     Attributes
     ----------
@@ -77,7 +80,13 @@ Range = Lipschitz | RangeFunction | Scan | Estimate
 
 
 def make_decider(
-    evaluator: Evaluator, block_sizes: NDArray[np.int32], test: Test, *, spread: Range | None = None
+    evaluator: Evaluator,
+    block_sizes: NDArray[np.int32],
+    test: Test,
+    *,
+    spread: Range | None = None,
+    anchor: NDArray[np.float64] | None = None,
+    coefficients: NDArray[np.float32] | None = None,
 ) -> Decider:
     """The decisions of one chain.
 
@@ -90,7 +99,14 @@ def make_decider(
     test : Test
         When a decision is clear.
     spread : Range, optional
-        Where the range of the differences comes from, for tests that need it.
+        Where the range of the differences comes from, for tests that need it. With control variates the test looks at
+        remainders; a `Lipschitz` constant or a `RangeFunction` is then taken for theirs, and whoever gives it vouches
+        for it.
+    anchor : ndarray, shape (dim,), optional
+        Point of the control variates.
+    coefficients : ndarray of float32, shape (n_blocks, dim) or (n_blocks, dim + dim * (dim + 1) / 2), optional
+        Derivatives of the blocks' log likelihoods at the anchor, from `Evaluator.block_taylor`: control variates of
+        first or second order.
 
     Raises
     ------
@@ -98,8 +114,11 @@ def make_decider(
         When the test needs a range and none is given.
     """
     table = test.table(evaluator.n_blocks)
+    decider = partial(
+        Decider, evaluator, block_sizes, table.n, table.scale, table.offset, anchor=anchor, coefficients=coefficients
+    )
     if not test.needs_range:
-        return Decider(evaluator, block_sizes, table.n, table.scale, table.offset)
+        return decider()
     if spread is None:
         raise InputError(
             f"the {test.name} test needs the range of the log likelihood differences: give Lipschitz constants or a "
@@ -110,12 +129,7 @@ def make_decider(
         constant = spread.constant
     elif isinstance(spread, RangeFunction):
         constant, self_address, address = spread.factor, spread.self_address, spread.address
-    return Decider(
-        evaluator,
-        block_sizes,
-        table.n,
-        table.scale,
-        table.offset,
+    return decider(
         range_kind=spread.kind,
         range_constant=constant,
         range_self=self_address,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from stansub._loop import Decider
 from stansub.decision.decide import Decision
 from stansub.kernels.base import FloatArray, State
-from stansub.kernels.proposals import Proposal, RandomWalk
+from stansub.kernels.proposals import Proposal, compiled
 
 
 class Records(NamedTuple):
@@ -120,18 +120,20 @@ def run_steps(
 ) -> int:
     """Fill the first rows of ``out`` with up to ``n_steps`` steps.
 
-    Random walks run in C++ without the interpreter's lock; other proposals are asked from Python.
+    Random walks, affine proposals and mixtures of them run in C++ without the interpreter's lock; other proposals are
+    asked from Python.
 
     Returns
     -------
     int
         Steps done; fewer than asked when stopped.
     """
-    if isinstance(proposal, RandomWalk):
+    proposals = compiled(proposal)
+    if proposals is not None:
         return int(
             decider.stretch(
                 n_steps,
-                proposal.cholesky,
+                proposals,
                 rng.bit_generator.capsule,
                 control.audit_rng.bit_generator.capsule,
                 control.audit_probability,

@@ -1,12 +1,18 @@
-"""Proposals: (rng, position) -> (proposed position, log density ratio)."""
+"""Proposals: (rng, position) -> (proposed position, log density ratio).
+
+Random walks, affine Gaussian proposals and mixtures of them are drawn in C++, here as in stretches of steps; anything
+else with this signature is a proposal as well.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from stansub._loop import Proposals
 from stansub.errors import InputError
 from stansub.kernels.base import FloatArray
 
@@ -51,12 +57,183 @@ class RandomWalk:
     cholesky: FloatArray
 
     def __post_init__(self) -> None:
-        cholesky = np.ascontiguousarray(self.cholesky, dtype=np.float64)
-        if cholesky.ndim != 2 or cholesky.shape[0] != cholesky.shape[1]:
-            raise InputError(f"the factor of a random walk must be a square matrix, not of shape {cholesky.shape}")
-        if not np.isfinite(cholesky).all() or np.any(np.triu(cholesky, 1)):
-            raise InputError("the factor of a random walk must be finite and lower triangular")
-        object.__setattr__(self, "cholesky", cholesky)
+        object.__setattr__(self, "cholesky", _lower(self.cholesky, "a random walk"))
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
-        return position + self.cholesky @ rng.standard_normal(position.size), 0.0
+        return _draw(self, rng, position)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """Gaussian proposal with a mean that is affine in the state: theta' = A theta + c + L z.
+
+    The log ratio is (|z|^2 - |L^-1 (theta - A theta' - c)|^2) / 2. The decision loop runs whole stretches in C++.
+
+    Attributes
+    ----------
+    matrix : ndarray, shape (dim, dim)
+        A.
+    offset : ndarray, shape (dim,)
+        c.
+    cholesky : ndarray, shape (dim, dim)
+        Lower triangular L, invertible; L L' is the covariance of the proposal.
+
+    Raises
+    ------
+    InputError
+        When the shapes do not fit each other, a number is not finite, or L is not lower triangular and invertible.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    cholesky: FloatArray
+
+    def __post_init__(self) -> None:
+        cholesky = _lower(self.cholesky, "an affine proposal")
+        if not np.diag(cholesky).all():
+            raise InputError("the factor of an affine proposal must be invertible: there is a 0 on its diagonal")
+        dim = len(cholesky)
+        matrix, offset = (np.ascontiguousarray(given, dtype=np.float64) for given in (self.matrix, self.offset))
+        if matrix.shape != (dim, dim) or offset.shape != (dim,):
+            raise InputError(
+                f"an affine proposal with a factor of shape {cholesky.shape} needs a matrix of the same shape and an "
+                f"offset of shape {(dim,)}, not {matrix.shape} and {offset.shape}"
+            )
+        if not (np.isfinite(matrix).all() and np.isfinite(offset).all()):
+            raise InputError("matrix and offset of an affine proposal must be finite")
+        for name, value in (("matrix", matrix), ("offset", offset), ("cholesky", cholesky)):
+            object.__setattr__(self, name, value)
+
+    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
+        return _draw(self, rng, position)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Each step is of one of several proposals, chosen with fixed probabilities, without regard to the state.
+
+    Every component leaves the posterior as it is, and so does the mixture (Tierney 1994, section 2.4): the log ratio is
+    that of the component that was chosen. Where there is a choice it takes one uniform number, before all others.
+
+    Attributes
+    ----------
+    proposals : sequence of Proposal
+    weights : ndarray, shape (len(proposals),)
+        Probabilities, scaled to sum to 1.
+
+    Raises
+    ------
+    InputError
+        When there is no proposal, or not a positive, finite weight for each.
+    """
+
+    proposals: Sequence[Proposal]
+    weights: FloatArray
+
+    def __post_init__(self) -> None:
+        weights = np.asarray(self.weights, dtype=np.float64)
+        if not self.proposals or weights.shape != (len(self.proposals),):
+            raise InputError(
+                f"a mixture needs a weight for each of its proposals, not {weights.size} for {len(self.proposals)}"
+            )
+        if not (np.isfinite(weights).all() and (weights > 0).all()):
+            raise InputError("the weights of a mixture must be positive and finite")
+        object.__setattr__(self, "proposals", tuple(self.proposals))
+        object.__setattr__(self, "weights", weights / weights.sum())
+
+    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
+        if len(self.proposals) == 1:
+            return self.proposals[0](rng, position)
+        chosen = int(np.searchsorted(np.cumsum(self.weights[:-1]), rng.random(), side="right"))
+        return self.proposals[chosen](rng, position)
+
+
+def laplace_pcn(mode: FloatArray, cholesky: FloatArray, rho: float) -> Affine:
+    """Preconditioned Crank-Nicolson move about a Laplace approximation N(m, L L').
+
+    theta' = m + rho (theta - m) + sqrt(1 - rho^2) L z is reversible for N(m, L L') (Cotter, Roberts, Stuart and White
+    2013, section 4.2), so that a posterior of that form accepts every move; rho = 0 is the independence sampler.
+
+    Parameters
+    ----------
+    mode : ndarray, shape (dim,)
+        m.
+    cholesky : ndarray, shape (dim, dim)
+        L.
+    rho : float
+        Between -1 and 1, both excluded; below 0 moves go to the other side of m.
+
+    Raises
+    ------
+    InputError
+        When ``rho`` is not in this range or the arrays do not fit.
+    """
+    if not -1 < rho < 1:
+        raise InputError(f"rho of a pCN move must be between -1 and 1, not {rho}")
+    mode = np.asarray(mode, dtype=np.float64)
+    return Affine(rho * np.eye(mode.size), (1 - rho) * mode, np.sqrt(1 - rho**2) * np.asarray(cholesky))
+
+
+def langevin(
+    anchor: FloatArray, gradient: FloatArray, hessian: FloatArray, cholesky: FloatArray, step: float
+) -> Affine:
+    """Langevin move on the quadratic surrogate of the log density about an anchor.
+
+    theta' = theta + (step / 2) L L' (g + H (theta - m)) + sqrt(step) L z: MALA preconditioned by L L' (Roberts and
+    Stramer 2002, section 2), with a gradient that touches no data.
+
+    Parameters
+    ----------
+    anchor, gradient : ndarray, shape (dim,)
+        m, and the gradient g of the log density there (0 at a mode).
+    hessian : ndarray, shape (dim, dim)
+        H of the log density at m.
+    cholesky : ndarray, shape (dim, dim)
+        L, such as the factor of the Laplace covariance.
+    step : float
+        Variance of a step in units of L L'.
+
+    Raises
+    ------
+    InputError
+        When ``step`` is not positive or the arrays do not fit.
+    """
+    if not 0 < step < np.inf:
+        raise InputError(f"the step of a Langevin move must be positive, not {step}")
+    cholesky = _lower(cholesky, "a Langevin move")
+    pull = 0.5 * step * cholesky @ cholesky.T
+    offset = pull @ (np.asarray(gradient) - np.asarray(hessian) @ np.asarray(anchor))
+    return Affine(np.eye(len(cholesky)) + pull @ hessian, offset, np.sqrt(step) * cholesky)
+
+
+def compiled(proposal: Proposal) -> Proposals | None:
+    """The proposal as the decision loop draws it in C++; None where it does not know it."""
+    mixture = proposal if isinstance(proposal, Mixture) else Mixture([proposal], np.ones(1))
+    parts = [_affine(part) for part in mixture.proposals if isinstance(part, RandomWalk | Affine)]
+    if len(parts) < len(mixture.proposals):
+        return None
+    if len({len(offset) for _, offset, _ in parts}) > 1:
+        raise InputError("the proposals of a mixture must have the same number of parameters")
+    matrix, offset, cholesky = (np.array(arrays) for arrays in zip(*parts, strict=True))
+    return Proposals(matrix, offset, cholesky, mixture.weights)
+
+
+def _affine(proposal: RandomWalk | Affine) -> tuple[FloatArray, FloatArray, FloatArray]:
+    if isinstance(proposal, Affine):
+        return proposal.matrix, proposal.offset, proposal.cholesky
+    dim = len(proposal.cholesky)
+    return np.eye(dim), np.zeros(dim), proposal.cholesky
+
+
+def _draw(proposal: RandomWalk | Affine, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
+    matrix, offset, cholesky = (array[np.newaxis] for array in _affine(proposal))
+    return Proposals(matrix, offset, cholesky, np.ones(1)).draw(rng.bit_generator.capsule, position)
+
+
+def _lower(cholesky: FloatArray, what: str) -> FloatArray:
+    cholesky = np.ascontiguousarray(cholesky, dtype=np.float64)
+    if cholesky.ndim != 2 or cholesky.shape[0] != cholesky.shape[1]:
+        raise InputError(f"the factor of {what} must be a square matrix, not of shape {cholesky.shape}")
+    if not np.isfinite(cholesky).all() or np.any(np.triu(cholesky, 1)):
+        raise InputError(f"the factor of {what} must be finite and lower triangular")
+    return cholesky

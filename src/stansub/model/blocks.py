@@ -18,26 +18,33 @@ DEFAULT_BLOCK_SIZE = 256
 
 @dataclass(frozen=True)
 class Blocks:
-    """Cut of ``0 .. n_observations - 1`` into runs of ``size`` observations, the last one possibly shorter."""
+    """Cut of ``0 .. n_observations - 1`` into runs of at most ``size`` observations, as few and as even as can be.
+
+    A block much smaller than the others would be an outlier among them, which a few drawn blocks do not show.
+    """
 
     n_observations: int
     size: int
 
     @property
+    def _edges(self) -> NDArray[np.int32]:
+        edges = np.arange(len(self) + 1, dtype=np.int64) * self.n_observations // max(1, len(self))
+        return edges.astype(np.int32)
+
+    @property
     def starts(self) -> NDArray[np.int32]:
         """First observation of each block, counted from 0."""
-        return np.arange(0, self.n_observations, self.size, dtype=np.int32)
+        return self._edges[:-1]
 
     @property
     def stops(self) -> NDArray[np.int32]:
         """One past the last observation of each block."""
-        stops: NDArray[np.int32] = np.minimum(self.starts + np.int32(self.size), np.int32(self.n_observations))
-        return stops
+        return self._edges[1:]
 
     @property
     def sizes(self) -> NDArray[np.int32]:
         """Number of observations in each block."""
-        sizes: NDArray[np.int32] = self.stops - self.starts
+        sizes: NDArray[np.int32] = np.diff(self._edges)
         return sizes
 
     def __len__(self) -> int:

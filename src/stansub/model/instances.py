@@ -97,6 +97,7 @@ class Instances:
             self.slicer.library.address("bs_log_density"),
             self.slicer.library.address("bs_free_error_msg"),
             owner=(self, models),
+            log_density_gradient_address=self.slicer.library.address("bs_log_density_gradient"),
         )
 
 

@@ -49,6 +49,7 @@ class Rewritten:
             self.library.address("bs_free_error_msg"),
             self.library.address("stansub_set_blocks"),
             owner=self,
+            log_density_gradient_address=self.library.address("bs_log_density_gradient"),
         )
 
 

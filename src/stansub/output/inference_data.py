@@ -47,6 +47,7 @@ PER_CHAIN_ATTRS = (
     "n_bound_violated",
     "n_nonfinite",
     "sampling_time",
+    "audit_time",
     "warmup_time",
     "warmup_n_steps",
     "warmup_n_obs_used",
@@ -56,7 +57,7 @@ PER_CHAIN_ATTRS = (
     "n_divergences",
     "n_max_treedepth",
 )
-JSON_ATTRS = ("settings", "versions", "normality")
+JSON_ATTRS = ("settings", "versions", "normality", "choices")
 _FOREIGN_GROUPS = ("posterior", "sample_stats")
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 

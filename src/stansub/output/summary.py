@@ -22,6 +22,9 @@ __all__ = ["diagnose", "render", "table"]
 _WIDTH = 100
 _ALIGNED_MAX = 9
 
+# Labels of what was chosen for the user, where the name itself is too long.
+_CHOSEN = {"control variates": "Variates"}
+
 
 def render(
     idata: "InferenceData",
@@ -75,6 +78,8 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
         drawn += f", {percent(diagnosis.acceptance_rate)} of the proposals accepted"
     yield "Draws", drawn
     yield from _nuts(facts)
+    for name, told in facts.get("choices", {}).items():
+        yield _CHOSEN.get(name, name.capitalize()), told
     if "test" in facts:
         option, level = error_level(facts)
         says = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +22,12 @@ from stansub.model.compiled import CompiledModel
 from stansub.model.posterior import Posterior
 from stansub.output.diagnosis import normality_reasons, percent
 from stansub.sampling import choices
+from stansub.sampling.adapt import check_proposal
+from stansub.sampling.anchored import check_order
 from stansub.sampling.chain import WARMUP_STRETCH, Plan
-from stansub.sampling.inits import Inits, load
+from stansub.sampling.inits import RADIUS, Inits, load
 from stansub.sampling.progress import default_console, telling, wanted
-from stansub.sampling.run import make_chain, make_posterior
+from stansub.sampling.run import about_mode, make_chain, make_posterior
 from stansub.sampling.trial import pairs_at
 
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ _START_PAIRS, _START_STEPS = 0.25, 0.125
 # the decisions of a pair then.
 _BLOCK_FACTORS, _LOOK_FACTORS = (2, 4, 16, 64, 256), (2, 4, 16)
 _REMEDY_WORK = 1_000_000
+
+# Steps of a run of `sample` as it is by default, for which control variates are weighed.
+_N_STEPS = 48_000
 
 
 @dataclass(frozen=True)
@@ -112,11 +118,13 @@ def diagnose(
     block_size: int | None = None,
     observations: str | None = None,
     evaluator: str = "auto",
+    proposal: str = "auto",
+    control_variates: int | str = "auto",
     pairs: int = PAIRS,
     subsets: int = SUBSETS,
     iter_warmup: int = ITER_WARMUP,
     seed: int | None = None,
-    inits: Inits = 2.0,
+    inits: Inits | None = None,
     show_progress: bool | None = None,
     console: Console | None = None,
 ) -> NormalityTrial:
@@ -127,7 +135,7 @@ def diagnose(
 
     Parameters
     ----------
-    model, data, block_size, observations, evaluator, inits, seed
+    model, data, block_size, observations, evaluator, proposal, control_variates, inits, seed
         As in `stansub.sample`; with the same seed the chain is the first of `sample`'s.
     test : Test or {"austerity", "pocock"}, optional
         The t-test; those that do not rely on normal means have nothing to be tried.
@@ -165,20 +173,35 @@ def diagnose(
             f"the {rule.name} test {promise}, so that there is nothing to try; choose test pocock or austerity, with "
             "an epsilon above 0"
         )
+    order = check_order(control_variates)
+    check_proposal(proposal)
     seed = secrets.randbits(31) if seed is None else int(seed)
-    (start,) = load(inits, 1)
+    (start,) = load(RADIUS if inits is None else inits, 1)
     console = console or default_console()
     with telling(console, show=wanted(show_progress, console)) as say:
         posterior, _ = make_posterior(
             model,
             data,
-            block_size=block_size or (lambda n, instances: choices.choose_block_size(rule, n, instances=instances)),
+            block_size=block_size
+            or (lambda n, instances: choices.choose_block_size(rule, n, instances=instances, variates=order != "0")),
             seed=seed,
             observations=observations,
             evaluator=evaluator,
             say=say,
         )
         n_blocks = len(posterior.blocks)
+        anchored, rule, _ = about_mode(
+            posterior,
+            rule,
+            order=order,
+            proposal=proposal,
+            n_steps=_N_STEPS,
+            seed=seed,
+            threads=choices.cores(),
+            looks_given=not (test is None or isinstance(test, str)) or looks is not None or first_look is not None,
+            say=say,
+        )
+        variates = anchored.variates if anchored else None
         table = rule.table(n_blocks)
         if table.n.size == 1:
             raise InputError(
@@ -191,11 +214,12 @@ def diagnose(
             rule,
             choices.Ranges("none"),
             Plan(iter_warmup, 0, 1, 0.0, False),
-            "adaptive-metropolis",
-            start,
+            anchored.proposal if anchored and anchored.proposal else _walk(proposal),
+            None if anchored and inits is None else start,
             seed=seed,
             chain=0,
             stop=stop,
+            found=anchored,
         )
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, 3)))
         evaluate = posterior.population.evaluator()
@@ -207,7 +231,7 @@ def diagnose(
             say(f"Trial chain: {status.steps:,} of {iter_warmup:,} steps, {status.share:.0%} of the data a decision")
             for phase, n in (("start", n_start), ("end", n_end)):
                 if n:
-                    found[phase] += pairs_at(evaluate, chain.position, chain.proposal, n, rng)[0]
+                    found[phase] += pairs_at(evaluate, chain.position, chain.proposal, n, rng, variates)[0]
         if not found["end"]:
             raise InputError(
                 "no proposal in the later half of the trial chain had a finite log density: give --inits nearer to "
@@ -215,9 +239,10 @@ def diagnose(
             )
         say("Drawing subsets")
         trials = {phase: try_pairs(taken, table, n_subsets=subsets, rng=rng) for phase, taken in found.items() if taken}
-        short = figures(trials["end"], rule)
+        judged = partial(figures, by_decisions=variates is not None)
+        short = judged(trials["end"], rule)
         reasons = tuple(normality_reasons(short))
-        advice = tuple(_advice(found["end"], posterior, rule, subsets, rng, say)) if reasons else ()
+        advice = tuple(_advice(found["end"], posterior, rule, subsets, rng, say, judged)) if reasons else ()
     return NormalityTrial(
         model=posterior.name,
         n_observations=posterior.blocks.n_observations,
@@ -231,7 +256,7 @@ def diagnose(
         trials=trials,
         reasons=reasons,
         advice=advice,
-        note=_note(trials, rule),
+        note=_note(trials, rule, judged),
     )
 
 
@@ -276,10 +301,15 @@ def _pairs(trials: Mapping[str, Trial]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _note(trials: Mapping[str, Trial], test: Test) -> str:
+def _walk(proposal: str) -> str:
+    """The proposal where nothing was found about the mode."""
+    return "adaptive-metropolis" if proposal == "auto" else proposal
+
+
+def _note(trials: Mapping[str, Trial], test: Test, judged: Callable[[Trial, Test], dict[str, Any]]) -> str:
     if "start" not in trials:
         return "On the way from the inits no proposal had a finite log density."
-    reasons = tuple(normality_reasons(figures(trials["start"], test)))
+    reasons = tuple(normality_reasons(judged(trials["start"], test)))
     if not reasons:
         return ""
     return f"On the way from the inits, whose draws are thrown away: {'; and '.join(reasons)}."
@@ -292,6 +322,7 @@ def _advice(
     subsets: int,
     rng: np.random.Generator,
     say: Callable[[str], None],
+    judged: Callable[[Trial, Test], dict[str, Any]],
 ) -> Iterator[str]:
     """Settings under which the same pairs pass the trial, the least change of either kind, and tests that need none."""
     n_blocks, block_size = len(posterior.blocks), posterior.blocks.size
@@ -300,7 +331,7 @@ def _advice(
     def passes(tried: Sequence[Pair], rule: Test) -> str:
         table = rule.table(tried[0].differences.size)
         trial = try_pairs(tried, table, n_subsets=subsets, rng=rng, decision_work=_REMEDY_WORK)
-        seen, first_tail = figures(trial, rule), trial.tails()[0]
+        seen, first_tail = judged(trial, rule), trial.tails()[0]
         # What is advised should pass again: at the first look, the worst as a rule, it has to be seen to.
         unsure = first_tail.observed.value > TOLERATED * first_tail.nominal
         if unsure or seen["tail_fails"] or seen["decisions_fail"]:

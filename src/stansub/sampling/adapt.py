@@ -135,6 +135,7 @@ class CovarianceAdapter(ScaleAdapter):
         self.shape = np.asarray(np.linalg.cholesky(shrunk), dtype=np.float64)
 
 
+_ABOUT_THE_MODE = ("auto", "laplace-pcn", "langevin")
 _ADAPTERS: dict[str, type[ScaleAdapter]] = {"adaptive-metropolis": CovarianceAdapter, "random-walk": ScaleAdapter}
 
 
@@ -159,9 +160,10 @@ def make_adapter(proposal: str | Proposal, dim: int) -> Adapter:
 
 def check_proposal(proposal: str | Proposal) -> None:
     """Raise InputError unless ``proposal`` is a known name or can be called."""
-    known = proposal in _ADAPTERS if isinstance(proposal, str) else callable(proposal)
+    names = (*_ABOUT_THE_MODE, *_ADAPTERS)
+    known = proposal in names if isinstance(proposal, str) else callable(proposal)
     if not known:
         raise InputError(
-            f"proposal {proposal!r} is unknown; choose from {', '.join(_ADAPTERS)}, or give a function "
+            f"proposal {proposal!r} is unknown; choose from {', '.join(names)}, or give a function "
             "(rng, position) -> (proposed, log density ratio)"
         )

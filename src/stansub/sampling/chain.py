@@ -46,7 +46,7 @@ class Plan:
 
 @dataclass
 class Totals:
-    """Counts over all steps of a phase, thinned-away ones included."""
+    """Counts over all steps of a phase, thinned-away ones included; ``seconds`` are those without audits."""
 
     n_steps: int = 0
     n_accepted: int = 0
@@ -58,6 +58,7 @@ class Totals:
     n_bound_violated: int = 0
     n_nonfinite: int = 0
     seconds: float = 0.0
+    audit_seconds: float = 0.0
 
     def add(self, records: Records, n: int) -> None:
         """Count the first ``n`` records."""
@@ -191,10 +192,12 @@ class Chain:
     def _stretch(self, phase: Phase, n_steps: int, audit: float) -> int:
         decider, totals = self._decider, phase.totals
         began, evaluated, nonfinite = time.perf_counter(), self._n_evaluated, decider.n_nonfinite
+        audited = decider.audit_seconds
         control = Control(self._audit_rng, audit, self._stop, self._counters)
         n = run_steps(decider, self.proposal, self._rng, self._buffer, n_steps, control)
         phase.take(self._buffer, n, self.plan.thin)
-        totals.seconds += time.perf_counter() - began
+        totals.audit_seconds += decider.audit_seconds - audited
+        totals.seconds += time.perf_counter() - began - (decider.audit_seconds - audited)
         totals.n_obs_evaluated += self._n_evaluated - evaluated
         totals.n_nonfinite += decider.n_nonfinite - nonfinite
         return n

@@ -22,10 +22,16 @@ DEFAULT_TEST = "pocock"
 # Observations a block of exact decisions. (The range of a block sum grows as its size, which a concentration bound pays
 # for in full: there single observations are best.)
 _BLOCK_EXACT = 1024
+# With control variates a decision needs a number of blocks that hardly depends on their size: they are as small as a
+# call to the program allows.
+_BLOCK_VARIATES, _BLOCK_INSTANCES = 32, 64
 # Tests need units to draw from: at least this many blocks where the data allow it.
 _MIN_BLOCKS = 100
 # Instances that memory and construction time allow (some kilobytes and 10 microseconds each).
 _MAX_INSTANCES = 50_000
+
+# Share of the decisions that are audited, their number at most and at least, and what they may evaluate between.
+_AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 100, 100_000_000
 
 RANGE_KINDS = ("auto", "lipschitz", "function", "scan", "estimate")
 
@@ -96,14 +102,18 @@ def with_looks(test: Test, looks: str | None, first_look: int | None) -> Test:
     return changed
 
 
-def choose_block_size(test: Test, n: int, *, instances: bool) -> int:
-    """Observations a block for ``n`` observations; ``instances`` says whether each block costs an instance."""
+def choose_block_size(test: Test, n: int, *, instances: bool, variates: bool = False) -> int:
+    """Observations a block for ``n`` observations.
+
+    ``instances`` says whether each block costs an instance, ``variates`` whether decisions may have control variates.
+    """
     if isinstance(test, Exact):
         size = _BLOCK_EXACT
     elif test.needs_range:
         size = 1
     else:
-        size = min(DEFAULT_BLOCK_SIZE, max(1, n // _MIN_BLOCKS))
+        largest = (_BLOCK_INSTANCES if instances else _BLOCK_VARIATES) if variates else DEFAULT_BLOCK_SIZE
+        size = min(largest, max(1, n // _MIN_BLOCKS))
     least = math.ceil(n / _MAX_INSTANCES) if instances else 1
     return min(n, max(size, least))
 
@@ -125,6 +135,18 @@ class Ranges:
     kind: str
     source: decide.Range | None = None
     held: object = None
+
+
+def choose_audit(audit: float | None, n_steps: int, n_observations: int) -> float:
+    """The share of decisions to be audited: one in a hundred, of many cheap ones fewer.
+
+    As many as tell an error of one in a hundred, and not so many that the evaluations of all the data take longer than
+    some seconds.
+    """
+    if audit is not None:
+        return audit
+    affordable = min(_AUDITS, max(_FEWEST_AUDITS, _AUDITED_OBSERVATIONS // n_observations))
+    return min(_AUDIT_SHARE, affordable / n_steps)
 
 
 def check_range(test: Test, kind: str) -> None:

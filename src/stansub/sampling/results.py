@@ -121,10 +121,11 @@ def _statistics(kept: Sequence[Records], n: int) -> dict[str, NDArray[Any]]:
 
 def _totals(chains: Sequence[Chain]) -> dict[str, list[float]]:
     """Counts and seconds of each chain over all its steps, thinned-away ones included."""
-    names = [one.name for one in fields(Totals) if one.name != "seconds"]
+    names = [one.name for one in fields(Totals) if not one.name.endswith("seconds")]
     return {
         **{name: [getattr(chain.sampling.totals, name) for chain in chains] for name in names},
         "sampling_time": [chain.sampling.totals.seconds for chain in chains],
+        "audit_time": [chain.sampling.totals.audit_seconds for chain in chains],
         "warmup_time": [chain.warmup.totals.seconds for chain in chains],
         "warmup_n_steps": [chain.warmup.totals.n_steps for chain in chains],
         "warmup_n_obs_used": [chain.warmup.totals.n_obs_used for chain in chains],
@@ -132,10 +133,10 @@ def _totals(chains: Sequence[Chain]) -> dict[str, list[float]]:
     }
 
 
-def normality(chains: Sequence[Chain], test: Test) -> dict[str, Any] | None:
+def normality(chains: Sequence[Chain], test: Test, *, variates: bool) -> dict[str, Any] | None:
     """What the trials at the end of warmup came to, over all chains (see `decision.normality.figures`)."""
     trials = [chain.trial.result for chain in chains if chain.trial is not None and chain.trial.result is not None]
-    return figures(pool(trials), test) if trials else None
+    return figures(pool(trials), test, by_decisions=variates) if trials else None
 
 
 def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:

@@ -16,20 +16,22 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub.decision.boundary import Test
-from stansub.decision.decide import make_decider
+from stansub.decision.decide import Range, make_decider
 from stansub.errors import InputError, RunError
 from stansub.kernels.proposals import Proposal
 from stansub.model import data as data_module
 from stansub.model.compiled import CompiledModel, compile_model
+from stansub.model.mode import NoModeError
 from stansub.model.posterior import Posterior
 from stansub.output.inference_data import arviz_module
 from stansub.program import stanc
 from stansub.program.syntax import parse
 from stansub.sampling import choices, results, threads
 from stansub.sampling.adapt import check_proposal, make_adapter
+from stansub.sampling.anchored import PROPOSALS, Anchored, NotNormalError, anchor, check_order
 from stansub.sampling.chain import Chain, Plan
 from stansub.sampling.constrain import Kept, check_draws
-from stansub.sampling.inits import Init, Inits, load, start
+from stansub.sampling.inits import RADIUS, Init, Inits, load, start
 from stansub.sampling.progress import ProgressView, chain_progress, default_console, telling, wanted
 from stansub.sampling.trial import WarmupTrial
 
@@ -54,6 +56,7 @@ class Settings:
     seed: int
     inits: str
     proposal: str
+    control_variates: int
     max_time: float | None
     range_source: str
     audit: float
@@ -75,8 +78,11 @@ def sample(
     iter_sampling: int = 10_000,
     thin: int = 1,
     seed: int | None = None,
-    inits: Inits = 2.0,
-    proposal: Literal["adaptive-metropolis", "random-walk"] | str | Proposal = "adaptive-metropolis",
+    inits: Inits | None = None,
+    proposal: Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk"]
+    | str
+    | Proposal = "auto",
+    control_variates: Literal["auto", 0, 1, 2] | int | str = "auto",
     max_time: float | None = None,
     test: Test | str | None = None,
     epsilon: float | None = None,
@@ -84,7 +90,7 @@ def sample(
     range_source: str = "auto",
     looks: Literal["geometric", "fixed"] | str | None = None,
     first_look: int | None = None,
-    audit: float = 0.01,
+    audit: float | None = None,
     block_size: int | None = None,
     observations: str | None = None,
     evaluator: Literal["auto", "instances", "rewritten"] | str = "auto",
@@ -112,12 +118,17 @@ def sample(
         Every ``thin``-th step is kept.
     seed : int, optional
         Seed of everything random; drawn and written to the output when not given.
-    inits : float, path, mapping, or a sequence of them
-        Radius of random inits on the unconstrained space, or constrained values, one for all chains or one a chain.
-    proposal : {"adaptive-metropolis", "random-walk"} or Proposal
-        Whether warmup learns the covariance of the steps as well as their scale; or a proposal that is used as it is,
+    inits : float, path, mapping, or a sequence of them, optional
+        Radius of random inits on the unconstrained space, or constrained values, one for all chains or one a chain. By
+        default chains start widely about the mode or, where there is none, within radius 2.
+    proposal : {"auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk"} or Proposal
+        Moves about the mode, or random walks that learn their scale and, as ``adaptive-metropolis``, their covariance
+        in warmup; ``auto`` has a race of the former. Or a proposal that is used as it is,
         such as ``stansub.RandomWalk(cholesky)`` or any function of (generator, unconstrained position) that returns the
         proposed position and log q(position | proposed) - log q(proposed | position). Several threads call it.
+    control_variates : {"auto", 0, 1, 2}
+        Order of the Taylor expansions at the mode which are taken from the blocks' log likelihoods, so that a decision
+        looks at small remainders only; ``auto`` weighs what they save against what they cost.
     max_time : float, optional
         Seconds after which sampling stops; what there is is returned.
     test : Test or {"austerity", "pocock", "hoeffding", "bernstein", "bernstein-serfling", "exact"}, optional
@@ -130,8 +141,9 @@ def sample(
         Whether the subset grows by a factor from look to look or by a fixed number of blocks, when ``test`` is a name.
     first_look : int, optional
         Blocks at the first look, and of each step of the fixed schedule.
-    audit : float
-        Share of the decisions that are taken again on all the data, so that the output can say how many were wrong.
+    audit : float, optional
+        Share of the decisions that are taken again on all the data, so that the output can say how many were wrong; by
+        default one in a hundred, of many cheap ones some hundreds.
     block_size : int, optional
         Observations a block, the unit that is drawn.
     observations : str, optional
@@ -175,7 +187,7 @@ def sample(
     ):
         if value is not None:
             choices.check_count(name, value, at_least=least)
-    if not 0 <= audit <= 1:
+    if audit is not None and not 0 <= audit <= 1:
         raise InputError(f"audit {audit} must be a share between 0 and 1")
     if thin > iter_sampling:
         raise InputError(f"thin {thin} is more than iter_sampling {iter_sampling}: no draw would be kept")
@@ -186,12 +198,12 @@ def sample(
     settled = any(given is not None for given in (data, block_size, observations)) or evaluator != "auto"
     if isinstance(model, Posterior) and settled:
         raise InputError("data, block_size, observations and evaluator are settled in the posterior that was given")
+    order = check_order(control_variates)
     check_proposal(proposal)
     rule = choices.choose_test(test, epsilon=epsilon, delta=delta, looks=looks, first_look=first_look)
     choices.check_range(rule, range_source)
     seed = secrets.randbits(31) if seed is None else int(seed)
-    starts = load(inits, chains)
-    plan = Plan(iter_warmup, iter_sampling, thin, audit, save_warmup)
+    starts = load(RADIUS if inits is None else inits, chains)
     kept = Kept(generated_quantities, observation_level, save_warmup)
     parallel = min(chains, parallel_chains or choices.cores())
     stop = np.zeros(1, dtype=np.int32)
@@ -201,7 +213,8 @@ def sample(
         posterior, compiled_at = make_posterior(
             model,
             data,
-            block_size=block_size or (lambda n, instances: choices.choose_block_size(rule, n, instances=instances)),
+            block_size=block_size
+            or (lambda n, instances: choices.choose_block_size(rule, n, instances=instances, variates=order != "0")),
             seed=seed,
             observations=observations,
             evaluator=evaluator,
@@ -209,11 +222,44 @@ def sample(
         )
         check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, progress=say)
+        if order in ("1", "2") and ranges.kind in ("lipschitz", "function"):
+            raise InputError(
+                f"--range {ranges.kind} is that of the log likelihood differences, and with control variates the test "
+                "looks at remainders: choose --control-variates 0 or --range scan"
+            )
         promise = choices.guarantee(rule, ranges.kind)
         tried = promise == "asymptotic" and iter_warmup > 0
+        found, rule, chosen = about_mode(
+            posterior,
+            rule,
+            order=order,
+            proposal=proposal,
+            n_steps=chains * (iter_warmup + iter_sampling),
+            seed=seed,
+            threads=parallel,
+            looks_given=not (test is None or isinstance(test, str)) or looks is not None or first_look is not None,
+            spread=ranges.source,
+            say=say,
+        )
+        share = choices.choose_audit(audit, chains * iter_sampling, posterior.blocks.n_observations)
+        plan = Plan(iter_warmup, iter_sampling, thin, share, save_warmup)
+        moves = found.proposal if found is not None and found.proposal is not None else proposal
+        moves = "adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves
         say("Finding starting values")
         made = [
-            make_chain(posterior, rule, ranges, plan, proposal, init, seed=seed, chain=chain, stop=stop, trial=tried)
+            make_chain(
+                posterior,
+                rule,
+                ranges,
+                plan,
+                moves,
+                None if found is not None and inits is None else init,
+                seed=seed,
+                chain=chain,
+                stop=stop,
+                trial=tried,
+                found=found,
+            )
             for chain, init in enumerate(starts)
         ]
     ready_at = time.perf_counter()
@@ -237,11 +283,12 @@ def sample(
         iter_sampling=iter_sampling,
         thin=thin,
         seed=seed,
-        inits=_text(inits),
-        proposal=proposal if isinstance(proposal, str) else type(proposal).__name__,
+        inits=_text(inits) if inits is not None else "about the mode" if found is not None else str(RADIUS),
+        proposal=_named(proposal, found),
+        control_variates=found.order if found is not None else 0,
         max_time=max_time,
         range_source=ranges.kind,
-        audit=audit,
+        audit=share,
         block_size=posterior.blocks.size,
         observations=observations,
         evaluator=type(posterior.population).__name__.lower(),
@@ -252,7 +299,9 @@ def sample(
     drawn, stopped = results.usable(made, outcome)
     attrs = {
         **results.facts(posterior, rule, promise),
-        "normality": results.normality(drawn, rule),
+        "normality": results.normality(drawn, rule, variates=found is not None and found.order > 0),
+        "choices": chosen or None,
+        "anchor_n_obs_evaluated": _evaluated(found, posterior),
         "settings": asdict(settings),
         "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
         "stopped": stopped,
@@ -273,6 +322,72 @@ def _rescue(chains: Sequence[Chain]) -> Path:
     path = Path(tempfile.mkdtemp(prefix="stansub-")) / "draws.npz"
     np.savez(path, *(chain.draws for chain in chains))
     return path
+
+
+def about_mode(
+    posterior: Posterior,
+    test: Test,
+    *,
+    order: str,
+    proposal: str | Proposal,
+    n_steps: int,
+    seed: int,
+    threads: int,
+    looks_given: bool,
+    spread: Range | None = None,
+    say: Callable[[str], None],
+) -> tuple[Anchored | None, Test, dict[str, str]]:
+    """What sampling about the mode rests on, or nothing where that is not to be; the test; and what was chosen why.
+
+    Raises
+    ------
+    NoModeError
+        Where there is no mode and the user has asked for what needs one.
+    """
+    name = proposal if isinstance(proposal, str) else "given"
+    if order == "0" and name not in PROPOSALS:
+        return None, test, {}
+    try:
+        found, test = anchor(
+            posterior,
+            test,
+            order=order,
+            proposal=name,
+            n_steps=n_steps,
+            seed=seed,
+            threads=threads,
+            looks_given=looks_given,
+            spread=spread,
+            progress=say,
+        )
+    except NoModeError as error:
+        if order in ("1", "2") or name in PROPOSALS[1:]:
+            raise
+        return None, test, {"control variates": f"none: {error}"}
+    except NotNormalError as error:
+        return (
+            None,
+            test,
+            {"control variates": f"none: {error}", "proposal": "adaptive Metropolis, which learns its shape"},
+        )
+    return found, test, found.choices
+
+
+def _named(proposal: str | Proposal, found: Anchored | None) -> str:
+    """The proposal for the record."""
+    if not isinstance(proposal, str):
+        return type(proposal).__name__
+    if found is not None:
+        return found.name
+    return "adaptive-metropolis" if proposal == "auto" else proposal
+
+
+def _evaluated(found: Anchored | None, posterior: Posterior) -> float:
+    """Observations evaluated before any chain, a gradient counted as one evaluation of each."""
+    if found is None:
+        return 0.0
+    gradients = {0: 0, 1: 1, 2: 1 + 2 * posterior.dim}[found.order]
+    return found.n_obs_evaluated + (found.mode.n_passes + gradients) * posterior.blocks.n_observations
 
 
 def _text(inits: Inits) -> str:
@@ -335,19 +450,24 @@ def make_chain(
     ranges: choices.Ranges,
     plan: Plan,
     proposal: str | Proposal,
-    init: Init,
+    init: Init | None,
     *,
     seed: int,
     chain: int,
     stop: NDArray[np.int32],
     trial: bool = False,
+    found: Anchored | None = None,
 ) -> Chain:
     """Chain number ``chain``, standing at its starting value, with random streams that follow from ``seed``.
 
     Parameters
     ----------
+    init : Init or None
+        Where it starts; None for widely about the mode.
     stop : ndarray of int32, shape (1,)
         Set to 1 to have all chains stop.
+    found : Anchored, optional
+        The mode, and control variates there.
     trial : bool
         Whether to try at the end of warmup if the normality that a t-test relies on is in order; nothing is to be tried
         where the first look takes all the blocks.
@@ -360,9 +480,15 @@ def make_chain(
     init_rng, rng, audit_rng, trial_rng = (
         np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1 + chain, stream))) for stream in range(4)
     )
-    theta = start(posterior, init, init_rng, chain=chain)
     evaluator = posterior.population.evaluator()
-    decider = make_decider(evaluator, posterior.blocks.sizes, test, spread=ranges.source)
+    if found is None or init is not None:
+        theta = start(posterior, init or Init(), init_rng, chain=chain)
+    else:
+        theta = found.start(posterior, init_rng)
+    if found is None:
+        decider = make_decider(evaluator, posterior.blocks.sizes, test, spread=ranges.source)
+    else:
+        decider = found.decider(posterior, evaluator, test, ranges.source)
     decider.reset(theta)
     table = test.table(len(posterior.blocks))
     return Chain(
@@ -373,7 +499,9 @@ def make_chain(
         audit_rng=audit_rng,
         n_observations=posterior.blocks.n_observations,
         stop=stop,
-        trial=WarmupTrial(evaluator, table, trial_rng) if trial and table.n.size > 1 else None,
+        trial=WarmupTrial(evaluator, table, trial_rng, found.variates if found else None)
+        if trial and table.n.size > 1
+        else None,
     )
 
 

@@ -9,6 +9,7 @@ from stansub.decision.normality import Pair, Trial, try_pairs
 from stansub.kernels.base import FloatArray
 from stansub.kernels.proposals import Proposal
 from stansub.model.posterior import Evaluator
+from stansub.model.taylor import ControlVariates
 
 # At the end of a chain's warmup: a few passes over the data, and some hundredths of a second for the subsets.
 N_PAIRS, N_SUBSETS, DECISION_WORK = 8, 250, 1_000_000
@@ -25,6 +26,8 @@ class WarmupTrial:
         Of its t-test.
     rng : Generator
         A stream of the trial's own.
+    variates : ControlVariates, optional
+        Of the chain's decisions: the test looks at remainders.
 
     Attributes
     ----------
@@ -32,20 +35,31 @@ class WarmupTrial:
         None before it was made, and where no proposal had a finite log density.
     """
 
-    def __init__(self, evaluator: Evaluator, table: Table, rng: np.random.Generator) -> None:
-        self._evaluator, self._table, self._rng = evaluator, table, rng
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        table: Table,
+        rng: np.random.Generator,
+        variates: ControlVariates | None = None,
+    ) -> None:
+        self._evaluator, self._table, self._rng, self._variates = evaluator, table, rng, variates
         self.result: Trial | None = None
 
     def __call__(self, position: FloatArray, proposal: Proposal) -> int:
         """Make the trial; the number of evaluations of all the data."""
-        pairs, n_passes = pairs_at(self._evaluator, position, proposal, N_PAIRS, self._rng)
+        pairs, n_passes = pairs_at(self._evaluator, position, proposal, N_PAIRS, self._rng, self._variates)
         if pairs:
             self.result = try_pairs(pairs, self._table, n_subsets=N_SUBSETS, rng=self._rng, decision_work=DECISION_WORK)
         return n_passes
 
 
 def pairs_at(
-    evaluator: Evaluator, position: FloatArray, proposal: Proposal, n: int, rng: np.random.Generator
+    evaluator: Evaluator,
+    position: FloatArray,
+    proposal: Proposal,
+    n: int,
+    rng: np.random.Generator,
+    variates: ControlVariates | None = None,
 ) -> tuple[list[Pair], int]:
     """Pairs of a state and ``n`` proposals from it, and how often all blocks were evaluated.
 
@@ -60,6 +74,9 @@ def pairs_at(
             continue
         n_passes += 1
         differences = evaluator.block_log_lik(proposed) - here
+        if variates is not None:
+            expansion = variates.coefficients @ variates.features(position, proposed)
+            differences, rest = differences - expansion, rest + float(expansion.sum())
         if np.isfinite(differences).all():
             pairs.append(Pair(differences, float(rest)))
     return pairs, n_passes

@@ -1,0 +1,396 @@
+"""Taylor expansions of block log likelihoods at an anchor: the control variates of a decision.
+
+With d = theta - m and d' = theta' - m the log likelihood difference of block b is near c_b . w, where c_b holds the
+block's gradient and the lower triangle of its Hessian at the anchor m, and w is a function of (theta, theta') alone
+(Bardenet, Doucet and Holmes 2017, JMLR 18, section 7, for single observations). A decision then looks only at the
+remainders, and the total of c_b . w over all blocks is exact.
+
+Rows are kept in single precision; the total is taken of the very numbers that are kept, so that rounding makes the
+remainders larger by some 1e-7 of the expansion and the decision no less valid.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.errors import InputError
+from stansub.model.gradients import Team
+from stansub.model.mode import Mode, Target
+from stansub.model.posterior import Evaluator, Population
+from stansub.program.library import FloatArray
+
+Progress = Callable[[str], None]
+Rows = NDArray[np.float32]
+
+# Bytes that control variates may take where the machine has twice as much free.
+MAX_MEMORY = 2 * 10**9
+
+# Share of all rows that is made between two words of progress, and rows a task at least.
+_ROUNDS, _TASK = 20, 16
+
+# The pilot measurement: pairs of points, and blocks.
+_PAIRS, _BLOCKS = 16, 64
+# A decision falls when the log ratio is about this many standard errors from the log of a uniform number, and after
+# no fewer blocks than this.
+_STANDARD_ERRORS, _FIRST_LOOK = 3.0, 10
+# Distances between these two, exponential where the log ratio is near 0, as it is for proposals from the Laplace
+# approximation, and their probabilities; the rare small ones take most of the blocks.
+_GAPS = np.geomspace(1e-7, 20, 400)
+_WEIGHTS = np.exp(-_GAPS) * _GAPS / np.sum(np.exp(-_GAPS) * _GAPS)
+# What a gradient of a block, and a coefficient of its row at a decision, cost beside the block's value. Measured times
+# would do better, but then the same seed would not always give the same draws.
+_GRADIENT, _COEFFICIENT = 6.0, 5e-4
+# Where decisions need this share of all blocks, control variates save little.
+_NO_HELP = 0.5
+# Log density by which another mode may be lower and still hold a share of the posterior.
+_NEAR = 10.0
+
+
+@dataclass(frozen=True)
+class ControlVariates:
+    """Expansions of all blocks at one anchor.
+
+    Attributes
+    ----------
+    anchor : ndarray, shape (dim,)
+    order : {1, 2}
+    coefficients : ndarray of float32, shape (M, n_features)
+        A row a block: gradient and, in the second order, the lower triangle of the Hessian row by row.
+    seconds : float
+        That making them took.
+    """
+
+    anchor: FloatArray
+    order: int
+    coefficients: Rows
+    seconds: float
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the coefficients."""
+        return self.coefficients.nbytes
+
+    @property
+    def total(self) -> FloatArray:
+        """Sum of the rows in double precision, shape (n_features,)."""
+        total: FloatArray = self.coefficients.sum(0, dtype=np.float64)
+        return total
+
+    def features(self, theta: FloatArray, proposed: FloatArray) -> FloatArray:
+        """The numbers by which rows are multiplied, shape (..., n_features), for points of shape (..., dim)."""
+        return features(self.anchor, theta, proposed, order=self.order)
+
+
+def n_features(dim: int, order: int) -> int:
+    """Coefficients a block: none, the gradient, or that and half of the symmetric Hessian."""
+    return {0: 0, 1: dim, 2: dim + dim * (dim + 1) // 2}[order]
+
+
+def memory_needed(n_blocks: int, dim: int, order: int) -> int:
+    """Bytes of the coefficients."""
+    return n_blocks * n_features(dim, order) * np.dtype(np.float32).itemsize
+
+
+def features(anchor: FloatArray, theta: FloatArray, proposed: FloatArray, *, order: int) -> FloatArray:
+    """What multiplies a row of coefficients.
+
+    [d' - d ; S_ij for i >= j], S_ij = d'_i d'_j - d_i d_j and half of that where i = j.
+
+    Parameters
+    ----------
+    anchor : ndarray, shape (dim,)
+    theta, proposed : ndarray, shape (..., dim)
+    order : {0, 1, 2}
+
+    Returns
+    -------
+    ndarray, shape (..., n_features)
+    """
+    d, d_new = theta - anchor, proposed - anchor
+    first = d_new - d
+    if order < 2:
+        return np.asarray(first[..., : n_features(len(anchor), order)])
+    i, j = np.tril_indices(len(anchor))
+    second = (d_new[..., i] * d_new[..., j] - d[..., i] * d[..., j]) * np.where(i == j, 0.5, 1.0)
+    return np.concatenate([first, second], axis=-1)
+
+
+def max_memory_default() -> int:
+    """Bytes allowed where the user does not say: `MAX_MEMORY`, or half of what is free."""
+    try:
+        fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        free = 1024 * int(fields["MemAvailable"].split()[0])
+    except (OSError, KeyError, ValueError):  # not Linux
+        return MAX_MEMORY
+    return min(MAX_MEMORY, free // 2)
+
+
+def build(
+    posterior: Target,
+    anchor: FloatArray,
+    *,
+    order: int,
+    steps: FloatArray | None = None,
+    threads: int = 1,
+    max_memory: int | None = None,
+    progress: Progress | None = None,
+) -> ControlVariates:
+    """Differentiate all blocks at the anchor: one gradient each, and 2 dim more for the second order.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    anchor : ndarray, shape (dim,)
+    order : {1, 2}
+    steps : ndarray, shape (dim,), optional
+        By which gradients are differenced: ``Mode.steps``.
+    threads : int
+    max_memory : int, optional
+        Bytes.
+    progress : callable, optional
+        Called with a line of text now and then.
+
+    Raises
+    ------
+    InputError
+        When the coefficients would take more than ``max_memory``, or a derivative is not defined.
+    """
+    began, say = time.perf_counter(), progress or (lambda message: None)
+    population = posterior.population
+    n_blocks, dim = len(population.blocks), population.dim
+    check_memory(n_blocks, dim, order, max_memory)
+    coefficients = np.empty((n_blocks, n_features(dim, order)), np.float32)
+
+    def fill(evaluator: Evaluator, part: slice) -> None:
+        which = np.arange(part.start, part.stop, dtype=np.int32)
+        evaluator.block_taylor(anchor, which, order, coefficients[part], steps)
+
+    with Team(population, threads=threads) as team:
+        for places in np.array_split(np.arange(n_blocks), min(_ROUNDS, -(-n_blocks // _TASK))):
+            say(f"Control variates of order {order}: {places[0]:,} of {n_blocks:,} blocks")
+            stops = np.array_split(places, min(4 * team.threads, -(-len(places) // _TASK)))
+            try:
+                team.map(fill, [slice(int(part[0]), int(part[-1]) + 1) for part in stops])
+            except ValueError as error:
+                raise InputError(
+                    f"no control variates: {error} at the anchor; take another anchor, or sample with "
+                    "--control-variates 0"
+                ) from error
+    return ControlVariates(np.array(anchor), order, coefficients, time.perf_counter() - began)
+
+
+def check_memory(n_blocks: int, dim: int, order: int, max_memory: int | None = None) -> None:
+    """Raise InputError when the coefficients would take more than is allowed."""
+    needed, allowed = memory_needed(n_blocks, dim, order), max_memory_default() if max_memory is None else max_memory
+    if needed <= allowed:
+        return
+    smaller = memory_needed(n_blocks, dim, 1)
+    other = f"--control-variates 1 ({_bytes(smaller)}) or " if order == 2 and smaller <= allowed else ""
+    raise InputError(
+        f"control variates of order {order} take {_bytes(needed)} for {n_blocks:,} blocks and {dim:,} parameters, more "
+        f"than the {_bytes(allowed)} allowed: choose {other}a larger --block-size"
+    )
+
+
+def remainder_scale(
+    population: Population,
+    variates: ControlVariates,
+    theta: FloatArray,
+    proposed: FloatArray,
+    *,
+    rng: np.random.Generator,
+    n_blocks: int = _BLOCKS,
+) -> FloatArray:
+    """How far estimates of log ratios scatter, measured on random blocks.
+
+    Small against 1 near the anchor; where it has grown to the order of sqrt(M), a decision needs most of the data and
+    the control variates need a new anchor.
+
+    Parameters
+    ----------
+    population : Population
+    variates : ControlVariates
+    theta, proposed : ndarray, shape (k, dim)
+        Pairs of points, such as states of a chain and what was proposed there.
+    rng : Generator
+        Draws the blocks.
+    n_blocks : int
+        At most this many.
+
+    Returns
+    -------
+    ndarray, shape (k,)
+        M times the standard deviation of the blocks' remainders: an estimate from n blocks has this over sqrt(n) as its
+        standard error, but for the finite population. inf where a log likelihood is not finite.
+    """
+    which = _draw(population, rng, n_blocks)
+    evaluator = population.evaluator()
+    differences = np.array([_difference(evaluator, which, *pair) for pair in zip(theta, proposed, strict=True)])
+    expansion = variates.features(theta, proposed) @ variates.coefficients[which].T.astype(float)
+    return _scatter(differences - expansion, len(population.blocks))
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What decisions near the mode would need with control variates of order 0 (none), 1 and 2.
+
+    Attributes
+    ----------
+    scale : ndarray, shape (3,)
+        Root mean square over pairs of draws of `remainder_scale`.
+    blocks : ndarray, shape (3,)
+        Blocks that a decision needs, on average.
+    gradient_seconds : float
+        Of one block.
+    """
+
+    scale: FloatArray
+    blocks: FloatArray
+    gradient_seconds: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The order of control variates, why, and the measurement it rests on."""
+
+    order: int
+    reason: str
+    pilot: Pilot
+
+
+def choose_order(
+    posterior: Target,
+    mode: Mode,
+    *,
+    rng: np.random.Generator,
+    n_steps: int = 50_000,
+    step: float | None = None,
+    threads: int = 1,
+    max_memory: int | None = None,
+) -> Choice:
+    """Choose the order whose set-up and decisions together take least time.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    mode : Mode
+        Where the blocks would be expanded.
+    rng : Generator
+        Draws pairs of points from the Laplace approximation, and blocks.
+    n_steps : int
+        Decisions that all chains together will take, about.
+    step : float, optional
+        Length of random-walk steps, in sds of the Laplace approximation; without it proposals are independent draws.
+    threads : int
+        Of the set-up, for the time that the reason tells.
+    max_memory : int, optional
+        Bytes.
+    """
+    population = posterior.population
+    n_blocks, dim = len(population.blocks), population.dim
+    allowed = max_memory_default() if max_memory is None else max_memory
+    pilot = measure(population, mode, rng=rng, step=step)
+    widths = np.array([n_features(dim, order) for order in range(3)])
+    gradients = n_blocks * np.array([0, 1, 1 + 2 * dim])
+    # Of the two values that a difference has, that of the current state is often known.
+    cost = gradients * _GRADIENT + n_steps * pilot.blocks * (1.5 + widths * _COEFFICIENT)
+    fits = np.array([memory_needed(n_blocks, dim, order) <= allowed for order in range(3)])
+    # What saves less than a tenth is not worth an approximation more to explain.
+    order = 0
+    for higher in (1, 2):
+        if fits[higher] and cost[higher] < 0.9 * cost[order]:
+            order = higher
+    seconds = float(gradients[order]) * pilot.gradient_seconds / threads
+    return Choice(order, _reason(order, pilot, mode, n_blocks, dim, seconds, fits, allowed), pilot)
+
+
+def measure(population: Population, mode: Mode, *, rng: np.random.Generator, step: float | None = None) -> Pilot:
+    """Scatter of differences and remainders between draws from the Laplace approximation.
+
+    Pairs are independent or, with ``step``, a random-walk step of so many sds apart.
+    """
+    which, evaluator, dim = _draw(population, rng, _BLOCKS), population.evaluator(), mode.dim
+    n_blocks = len(population.blocks)
+    draws, others = rng.standard_normal((2, _PAIRS, dim)) @ mode.cholesky.T
+    theta = mode.position + draws
+    proposed = mode.position + others if step is None else theta + step * others
+    rows = np.empty((len(which), n_features(dim, 2)), np.float32)
+    differences = np.array([_difference(evaluator, which, *pair) for pair in zip(theta, proposed, strict=True)])
+    began = time.perf_counter()
+    evaluator.block_taylor(mode.position, which, 2, rows, mode.steps)
+    seconds = time.perf_counter() - began
+    scales = np.empty((3, _PAIRS))
+    for order in range(3):
+        w = features(mode.position, theta, proposed, order=order)
+        scales[order] = _scatter(differences - w @ rows[:, : w.shape[1]].T.astype(float), n_blocks)
+    return Pilot(
+        scale=np.sqrt(np.mean(scales**2, axis=1)),
+        blocks=np.array([_blocks_needed(scale, n_blocks) for scale in scales]),
+        gradient_seconds=seconds / ((1 + 2 * dim) * len(which)),
+    )
+
+
+def _draw(population: Population, rng: np.random.Generator, n: int) -> NDArray[np.int32]:
+    n_blocks = len(population.blocks)
+    return np.sort(rng.choice(n_blocks, size=min(n, n_blocks), replace=False)).astype(np.int32)
+
+
+def _difference(evaluator: Evaluator, which: NDArray[np.int32], theta: FloatArray, proposed: FloatArray) -> FloatArray:
+    with np.errstate(invalid="ignore"):
+        return evaluator.block_log_lik(proposed, which) - evaluator.block_log_lik(theta, which)
+
+
+def _scatter(remainders: FloatArray, n_blocks: int) -> FloatArray:
+    """M times the standard deviation of each row; inf where that is not defined."""
+    with np.errstate(invalid="ignore"):
+        scale = n_blocks * remainders.std(axis=1, ddof=min(1, remainders.shape[1] - 1))
+    return np.where(np.isfinite(scale), scale, np.inf)
+
+
+def _blocks_needed(scale: FloatArray, n_blocks: int) -> float:
+    """Blocks of a decision, averaged over the scatters given, shape (k,), and over where the uniform number falls."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        needed = (_STANDARD_ERRORS * scale[:, np.newaxis] / _GAPS) ** 2
+        # Without replacement the standard error vanishes as all blocks are drawn.
+        needed = np.where(np.isfinite(needed), needed / (1 + needed / n_blocks), n_blocks)
+    return float(np.mean(np.clip(needed, min(_FIRST_LOOK, n_blocks), n_blocks) @ _WEIGHTS))
+
+
+def _reason(
+    order: int,
+    pilot: Pilot,
+    mode: Mode,
+    n_blocks: int,
+    dim: int,
+    seconds: float,
+    fits: NDArray[np.bool_],
+    allowed: int,
+) -> str:
+    shares = [f"{max(1, round(blocks)):,}" for blocks in pilot.blocks]
+    counts = f"{shares[2]} with order 2, {shares[1]} with order 1, {shares[0]} with none"
+    text = f"a decision near the mode needs about {shares[order]} of {n_blocks:,} blocks ({counts})"
+    if order:
+        text += f"; {_bytes(memory_needed(n_blocks, dim, order))}, about {seconds:.1g} s to make"
+    elif pilot.blocks.min() > _NO_HELP * n_blocks:
+        text += "; the log likelihood is far from quadratic within the posterior (few data, skewed, or several modes)"
+    for higher in (1, 2):
+        if not fits[higher]:
+            needed = _bytes(memory_needed(n_blocks, dim, higher))
+            text += f"; order {higher} would take {needed}, more than the {_bytes(allowed)} allowed"
+    near = sum(mode.log_density - value < _NEAR for _, value in mode.others)
+    if near:
+        text += f"; not near {near} other mode{'s' if near > 1 else ''}, which this anchor does not serve"
+    return text
+
+
+def _bytes(n: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
+        if n >= size:
+            return f"{n / size:.2g} {unit}" if n < 100 * size else f"{n / size:,.0f} {unit}"
+    return f"{n} bytes"
