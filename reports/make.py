@@ -3,7 +3,7 @@
 python reports/make.py                 # all three, about ten minutes
 python reports/make.py poisson         # one of them
 
-Draws, references and data go to the folder reports/work, which is not part of the repository.
+Draws, references and data go to the folder reports/draws, which is not part of the repository.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT, WORK = HERE.parent, HERE / "work"
+ROOT, DRAWS = HERE.parent, HERE / "draws"
 SIMULATED = {"linear": 5, "poisson": 5}  # covariates
 OBSERVATIONS = 50_000
 
 
 def run(*command: str | Path) -> None:
-    """Run a command in the work folder and show it."""
+    """Run a command in the folder of the draws and show it."""
     print("$", *command, flush=True)
-    subprocess.run([str(part) for part in command], cwd=WORK, check=True)
+    subprocess.run([str(part) for part in command], cwd=DRAWS, check=True)
 
 
 def make_data(name: str) -> Path:
@@ -42,7 +42,7 @@ def main() -> None:
     chosen = parser.parse_args().names or names
     if unknown := set(chosen) - set(names):
         parser.error(f"no such report: {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
-    WORK.mkdir(exist_ok=True)
+    DRAWS.mkdir(exist_ok=True)
     stansub = [sys.executable, "-m", "stansub.cli"]
     for name in chosen:
         program = make_data(name)

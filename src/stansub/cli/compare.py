@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from stansub.cli.options import Debug, Draws
+from stansub.cli.options import OUTPUT, Debug, Draws, Quiet
 from stansub.cli.reference import EngineName
 
-_REFERENCE, _OUTPUT = "Reference", "Output"
+_REFERENCE = "Reference"
 
 
 def compare(
@@ -72,22 +72,22 @@ def compare(
             metavar="FOLDER",
             help="Folder for report.html, report.md with its pictures, and comparison.json.",
             show_default="reports/MODEL",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     json: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.json", help="Write the figures alone, and no report.", rich_help_panel=_OUTPUT),
+        typer.Option(metavar="FILE.json", help="Write the figures alone, and no report.", rich_help_panel=OUTPUT),
     ] = None,
     force: Annotated[
         bool,
         typer.Option(
             "--force",
             help="Overwrite a report, and replace a stored reference that does not fit.",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=_OUTPUT)] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Put draws beside those of NUTS: a verdict, what was saved, and a report with pictures.

@@ -10,12 +10,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from stansub.cli.options import Data, Debug, EvaluatorName, LookName, Model, OrderName, ProposalName, TestName
+from stansub.cli.options import (
+    DECISIONS,
+    OUTPUT,
+    BlockSize,
+    Data,
+    Debug,
+    Evaluator,
+    EvaluatorName,
+    FirstLook,
+    Looks,
+    Model,
+    Observations,
+    OrderName,
+    ProposalName,
+    Quiet,
+    TestName,
+)
 
 if TYPE_CHECKING:
     from stansub.report.normality import NormalityTrial
 
-_TRIAL, _DECISIONS, _DATA, _OUTPUT = "Trial", "Decisions", "Data", "Output"
+_TRIAL = "Trial"
 _WIDTH, _COLUMNS = 100, (8, 12, 11, 11, 20, 11, 11, 11)
 
 
@@ -43,47 +59,32 @@ def diagnose(
         ProposalName, typer.Option(help="Proposal, as in `stansub sample`.", rich_help_panel=_TRIAL)
     ] = ProposalName.auto,
     control_variates: Annotated[
-        OrderName, typer.Option(help="Order of the control variates.", rich_help_panel=_DECISIONS)
+        OrderName, typer.Option(help="Order of the control variates.", rich_help_panel=DECISIONS)
     ] = OrderName.auto,
     test: Annotated[
         TestName | None,
-        typer.Option(help="The t-test to try: pocock or austerity.", show_default="pocock", rich_help_panel=_DECISIONS),
+        typer.Option(help="The t-test to try: pocock or austerity.", show_default="pocock", rich_help_panel=DECISIONS),
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Its error: per look (austerity), of a whole decision (pocock).", rich_help_panel=_DECISIONS),
+        typer.Option(help="Its error: per look (austerity), of a whole decision (pocock).", rich_help_panel=DECISIONS),
     ] = None,
-    looks: Annotated[
-        LookName | None,
-        typer.Option(
-            help="Whether the subset grows by a factor or by a fixed number of blocks.", rich_help_panel=_DECISIONS
-        ),
-    ] = None,
-    first_look: Annotated[
-        int | None, typer.Option(help="Blocks at the first look.", rich_help_panel=_DECISIONS)
-    ] = None,
-    block_size: Annotated[
-        int | None,
-        typer.Option(help="Observations a block.", show_default="chosen for the test", rich_help_panel=_DATA),
-    ] = None,
-    observations: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Integer data variable that counts the observations.", rich_help_panel=_DATA),
-    ] = None,
-    evaluator: Annotated[
-        EvaluatorName, typer.Option(help="How blocks are evaluated.", rich_help_panel=_DATA)
-    ] = EvaluatorName.auto,
+    looks: Looks = None,
+    first_look: FirstLook = None,
+    block_size: BlockSize = None,
+    observations: Observations = None,
+    evaluator: Evaluator = EvaluatorName.auto,
     output: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.png",
             help="Picture to write.",
             show_default="MODEL_normality.png in this folder",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the picture.", rich_help_panel=_OUTPUT)] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=_OUTPUT)] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the picture.", rich_help_panel=OUTPUT)] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Try whether subset means are as near to normal as the t-tests take for granted, and say what to do if not."""

@@ -67,3 +67,24 @@ class LookName(StrEnum):
 
     geometric = "geometric"
     fixed = "fixed"
+
+
+# Panels of the help that several commands have.
+DECISIONS, DATA, OUTPUT = "Decisions", "Data", "Output"
+
+Looks = Annotated[
+    LookName | None,
+    typer.Option(
+        help="Whether the subset grows by a factor or by a fixed number of blocks.", rich_help_panel=DECISIONS
+    ),
+]
+FirstLook = Annotated[int | None, typer.Option(help="Blocks at the first look.", rich_help_panel=DECISIONS)]
+BlockSize = Annotated[
+    int | None, typer.Option(help="Observations a block.", show_default="chosen for the test", rich_help_panel=DATA)
+]
+Observations = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Integer data variable that counts the observations.", rich_help_panel=DATA),
+]
+Evaluator = Annotated[EvaluatorName, typer.Option(help="How blocks are evaluated.", rich_help_panel=DATA)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]

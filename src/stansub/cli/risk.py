@@ -10,14 +10,27 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from stansub.cli.options import Data, Debug, EvaluatorName, LookName, Model
+from stansub.cli.options import (
+    DECISIONS,
+    OUTPUT,
+    BlockSize,
+    Data,
+    Debug,
+    Evaluator,
+    EvaluatorName,
+    FirstLook,
+    Looks,
+    Model,
+    Observations,
+    Quiet,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from stansub.report.risk_result import Risk
 
-_RUNS, _DECISIONS, _DATA, _OUTPUT = "Runs", "Decisions", "Data", "Output"
+_RUNS = "Runs"
 
 
 class TTestName(StrEnum):
@@ -32,24 +45,17 @@ def risk(
     data: Data,
     epsilon: Annotated[
         str,
-        typer.Option(metavar="LIST", help="Error levels, separated by commas; 0 is exact.", rich_help_panel=_DECISIONS),
+        typer.Option(metavar="LIST", help="Error levels, separated by commas; 0 is exact.", rich_help_panel=DECISIONS),
     ] = "0,0.01,0.05,0.1,0.2",
     test: Annotated[
-        TTestName, typer.Option(help="Sequential test of each decision.", rich_help_panel=_DECISIONS)
+        TTestName, typer.Option(help="Sequential test of each decision.", rich_help_panel=DECISIONS)
     ] = TTestName.pocock,
-    looks: Annotated[
-        LookName | None,
-        typer.Option(
-            help="Whether the subset grows by a factor or by a fixed number of blocks.", rich_help_panel=_DECISIONS
-        ),
-    ] = None,
-    first_look: Annotated[
-        int | None, typer.Option(help="Blocks at the first look.", rich_help_panel=_DECISIONS)
-    ] = None,
+    looks: Looks = None,
+    first_look: FirstLook = None,
     audit: Annotated[
         float,
         typer.Option(
-            help="Steps audited after each run, outside its time, as a share of its steps.", rich_help_panel=_DECISIONS
+            help="Steps audited after each run, outside its time, as a share of its steps.", rich_help_panel=DECISIONS
         ),
     ] = 0.02,
     repeats: Annotated[int, typer.Option(help="Runs of each level, at least 3.", rich_help_panel=_RUNS)] = 8,
@@ -92,28 +98,20 @@ def risk(
         int | None,
         typer.Option(help="Random seed.", show_default="drawn, and written to the output", rich_help_panel=_RUNS),
     ] = None,
-    block_size: Annotated[
-        int | None,
-        typer.Option(help="Observations a block.", show_default="chosen for the test", rich_help_panel=_DATA),
-    ] = None,
-    observations: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Integer data variable that counts the observations.", rich_help_panel=_DATA),
-    ] = None,
-    evaluator: Annotated[
-        EvaluatorName, typer.Option(help="How blocks are evaluated.", rich_help_panel=_DATA)
-    ] = EvaluatorName.auto,
+    block_size: BlockSize = None,
+    observations: Observations = None,
+    evaluator: Evaluator = EvaluatorName.auto,
     output: Annotated[
         Path | None,
         typer.Option(
             metavar="STEM",
             help="Start of the names of picture and figures (.png, .json).",
             show_default="MODEL_risk in this folder",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=_OUTPUT)] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=_OUTPUT)] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=OUTPUT)] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Show how far means and variances are off after so many seconds, for one error level after another.

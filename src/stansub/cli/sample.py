@@ -10,19 +10,26 @@ import typer
 from rich.console import Console
 
 from stansub.cli.options import (
+    DECISIONS,
+    OUTPUT,
+    BlockSize,
     Data,
     Debug,
+    Evaluator,
     EvaluatorName,
-    LookName,
+    FirstLook,
+    Looks,
     Model,
+    Observations,
     OrderName,
     ProposalName,
+    Quiet,
     RangeName,
     TestName,
 )
 from stansub.errors import RunError, StansubError
 
-_CHAINS, _DECISIONS, _DATA, _OUTPUT = "Chains", "Decisions", "Data", "Output"
+_CHAINS = "Chains"
 
 
 def sample(
@@ -66,74 +73,59 @@ def sample(
     ] = None,
     test: Annotated[
         TestName | None,
-        typer.Option(help="Sequential test of each decision.", show_default="pocock", rich_help_panel=_DECISIONS),
+        typer.Option(help="Sequential test of each decision.", show_default="pocock", rich_help_panel=DECISIONS),
     ] = None,
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Error of the t-tests: per look (austerity), of a whole decision (pocock).", rich_help_panel=_DECISIONS
+            help="Error of the t-tests: per look (austerity), of a whole decision (pocock).", rich_help_panel=DECISIONS
         ),
     ] = None,
     delta: Annotated[
         float | None,
-        typer.Option(help="Error of a whole decision under the concentration bounds.", rich_help_panel=_DECISIONS),
+        typer.Option(help="Error of a whole decision under the concentration bounds.", rich_help_panel=DECISIONS),
     ] = None,
     control_variates: Annotated[
         OrderName,
         typer.Option(
             help="Order of the expansions at the mode that decisions take from the log likelihoods.",
-            rich_help_panel=_DECISIONS,
+            rich_help_panel=DECISIONS,
         ),
     ] = OrderName.auto,
     range_source: Annotated[
         RangeName,
-        typer.Option("--range", help="Where the bounds' range constant comes from.", rich_help_panel=_DECISIONS),
+        typer.Option("--range", help="Where the bounds' range constant comes from.", rich_help_panel=DECISIONS),
     ] = RangeName.auto,
-    looks: Annotated[
-        LookName | None,
-        typer.Option(
-            help="Whether the subset grows by a factor or by a fixed number of blocks.", rich_help_panel=_DECISIONS
-        ),
-    ] = None,
-    first_look: Annotated[
-        int | None, typer.Option(help="Blocks at the first look.", rich_help_panel=_DECISIONS)
-    ] = None,
+    looks: Looks = None,
+    first_look: FirstLook = None,
     audit: Annotated[
         float | None,
         typer.Option(
             help="Share of decisions decided again on all the data.",
             show_default="0.01; of many cheap ones some hundreds",
-            rich_help_panel=_DECISIONS,
+            rich_help_panel=DECISIONS,
         ),
     ] = None,
-    block_size: Annotated[
-        int | None,
-        typer.Option(help="Observations a block.", show_default="chosen for the test", rich_help_panel=_DATA),
-    ] = None,
-    observations: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Integer data variable that counts the observations.", rich_help_panel=_DATA),
-    ] = None,
-    evaluator: Annotated[
-        EvaluatorName, typer.Option(help="How blocks are evaluated.", rich_help_panel=_DATA)
-    ] = EvaluatorName.auto,
+    block_size: BlockSize = None,
+    observations: Observations = None,
+    evaluator: Evaluator = EvaluatorName.auto,
     output: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.nc",
             help="NetCDF file to write.",
             show_default="MODEL.nc in this folder",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.", rich_help_panel=_OUTPUT)] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.", rich_help_panel=OUTPUT)] = False,
     save_warmup: Annotated[
-        bool, typer.Option("--save-warmup", help="Keep the warmup draws too.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("--save-warmup", help="Keep the warmup draws too.", rich_help_panel=OUTPUT)
     ] = False,
     generated_quantities: Annotated[
         bool,
         typer.Option(
-            help="Compute transformed parameters and generated quantities of the draws.", rich_help_panel=_OUTPUT
+            help="Compute transformed parameters and generated quantities of the draws.", rich_help_panel=OUTPUT
         ),
     ] = True,
     observation_level: Annotated[
@@ -141,10 +133,10 @@ def sample(
         typer.Option(
             "--observation-level",
             help="Keep those with a value per observation too; log_lik goes to the group log_likelihood.",
-            rich_help_panel=_OUTPUT,
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=_OUTPUT)] = False,
+    quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Sample the posterior of a Stan program, each decision taken from a random subset of the data.
