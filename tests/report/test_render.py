@@ -86,8 +86,9 @@ def test_the_verdict_stands_first_in_all_three(own: dict[str, Any], word: str) -
 
 def test_names_cannot_become_markup() -> None:
     evil = "<script>alert(1)</script>|*x*[y](http://z)"
+    variable = evil.replace("/", "")  # which ArviZ 1.x does not allow in names
     rng = np.random.default_rng(1)
-    more = {evil: rng.standard_normal((4, 1000))}
+    more = {variable: rng.standard_normal((4, 1000))}
     attrs = {"model": evil, "engine_reason": evil}
     contents = render.files(
         compare_draws(fakes.draws(rng, more=more, attrs=attrs), fakes.reference(rng, more=more, attrs=attrs))
@@ -95,11 +96,11 @@ def test_names_cannot_become_markup() -> None:
     found = Page(contents["report.html"].decode())
     assert "script" not in found.tags
     assert "a" not in found.tags
-    assert evil in found.cells
+    assert variable in found.cells
     markdown = Page(f"<div>{MarkdownIt('js-default').render(contents['report.md'].decode())}</div>")
     assert "script" not in markdown.tags
     assert "a" not in markdown.tags
-    assert evil in markdown.cells
+    assert variable in markdown.cells
 
 
 def test_markdown_says_the_same(comparison: Comparison) -> None:
