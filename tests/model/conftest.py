@@ -1,7 +1,7 @@
 """Compiled programs for the tests of the model layer."""
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,10 @@ QUICK = ("varying_dispersion", "mixture", "groups", "autoregression", "random_wa
 
 @pytest.fixture(scope="session")
 def compiled() -> Iterator[Compiled]:
-    """Programs compiled once a session; the first request sets off those that most tests need, two at a time."""
+    """Programs compiled once a session; the first request waits for those that most tests need, two at a time.
+
+    Stan Math's threads do not bear that a library is loaded while the program of another is evaluated.
+    """
     pool = ThreadPoolExecutor(max_workers=2)
     wanted = [*EXAMPLES, *(PROGRAMS / f"{name}.stan" for name in QUICK), BRMS]
     running: dict[Path, Future[CompiledModel]] = {file: pool.submit(compile_model, file) for file in wanted}
@@ -22,6 +25,7 @@ def compiled() -> Iterator[Compiled]:
     def get(file: Path) -> CompiledModel:
         if file not in running:
             running[file] = pool.submit(compile_model, file)
+        wait(running.values())
         return running[file].result()
 
     yield get
