@@ -1,6 +1,6 @@
 """Make the reports in this folder anew: the flights and two of the programs in stan_models, beside NUTS.
 
-python reports/make.py                 # all three, about ten minutes
+python reports/make.py                 # all three, some minutes
 python reports/make.py poisson         # one of them
 
 Draws, references and data go to the folder reports/draws, which is not part of the repository.

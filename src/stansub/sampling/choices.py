@@ -16,7 +16,7 @@ from stansub.model.blocks import DEFAULT_BLOCK_SIZE
 from stansub.model.posterior import Posterior
 from stansub.model.ranges import lipschitz_constant, range_function
 
-# Measured against exact Metropolis-Hastings: see the section on the default in the README.
+# Measured against exact Metropolis-Hastings: see the section on the plain path in the README.
 DEFAULT_TEST = "pocock"
 
 # Observations a block of exact decisions. (The range of a block sum grows as its size, which a concentration bound pays
