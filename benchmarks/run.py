@@ -136,11 +136,12 @@ def run_workload(workload: Workload, engines: Sequence[str], options: argparse.N
             yield table.row(workload.name, engine, answer)
         return
     for engine in engines:
-        say(f"{workload.name}: {engine} (up to {seconds:g} s and what it takes to set up)")
-        answer = work({**job, "task": "run", "engine": engine}, limit=2 * seconds + 300)
+        limit = options.time_limit or min(seconds, ENGINES[engine].seconds)
+        say(f"{workload.name}: {engine} (up to {limit:g} s and what it takes to set up)")
+        answer = work({**job, "task": "run", "engine": engine, "seconds": limit}, limit=2 * limit + 300)
         # Programs were compiled before; what they took is told for those that were not in the cache.
         compile_s = prepared["compile_s"].get(engine, answer.get("compile_s"))
-        yield table.row(workload.name, engine, {**answer, "compile_s": compile_s, "limit_s": seconds})
+        yield table.row(workload.name, engine, {**answer, "compile_s": compile_s, "limit_s": limit})
 
 
 def write(options: argparse.Namespace, name: str, result: dict[str, Any], *, pictures: bool) -> None:

@@ -150,8 +150,13 @@ def test_report_and_picture(tmp_path):
         ]
     )
     text = table.markdown(result(rows))
-    lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    assert {len(line) for line in lines} == {15}
+    tables = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    beside, lines = tables[:2], tables[2:]
+    assert beside[1][0] == "| logistic-1e4, 10,000 x 3"
+    assert beside[1][1] == beside[1][2]
+    assert (beside[1][3], beside[1][-1].rstrip(" |")) == ("1.00", "no")
+    assert {len(line) for line in beside} == {11}
+    assert {len(line) for line in lines} == {16}
     assert "N = 10,000, 3 parameters; reference: made up." in text
     assert "- stansub-auto: no data" in text
     assert [line[-1].rstrip(" |") for line in lines] == ["agrees", "no", "yes", "agrees", "skipped"]

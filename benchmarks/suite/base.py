@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,8 @@ class Run:
         Parameters by name, shape (chain, draw, ...).
     load_s, setup_s, warmup_s, sampling_s : float
         Reading the data; making the model ready; what comes before the first draw that counts; the draws that count.
+    audit_s : float
+        Decisions taken again on all the data, while sampling; not part of ``sampling_s``.
     warmup_passes, sampling_passes : float
         Evaluations of the whole data, of the likelihood or of its gradient, in all chains together.
     compile_s : float
@@ -69,6 +72,7 @@ class Run:
     sampling_s: float
     warmup_passes: float
     sampling_passes: float
+    audit_s: float = 0.0
     compile_s: float = 0.0
     ess: float | None = None
     notes: Sequence[str] = ()
@@ -86,11 +90,14 @@ class Engine:
     run : callable
     prepare : callable
         Compiles, with a few rows of data, what the cache keeps from then on; returns whether there was something to do.
+    seconds : float
+        Limit of warmup and sampling, where the workload's own is longer.
     """
 
     about: str
     run: Callable[[Task], Run]
     prepare: Callable[[Task], bool]
+    seconds: float = math.inf
 
 
 def compile_program(task: Task, program: Path | None = None, *, lipschitz: bool = False) -> bool:

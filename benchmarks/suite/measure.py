@@ -30,6 +30,7 @@ FIGURES = (
     "setup_s",
     "warmup_s",
     "sampling_s",
+    "audit_s",
     "other_s",
     "total_s",
     "passes",
@@ -78,6 +79,7 @@ def measure(run: Run, reference: Reference, *, startup: float, total: float) -> 
         "setup_s": run.setup_s,
         "warmup_s": run.warmup_s,
         "sampling_s": run.sampling_s,
+        "audit_s": run.audit_s,
     }
     low, high = SD_RATIO_LIMITS
     surely_off = (

@@ -29,7 +29,7 @@ def sample(task: Task, program: Path | None = None, **options: Any) -> Run:
     )
     facts = attrs(idata)
     n, parallel = facts["n_observations"], facts["settings"]["parallel_chains"]
-    sampling = elapsed(facts["sampling_time"], parallel)
+    sampling, audits = (elapsed(facts[f"{what}_time"], parallel) for what in ("sampling", "audit"))
     notes = [f"test {facts['test']}, {np.mean(group(idata, 'sample_stats')['n_obs_used']) / n:.2%} of the data a step"]
     if audited := sum(facts["n_audited"]):
         notes.append(f"{sum(facts['n_audit_wrong'])} of {audited:,} audited decisions wrong")
@@ -42,8 +42,9 @@ def sample(task: Task, program: Path | None = None, **options: Any) -> Run:
         # With the program in the cache the time for compiling is that of reading program and data.
         load_s=facts["compile_time"],
         setup_s=facts["setup_time"],
-        warmup_s=facts["wall_time"] - sampling,
+        warmup_s=facts["wall_time"] - sampling - audits,
         sampling_s=sampling,
+        audit_s=audits,
         warmup_passes=sum(facts["warmup_n_obs_evaluated"]) / n,
         sampling_passes=sum(facts["n_obs_evaluated"]) / n,
         notes=notes,

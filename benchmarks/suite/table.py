@@ -78,13 +78,16 @@ def markdown(result: Mapping[str, Any]) -> str:
         "A second is one of wall time, of the whole machine. ESS is that of the worst parameter. Time to ESS "
         f"{ESS_WANTED} counts from the start of the process, programs compiled before, until every parameter has it in "
         "bulk and tail, extrapolated from the run's rate. A pass is one evaluation of all the data, of the likelihood "
-        "(Metropolis, Laplace draws) or its gradient (NUTS), warmup included. Differences are to NUTS draws of another "
-        "seed, in posterior sds, of the worst parameter, +- Monte Carlo standard errors. `agrees` asks for mean "
+        "(Metropolis, Laplace draws) or its gradient (NUTS), warmup included. Audits are decisions taken again on all "
+        f"the data to tell how many were wrong; ESS per second leaves their time out, time to ESS {ESS_WANTED} does "
+        "not. Differences are to NUTS draws of another seed, "
+        " in posterior sds, of the worst parameter, +- Monte Carlo standard errors. `agrees` asks for mean "
         f"differences below {MEAN_LIMIT_SD} sd, sd ratios from {SD_RATIO_LIMITS[0]} to {SD_RATIO_LIMITS[1]} and a "
         f"pooled R-hat below {R_HAT_LIMIT}: `no` where the run is off by three standard errors more than that, "
         "`unclear` where it has too few draws to tell.",
         "",
     ]
+    lines += beside_nuts(rows)
     for workload in dict.fromkeys(one["workload"] for one in rows):
         own = [one for one in rows if one["workload"] == workload]
         parts = (_head(own), _table(own), _notes(own))
@@ -92,6 +95,43 @@ def markdown(result: Mapping[str, Any]) -> str:
     names = {one["engine"] for one in rows}
     lines += ["## Engines", "", *(f"- `{name}`: {one.about}" for name, one in ENGINES.items() if name in names), ""]
     return "\n".join(lines)
+
+
+def beside_nuts(rows: Sequence[Row]) -> list[str]:
+    """The table of stansub's default and the faster NUTS, a line a workload; nothing where there are no such rows."""
+    lines = []
+    for own, nuts in _pairs(rows):
+        cells = [
+            f"{own['workload']}, {own['n']:,} x {own['dim']}",
+            *(_number(one["ess_bulk_min_per_s"]) for one in (own, nuts)),
+            _number(own["times_nuts_ess"]),
+            *(_number(one["time_to_ess400_s"]) for one in (own, nuts)),
+            _number(own["times_nuts_time"]),
+            f"{own['mean_diff_sd_max']:.3f} +- {own['mean_diff_mcse']:.3f}",
+            f"{own['sd_ratio_min']:.3f} to {own['sd_ratio_max']:.3f} +- {own['sd_ratio_mcse']:.3f}",
+            f"{own['r_hat_pooled_max']:.3f}",
+            own["agrees"],
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    if not lines:
+        return []
+    head = (
+        *("workload, N x parameters", "ESS/s stansub", "NUTS", "ratio", f"s to ESS {ESS_WANTED} stansub", "NUTS"),
+        *("ratio", "mean diff", "sd ratio", "R-hat pooled", "agrees"),
+    )
+    return [
+        *("## stansub's default beside NUTS", "", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)),
+        *(*lines, ""),
+    ]
+
+
+def _pairs(rows: Sequence[Row]) -> Iterable[tuple[Row, Row]]:
+    for own in rows:
+        if own["engine"] != "stansub-auto" or own["status"] != "ok":
+            continue
+        others = [one for one in rows if one["workload"] == own["workload"] and one["engine"].startswith("nuts-")]
+        if done := [one for one in others if one["status"] == "ok"]:
+            yield own, max(done, key=lambda one: one["ess_bulk_min_per_s"])
 
 
 def _head(rows: Sequence[Row]) -> list[str]:
@@ -106,6 +146,7 @@ _COLUMNS = (
     "load s",
     "set-up s",
     "warmup s",
+    "audits s",
     "bulk ESS/s",
     "tail ESS/s",
     "times NUTS",
@@ -128,7 +169,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
         else:
             cells = [
                 one["engine"],
-                *(_number(one[key]) for key in ("load_s", "setup_s", "warmup_s")),
+                *(_number(one[key]) for key in ("load_s", "setup_s", "warmup_s", "audit_s")),
                 *(_number(one[key]) for key in ("ess_bulk_min_per_s", "ess_tail_min_per_s", "times_nuts_ess")),
                 *(_number(one[key]) for key in ("time_to_ess400_s", "times_nuts_time", "passes", "ess_per_pass")),
                 f"{one['mean_diff_sd_max']:.3f} +- {one['mean_diff_mcse']:.3f}",

@@ -49,7 +49,7 @@ class Workload:
         Name among the shared reference posteriors; nothing for those whose reference the suite makes.
     reference_draws : int
         Draws a chain of the reference, of which there are four. With a thousand each an sd is known to one or two
-        percent, which leaves the worst of many parameters unclear now and then; where NUTS takes long there are no more.
+        percent, which may leave the worst of many parameters unclear; where NUTS takes long there are no more.
     routine : bool
         Whether it runs without being named.
     memory : float
