@@ -1,9 +1,10 @@
-"""NUTS draws against which all engines are judged, made once and kept."""
+"""Draws, mostly of NUTS, against which all engines are judged, made once and kept."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suite import laplace
+from suite.base import Task
 from suite.workloads import SHARED, Workload
 
 # No engine runs with this seed: a reference is never judged by itself.
 SEED = 20_260_417
 _CHAINS, _WARMUP = 4, 500
+# Of weighted draws: their effective share.
+_LEAST_SHARE = 0.9
 
 
 @dataclass(frozen=True)
@@ -34,16 +39,29 @@ def load(workload: Workload, data: Path, folder: Path, *, say: Callable[[str], N
         return Reference(_read(SHARED / f"{workload.shared}.npz"), f"{facts['engine']} (shared)")
     with data.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256")
-    digest.update(workload.program.read_bytes() + str(workload.reference_draws).encode())
+    way = "importance" if workload.importance else str(workload.reference_draws)
+    digest.update(workload.program.read_bytes() + way.encode())
     stem = folder / f"{workload.name}-{digest.hexdigest()[:16]}"
     draws, about = stem.with_suffix(".npz"), stem.with_suffix(".json")
     if not about.exists():
-        say(f"Making the reference of {workload.name} with NUTS (once; kept in {draws})")
-        _make(workload, data, draws, about)
+        how = "weighted draws from the Laplace approximation" if workload.importance else "NUTS"
+        say(f"Making the reference of {workload.name} with {how} (once; kept in {draws})")
+        draws.parent.mkdir(parents=True, exist_ok=True)
+        (_by_importance if workload.importance else _by_nuts)(workload, data, draws, about)
     return Reference(_read(draws), json.loads(about.read_text())["engine"])
 
 
-def _make(workload: Workload, data: Path, draws: Path, about: Path) -> None:
+def _by_importance(workload: Workload, data: Path, draws: Path, about: Path) -> None:
+    task = Task(workload, data, SEED, _CHAINS, math.inf, draws.parent)
+    run = laplace.run(task)
+    size = sum(values.shape[0] * values.shape[1] for values in list(run.draws.values())[:1])
+    if run.ess is None or run.ess < _LEAST_SHARE * size:
+        raise RuntimeError(f"the reference of {workload.name} is not to be trusted: {'; '.join(run.notes)}")
+    np.savez(draws, **run.draws)
+    about.write_text(json.dumps({"engine": f"Laplace approximation, {run.notes[0]}"}, indent=1))
+
+
+def _by_nuts(workload: Workload, data: Path, draws: Path, about: Path) -> None:
     from stansub.nuts.reference import reference, reservations
     from stansub.output.inference_data import attrs, group
 
@@ -59,7 +77,6 @@ def _make(workload: Workload, data: Path, draws: Path, about: Path) -> None:
     facts = attrs(idata)
     if bad := reservations(facts):
         raise RuntimeError(f"the reference of {workload.name} is not to be trusted: {'; '.join(bad)}")
-    draws.parent.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = {str(name): values.values for name, values in group(idata, "posterior").data_vars.items()}
     np.savez(draws, **arrays)
     kept = ("r_hat_max", "ess_bulk_min", "ess_tail_min", "wall_time")

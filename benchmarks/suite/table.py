@@ -80,7 +80,7 @@ def markdown(result: Mapping[str, Any]) -> str:
         "bulk and tail, extrapolated from the run's rate. A pass is one evaluation of all the data, of the likelihood "
         "(Metropolis, Laplace draws) or its gradient (NUTS), warmup included. Audits are decisions taken again on all "
         f"the data to tell how many were wrong; ESS per second leaves their time out, time to ESS {ESS_WANTED} does "
-        "not. Differences are to NUTS draws of another seed, "
+        "not. Differences are to NUTS draws of another seed,"
         " in posterior sds, of the worst parameter, +- Monte Carlo standard errors. `agrees` asks for mean "
         f"differences below {MEAN_LIMIT_SD} sd, sd ratios from {SD_RATIO_LIMITS[0]} to {SD_RATIO_LIMITS[1]} and a "
         f"pooled R-hat below {R_HAT_LIMIT}: `no` where the run is off by three standard errors more than that, "
