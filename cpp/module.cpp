@@ -13,6 +13,7 @@
 
 #include "decider.hpp"
 #include "evaluators.hpp"
+#include "json.hpp"
 #include "stretch.hpp"
 #include "taylor.hpp"
 
@@ -65,6 +66,28 @@ NumpyMatrix to_numpy(std::vector<double> values, std::size_t rows, std::size_t c
   auto* data = owned->data();
   nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
   return NumpyMatrix(data, {rows, columns}, owner);
+}
+
+template <class T>
+nb::object to_numpy(std::vector<T> values, const std::vector<std::size_t>& shape) {
+  auto owned = std::make_unique<std::vector<T>>(std::move(values));
+  auto* data = owned->data();
+  nb::capsule owner(owned.release(), [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), owner));
+}
+
+nb::object read_json_numbers(const nb::bytes& text) {
+  std::optional<JsonReader::Object> read;
+  {
+    nb::gil_scoped_release release;
+    read = JsonReader(text.c_str(), text.c_str() + text.size()).read();
+  }
+  if (!read) return nb::none();
+  nb::dict object;
+  for (auto& [name, array] : *read)
+    object[nb::str(name.c_str(), name.size())] = std::visit(
+        [&shape = array.shape](auto& values) { return to_numpy(std::move(values), shape); }, array.values);
+  return object;
 }
 
 bitgen_t* to_bitgen(const nb::handle& capsule) {
@@ -273,6 +296,8 @@ std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals
 
 NB_MODULE(_loop, m) {
   m.doc() = "Decisions of Metropolis-Hastings steps from blocks of data.";
+
+  m.def("read_json_numbers", &read_json_numbers, "text"_a);
 
   nb::class_<EvaluatorObject>(m, "Evaluator")
       .def_prop_ro("dim", [](const EvaluatorObject& e) { return e.functions().dim; })

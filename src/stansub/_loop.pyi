@@ -8,6 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import CapsuleType
 
+def read_json_numbers(text: bytes) -> dict[str, NDArray[np.int64] | NDArray[np.float64]] | None:
+    """Variables of a JSON object of numbers and nested arrays of numbers, without a Python object for each number.
+
+    The arrays are those that numpy makes of what a JSON reader returns, to the last bit: integers where all of a
+    variable's numbers are written as such. None where there is anything else in the text: strings, null, NaN, ragged
+    arrays, numbers out of range, or what is not JSON.
+    """
+
 class Evaluator:
     """A model as the loop sees it. An evaluator may hold scratch memory: one per chain."""
 

@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from stansub import _loop
 from stansub.errors import InputError
 from stansub.program.syntax import Declaration, names
 
@@ -123,7 +124,11 @@ def read(source: str | Path | Mapping[str, Any], declarations: tuple[Declaration
     if isinstance(source, Mapping):
         raw, name = dict(source), "data"
     else:
-        raw, name = _load(Path(source)), Path(source).name
+        path = Path(source)
+        text, name = _text(path), path.name
+        # Numbers alone, which tall data are, need no Python object each; the complete reader takes all else.
+        raw = _loop.read_json_numbers(text) or _parse(text, path)
+        del text
     values: dict[str, Any] = {}
     for declaration in declarations:
         if declaration.name not in raw:
@@ -144,18 +149,22 @@ def read_json(path: Path) -> dict[str, Any]:
     InputError
         When the file is missing, unreadable or not a JSON object.
     """
-    return _load(path)
+    return _parse(_text(path), path)
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _text(path: Path) -> bytes:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    if not text.strip():
+    if not text or text.isspace():
         raise InputError(f"{path}: the file is empty")
+    return text
+
+
+def _parse(text: bytes, path: Path) -> dict[str, Any]:
     try:
         raw = orjson.loads(text)
     except orjson.JSONDecodeError:

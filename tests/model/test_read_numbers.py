@@ -1,0 +1,96 @@
+"""Numbers read without Python objects are those of the complete reader, which gets whatever else JSON has."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from stansub import _loop
+from stansub.errors import InputError
+from stansub.model import data
+from stansub.program.syntax import parse
+
+NUMBERS = """
+0 -0 7 -7 9223372036854775807 -9223372036854775808 0.5 -0.0 1e5 1E+5 1e-05 -3.5e-7 0.1e-5 5e-324 1.7976931348623157e308
+2.2250738585072011e-308 9007199254740993.0 123456789012345678901234567890.0 0.1000000000000000055511151231257827
+[] [[],[]] [[[]],[[]]] [1] [1,2.5,3] [2.5,9007199254740993] [-0,0.5] [[1,2],[3,4]] [[[1],[2]],[[3],[4]],[[5],[6.0]]]
+"""
+OTHER = """
+"a" null true NaN Infinity -Infinity {} {"1":2} [1,null] [1,"2"] [[1,2],[3]] [[],1] [1,[]] [[],[[1]]] [[[1]],[]]
+9223372036854775808 [1,18446744073709551616] 1e400 1e-400 01 -01 00.1 1. .5 +1 - 1e 1e+ 0x1 1_0 nan inf 1f
+[1,] [,1] [1 [1 [1]] 1] [[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]
+"""
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal to the last bit; that arrays without elements hold integers means nothing."""
+    alike = one.dtype == other.dtype or one.size == 0
+    return bool(alike and one.shape == other.shape and one.tobytes() == other.tobytes())
+
+
+@pytest.mark.parametrize("text", NUMBERS.split())
+def test_numbers_are_those_of_the_complete_reader(text: str) -> None:
+    spaced = text.replace(",", " ,\t")
+    document = f' {{ "a" : 1, "b_2":\n{spaced} }}\r\n'.encode()
+    found = _loop.read_json_numbers(document)
+    assert found is not None
+    assert list(found) == ["a", "b_2"]
+    assert same(found["b_2"], np.asarray(orjson.loads(document)["b_2"]))
+
+
+@pytest.mark.parametrize("text", [*OTHER.split(), "[1 2]", "- 1"])
+def test_whatever_else_there_is_goes_to_the_complete_reader(text: str) -> None:
+    assert _loop.read_json_numbers(f'{{"a": {text}}}'.encode()) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "1", '{"a": 1', '{"a": 1,}', '{"a" 1}', "{a: 1}", '{"\\u0061": 1}', '{"ä": 1}', '{"a": 1} 2', "{} {}"],
+)
+def test_other_documents_go_to_the_complete_reader(text: str) -> None:
+    assert _loop.read_json_numbers(text.encode()) is None
+
+
+def test_any_double_is_read_exactly() -> None:
+    rng = np.random.default_rng(1)
+    doubles = rng.integers(-(2**63), 2**63, 20_000).view(np.float64)
+    doubles = doubles[np.isfinite(doubles)]
+    rounded = np.round(rng.standard_normal((5_000, 4)), 3)
+    text = json.dumps({"x": doubles.tolist(), "y": rounded.tolist()}).encode()
+    found = _loop.read_json_numbers(text)
+    assert found is not None
+    assert same(found["x"], doubles)
+    assert same(found["y"], rounded)
+    assert not same(found["x"], np.nextafter(doubles, 0))
+
+
+def test_the_last_of_two_values_counts() -> None:
+    text = b'{"a": [1, 2], "b": 3, "a": 4.5}'
+    found = _loop.read_json_numbers(text)
+    assert found is not None
+    assert {name: value.tolist() for name, value in found.items()} == orjson.loads(text)
+
+
+DECLARATIONS = parse("data { int N; vector[N] y; array[N] int z; }").data.declarations
+
+
+def told(source: Any) -> str:
+    try:
+        values = data.read(source, DECLARATIONS).values
+    except InputError as error:
+        return str(error).replace("some.json", "data")
+    return "; ".join(f"{name}: {np.asarray(value).dtype} {value}" for name, value in values.items())
+
+
+@pytest.mark.parametrize("value", ["[1, 0]", "[0.5, 1]", "[1.0, 2]", "[1, 3000000000]", "[[1], [2]]", "[1]", "5", "[]"])
+@pytest.mark.parametrize("name", ["y", "z", "N"])
+def test_files_of_numbers_are_judged_as_values_are(tmp_path: Path, name: str, value: str) -> None:
+    good = {"N": "2", "y": "[1, 2]", "z": "[3, 4]"}
+    text = "{" + ", ".join(f'"{key}": {numbers}' for key, numbers in {**good, name: value}.items()) + "}"
+    file = tmp_path / "some.json"
+    file.write_text(text)
+    assert _loop.read_json_numbers(text.encode()) is not None
+    assert told(file) == told(json.loads(text))
