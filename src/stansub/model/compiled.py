@@ -108,7 +108,7 @@ class CompiledModel:
             )
         say(f"Loading {values.source}")
         try:
-            full = self.original.model(values.json(), seed=seed)
+            full = values.model(self.original, seed=seed)
         except InputError as error:
             raise InputError(f"{values.source}: {self._located(str(error))}") from error
         if full.dim == 0:
@@ -155,7 +155,7 @@ class CompiledModel:
     ) -> Rewritten:
         """The rewritten program with reordered data."""
         values = given.values if order is None else given.values.take(given.values.axes(sizes), order)
-        model, generator = library.model(values.json(), seed=given.seed), library.rng(given.seed)
+        model, generator = values.model(library, seed=given.seed), library.rng(given.seed)
         n = count_units(library, model, generator)
         if n < 1:
             raise InputError(
@@ -192,7 +192,7 @@ class CompiledModel:
     ) -> Posterior:
         full = given.full
         if self.silent is not self.original:
-            full = self.silent.model(given.values.json(), seed=given.seed)
+            full = given.values.model(self.silent, seed=given.seed)
         return Posterior(full, population, order, proof, self.name, self.program, self.form, given.values, sizes)
 
     def _size_names(self) -> list[str]:

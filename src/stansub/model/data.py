@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import numbers
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.errors import InputError
+from stansub.program.arrays import Arrays
+from stansub.program.library import Library, Model
 from stansub.program.syntax import Declaration, names
 
 # Places along an axis: a range with both ends given, or indices.
@@ -49,6 +51,23 @@ class Data:
     def json(self) -> bytes:
         """The data as JSON for the compiled program."""
         return _dump(self.values)
+
+    def arrays(self, axes: Mapping[str, int], sizes: Collection[str]) -> Arrays | None:
+        """The data as they are in memory, to be cut along ``axes``; None where there are tuples."""
+        if any(declaration.base == "tuple" for declaration in self.declarations):
+            return None
+        return Arrays(self.values, axes, sizes)
+
+    def model(self, library: Library, *, seed: int = 0) -> Model:
+        """The program with all of the data.
+
+        Raises
+        ------
+        InputError
+            When the program rejects the data.
+        """
+        arrays = self.arrays({}, ()) if library.takes_arrays else None
+        return library.model(self.json(), seed=seed) if arrays is None else library.model_of(arrays, seed=seed)
 
     def digest(self) -> str:
         """Hash of the values, independent of the file's formatting."""

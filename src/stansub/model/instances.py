@@ -20,6 +20,7 @@ from stansub import _loop
 from stansub.errors import InputError
 from stansub.model.blocks import Blocks
 from stansub.model.data import Data
+from stansub.program.arrays import Arrays
 from stansub.program.library import FloatArray, Library, Model, addresses
 
 # Instances that a construction task makes.
@@ -54,6 +55,10 @@ class Slicer:
     def _axes(self) -> dict[str, int]:
         return self.data.axes(self.sizes)
 
+    @cached_property
+    def _arrays(self) -> Arrays | None:
+        return self.data.arrays(self._axes, self.sizes) if self.library.takes_arrays else None
+
     def model(self, start: int, stop: int) -> Model:
         """Instance with the observations at the places ``start`` to ``stop - 1``.
 
@@ -62,6 +67,9 @@ class Slicer:
         InputError
             When the data cannot be cut or the program rejects them.
         """
+        if self._arrays is not None:
+            places = np.arange(start, stop) if self.order is None else self.order[start:stop]
+            return self.library.model_of(self._arrays, places, seed=self.seed)
         rows = slice(start, stop) if self.order is None else self.order[start:stop]
         return self.library.model(self.data.cut(self._axes, self.sizes, rows), seed=self.seed)
 

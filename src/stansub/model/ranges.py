@@ -42,7 +42,7 @@ def lipschitz_constant(posterior: Posterior, *, progress: Progress | None = None
     first = loop.lower if isinstance(loop, For) else "1"
     code = rewrite.silent(rewrite.lipschitz_program(posterior.program, n, first=first))
     library = Library(toolchain.compile_library(code, name=f"{posterior.name}_lipschitz", progress=progress))
-    model = library.model(posterior.values.json())
+    model = posterior.values.model(library)
     constants = model.param_constrain(np.empty(0), include_gq=True, rng=library.rng(0))
     if constants.size != posterior.blocks.n_observations:
         raise RunError(f"log_lik_lipschitz_i gave {constants.size} constants for {posterior.blocks.n_observations}")
@@ -87,7 +87,7 @@ def range_function(posterior: Posterior, *, progress: Progress | None = None) ->
     """
     code = rewrite.silent(rewrite.range_program(posterior.program))
     library = Library(toolchain.compile_library(code, name=f"{posterior.name}_range", progress=progress))
-    model, rng, dim = library.model(posterior.values.json()), library.rng(0), posterior.dim
+    model, rng, dim = posterior.values.model(library), library.rng(0), posterior.dim
     n_out = model.param_num(include_gq=True)
 
     def evaluate(_: int, theta: object, proposed: object, out: object) -> int:

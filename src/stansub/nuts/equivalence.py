@@ -41,7 +41,7 @@ def check(
         {one.name: (one.base, one.all_dims) for one in p.syntax.parameters.declarations} for p in (program, other)
     ]
     one, two = (
-        Library(toolchain.compile_library(rewrite.silent(p.code), name=p.name, progress=say)).model(values.json())
+        values.model(Library(toolchain.compile_library(rewrite.silent(p.code), name=p.name, progress=say)))
         for p, values in ((program, data), (other, other_data))
     )
     layouts = [Layout.from_names(model.param_names()) for model in (one, two)]

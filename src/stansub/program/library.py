@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.errors import InputError, RunError
+from stansub.program.arrays import Arrays, Variable
 
 FloatArray = NDArray[np.float64]
 
 _double_p = ctypes.POINTER(ctypes.c_double)
 _error_p = ctypes.POINTER(ctypes.c_void_p)
+_rows_p = ctypes.POINTER(ctypes.c_int64)
 
 # What a program prints is dropped: its likelihood alone is evaluated thousands of times.
 _ignore_print = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)(lambda text, size: None)
@@ -51,6 +53,17 @@ _SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
     "bs_rng_destruct": (None, [ctypes.c_void_p]),
 }
 
+# What libraries have that were compiled in a home made by this package: BridgeStan's own take JSON alone.
+_FROM_ARRAYS = "stansub_model_construct"
+_FROM_ARRAYS_ARGUMENTS: list[type] = [
+    ctypes.POINTER(Variable),
+    ctypes.c_int,
+    _rows_p,
+    ctypes.c_int64,
+    ctypes.c_uint,
+    _error_p,
+]
+
 # Stan Math prepares threads for gradients under `reduce_sum` by their ids and counts the thread that loads a library as
 # prepared. Were that one to end, a thread that gets its id would be taken for it and crash: this one stays.
 _loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stansub-loader")
@@ -68,6 +81,11 @@ class Library:
     path : Path
         A library built by ``stansub.program.toolchain.compile_library``. The dynamic loader caches by path, so
         a path must never be reused for other contents.
+
+    Attributes
+    ----------
+    takes_arrays : bool
+        Whether models can be made from data in memory.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,6 +100,11 @@ class Library:
             function = getattr(self.handle, name)
             function.restype = result
             function.argtypes = arguments
+        self.takes_arrays = hasattr(self.handle, _FROM_ARRAYS)
+        if self.takes_arrays:
+            function = getattr(self.handle, _FROM_ARRAYS)
+            function.restype = ctypes.c_void_p
+            function.argtypes = _FROM_ARRAYS_ARGUMENTS
         self.handle.bs_set_print_callback(_ignore_print, None)
 
     def address(self, function: str) -> int:
@@ -113,6 +136,37 @@ class Library:
         """
         error = ctypes.c_void_p()
         pointer = self.handle.bs_model_construct(data, seed, ctypes.byref(error))
+        if not pointer:
+            raise InputError(self.take_message(error))
+        return Model(self, pointer)
+
+    def model_of(self, data: Arrays, rows: NDArray[np.int64] | None = None, *, seed: int = 0) -> Model:
+        """Instantiate the program with data in memory, where the library takes such.
+
+        Parameters
+        ----------
+        data : Arrays
+            The data block's variables.
+        rows : ndarray of int64, optional
+            Those rows alone, in that order, that are the model's data.
+        seed : int
+            Seed for random numbers in ``transformed data``.
+
+        Raises
+        ------
+        InputError
+            When the program rejects the data.
+        """
+        error = ctypes.c_void_p()
+        chosen = None if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
+        pointer = self.handle.stansub_model_construct(
+            data.variables,
+            len(data.variables),
+            None if chosen is None else chosen.ctypes.data_as(_rows_p),
+            0 if chosen is None else len(chosen),
+            seed,
+            ctypes.byref(error),
+        )
         if not pointer:
             raise InputError(self.take_message(error))
         return Model(self, pointer)

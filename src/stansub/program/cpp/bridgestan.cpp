@@ -11,6 +11,7 @@
 #include <stan/io/empty_var_context.hpp>
 #include <stan/io/json/json_data.hpp>
 #include <stan/io/random_var_context.hpp>
+#include <stan/io/validate_dims.hpp>
 #include <stan/math/rev/core.hpp>
 #include <stan/model/model_base.hpp>
 #include <stan/services/util/create_rng.hpp>
@@ -19,13 +20,17 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <complex>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -121,6 +126,127 @@ std::unique_ptr<stan::io::var_context> read_context(const char* json) {
   return std::make_unique<stan::json::json_data>(stream);
 }
 
+// Variables in memory, all of them or chosen rows of those that have an element a row.
+class ArrayContext final : public stan::io::var_context {
+ public:
+  ArrayContext(const stansub_variable* variables, int n_variables, const std::int64_t* rows,
+               std::int64_t n_rows)
+      : begin_(variables), end_(variables + n_variables), rows_(rows), n_rows_(n_rows) {
+    if (rows == nullptr) return;
+    for (const stansub_variable* v = begin_; v != end_; ++v) {
+      const auto outside = [&](std::int64_t row) { return row < 0 || row >= v->dims[v->axis]; };
+      if (v->axis >= 0 && std::any_of(rows, rows + n_rows, outside)) {
+        throw std::out_of_range(std::string("a row that is not in ") + v->name);
+      }
+    }
+  }
+
+  bool contains_r(const std::string& name) const override { return find(name) != nullptr; }
+
+  bool contains_i(const std::string& name) const override {
+    const stansub_variable* v = find(name);
+    return v != nullptr && v->is_integer;
+  }
+
+  std::vector<double> vals_r(const std::string& name) const override {
+    const stansub_variable* v = find(name);
+    if (v == nullptr) return {};
+    return v->is_integer ? values<double, std::int64_t>(*v) : values<double, double>(*v);
+  }
+
+  std::vector<int> vals_i(const std::string& name) const override {
+    return contains_i(name) ? values<int, std::int64_t>(*find(name)) : std::vector<int>();
+  }
+
+  // Pairs are the last dimension, which changes slowest: first all real parts, then the others.
+  std::vector<std::complex<double>> vals_c(const std::string& name) const override {
+    const std::vector<double> parts = vals_r(name);
+    std::vector<std::complex<double>> pairs(parts.size() / 2);
+    for (std::size_t i = 0; i < pairs.size(); ++i) pairs[i] = {parts[i], parts[i + pairs.size()]};
+    return pairs;
+  }
+
+  std::vector<std::size_t> dims_r(const std::string& name) const override {
+    const stansub_variable* v = find(name);
+    return v == nullptr ? std::vector<std::size_t>() : dims(*v);
+  }
+
+  std::vector<std::size_t> dims_i(const std::string& name) const override {
+    return contains_i(name) ? dims_r(name) : std::vector<std::size_t>();
+  }
+
+  void names_r(std::vector<std::string>& names) const override { list(names, false); }
+  void names_i(std::vector<std::string>& names) const override { list(names, true); }
+
+  // As for JSON, in which arrays without elements have no certain dimensions.
+  void validate_dims(const std::string& stage, const std::string& name, const std::string& type,
+                     const std::vector<std::size_t>& declared) const override {
+    const std::vector<std::size_t> found = dims_r(name);
+    if ((found.empty() || product(found) == 0) && product(declared) == 0) return;
+    stan::io::validate_dims(*this, stage, name, type, declared);
+  }
+
+ private:
+  static std::size_t product(const std::vector<std::size_t>& dims) {
+    return std::accumulate(dims.begin(), dims.end(), std::size_t{1}, std::multiplies<>());
+  }
+
+  const stansub_variable* find(const std::string& name) const {
+    const auto* found
+        = std::find_if(begin_, end_, [&](const stansub_variable& v) { return name == v.name; });
+    return found == end_ ? nullptr : found;
+  }
+
+  void list(std::vector<std::string>& names, bool integers) const {
+    names.clear();
+    for (const stansub_variable* v = begin_; v != end_; ++v) {
+      if (static_cast<bool>(v->is_integer) == integers) names.emplace_back(v->name);
+    }
+  }
+
+  bool chosen(const stansub_variable& v, int axis) const {
+    return rows_ != nullptr && v.axis == axis;
+  }
+
+  std::vector<std::size_t> dims(const stansub_variable& v) const {
+    std::vector<std::size_t> dims(v.dims, v.dims + v.rank);
+    if (rows_ != nullptr && v.axis >= 0) dims[v.axis] = n_rows_;
+    return dims;
+  }
+
+  // The elements in the order that Stan expects, the first index fastest.
+  template <typename Out, typename In>
+  std::vector<Out> values(const stansub_variable& v) const {
+    const In* in = static_cast<const In*>(v.values);
+    if (v.rank == 0) {
+      return {static_cast<Out>(rows_ != nullptr && v.counts_rows ? n_rows_ : *in)};
+    }
+    const std::vector<std::size_t> dims = this->dims(v);
+    std::vector<Out> out;
+    out.reserve(product(dims));
+    if (product(dims) == 0) return out;
+    std::vector<std::size_t> strides(v.rank, 1), index(v.rank, 0);
+    for (int axis = v.rank - 1; axis > 0; --axis) strides[axis - 1] = strides[axis] * v.dims[axis];
+    const auto offset = [&](int axis, std::size_t i) {
+      return strides[axis] * (chosen(v, axis) ? static_cast<std::size_t>(rows_[i]) : i);
+    };
+    for (int axis = 0; axis < v.rank;) {
+      std::size_t start = 0;
+      for (int a = 1; a < v.rank; ++a) start += offset(a, index[a]);
+      for (std::size_t i = 0; i < dims[0]; ++i) {
+        out.push_back(static_cast<Out>(in[start + offset(0, i)]));
+      }
+      for (axis = 1; axis < v.rank && ++index[axis] == dims[axis]; ++axis) index[axis] = 0;
+    }
+    return out;
+  }
+
+  const stansub_variable* begin_;
+  const stansub_variable* end_;
+  const std::int64_t* rows_;
+  std::int64_t n_rows_;
+};
+
 std::string join(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) {
@@ -186,10 +312,9 @@ struct bs_model {
   Lazy unconstrained;
   Lazy info;
 
-  bs_model(const char* data, unsigned int seed) {
-    const std::unique_ptr<stan::io::var_context> context = read_context(data);
+  bs_model(stan::io::var_context& data, unsigned int seed) {
     Messages messages;
-    model.reset(&new_model(*context, seed, messages.get()));
+    model.reset(&new_model(data, seed, messages.get()));
     name = model->model_name();
     dimension = static_cast<int>(model->num_params_r());
   }
@@ -286,7 +411,18 @@ VectorXd gradient_change(const bs_model& m, bool propto, bool jacobian, const Ve
 
 bs_model* bs_model_construct(const char* data, unsigned int seed, char** error_msg) {
   bs_model* m = nullptr;
-  guarded(error_msg, [&] { m = new bs_model(data, seed); });
+  guarded(error_msg, [&] { m = new bs_model(*read_context(data), seed); });
+  return m;
+}
+
+bs_model* stansub_model_construct(const stansub_variable* variables, int n_variables,
+                                  const int64_t* rows, int64_t n_rows, unsigned int seed,
+                                  char** error_msg) {
+  bs_model* m = nullptr;
+  guarded(error_msg, [&] {
+    ArrayContext data(variables, n_variables, rows, n_rows);
+    m = new bs_model(data, seed);
+  });
   return m;
 }
 

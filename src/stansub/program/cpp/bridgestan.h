@@ -8,8 +8,11 @@
 #ifndef BRIDGESTAN_H
 #define BRIDGESTAN_H
 
-#ifndef __cplusplus
+#ifdef __cplusplus
+#include <cstdint>
+#else
 #include <stdbool.h>
+#include <stdint.h>
 #endif
 
 #if defined(_WIN32)
@@ -33,6 +36,23 @@ BS_PUBLIC extern const int bs_patch_version;
 /* Instantiates the compiled model. data is JSON text, the path of a file ending in ".json", or
  * null or "" for no data; seed serves random numbers in transformed data. Null on failure. */
 BS_PUBLIC bs_model* bs_model_construct(const char* data, unsigned int seed, char** error_msg);
+
+/* A variable of the data block in memory; a complex number is a pair of doubles. */
+typedef struct stansub_variable {
+  const char* name;
+  const void* values;   /* int64_t or double, the last index fastest */
+  const int64_t* dims;
+  int rank;             /* number of dimensions, 0 for a number by itself */
+  int is_integer;
+  int axis;             /* dimension that has an element a row, or -1 for none */
+  int counts_rows;      /* whether the value is the number of rows */
+} stansub_variable;
+
+/* Not in BridgeStan: instantiates the compiled model with variables in memory, which are not referred
+ * to any more when it returns. Where rows is not null, those n_rows rows alone are its data. */
+BS_PUBLIC bs_model* stansub_model_construct(const stansub_variable* variables, int n_variables,
+                                            const int64_t* rows, int64_t n_rows,
+                                            unsigned int seed, char** error_msg);
 BS_PUBLIC void bs_model_destruct(bs_model* m);
 BS_PUBLIC void bs_free_error_msg(char* error_msg);
 
