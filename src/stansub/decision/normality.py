@@ -26,6 +26,8 @@ LEVELS = (0.05, 0.01, 0.001)
 _CONFIDENCE = 0.95
 # Values shuffled at once, so that they stay in memory that is near.
 _CHUNK = 1_000_000
+# Looks at no more than one in so many blocks are tried before the others.
+_EARLY = 16
 # Values shuffled for the trial decisions of one pair.
 DECISION_WORK = 4_000_000
 # Distributions are looked at in so many quantiles.
@@ -336,20 +338,35 @@ def decide_along(
     accepted, look : ndarray, shape (n_decisions,)
         Whether the mean was found to be above the threshold, and at which look, from 0.
     """
-    early = table.n[:-1]
-    starts = np.concatenate([[0], early[:-1]])
-    drawn = ordered[:, : early[-1]]
+    last = table.n.size - 1
+    above, look = np.empty(len(ordered), bool), np.full(len(ordered), last)
+    left = np.arange(len(ordered))
+    # Most decisions fall early: the sums of the later looks are taken where they do not.
+    few = int(np.searchsorted(table.n[:-1], table.n[-1] // _EARLY, side="right"))
+    for n_looks in sorted({few, last} - {0}):
+        means, crossed = _crossings(ordered[left, : table.n[n_looks - 1]], thresholds[left], table, n_looks)
+        first = crossed.argmax(axis=1)
+        decided = crossed[np.arange(left.size), first]
+        above[left] = means[np.arange(left.size), first] > thresholds[left]
+        look[left[decided]] = first[decided]
+        left = left[~decided]
+    above[left] = ordered[left].mean(axis=1) > thresholds[left]
+    return above, look
+
+
+def _crossings(
+    drawn: FloatArray, thresholds: FloatArray, table: Table, n_looks: int
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Means at the first looks, and which of them the boundary decides, both of shape (n_decisions, n_looks)."""
+    n, scale = table.n[:n_looks], table.scale[:n_looks]
+    starts = np.concatenate([[0], n[:-1]])
     sums = np.add.reduceat(drawn, starts, axis=1).cumsum(axis=1)
     squares = np.add.reduceat(drawn**2, starts, axis=1).cumsum(axis=1)
     low = np.minimum.accumulate(np.minimum.reduceat(drawn, starts, axis=1), axis=1)
     high = np.maximum.accumulate(np.maximum.reduceat(drawn, starts, axis=1), axis=1)
-    means = sums / early
-    sd = np.sqrt(np.maximum(squares - sums * means, 0) / (early - 1))
-    crossed = (np.abs(means - thresholds[:, None]) > table.scale[:-1] * sd) & (high > low)
-    crossed = np.column_stack([crossed, np.ones(len(ordered), bool)])
-    means = np.column_stack([means, ordered.mean(axis=1)])
-    look = crossed.argmax(axis=1)
-    return means[np.arange(len(ordered)), look] > thresholds, look
+    means = sums / n
+    sd = np.sqrt(np.maximum(squares - sums * means, 0) / (n - 1))
+    return means, (np.abs(means - thresholds[:, None]) > scale * sd) & (high > low)
 
 
 def spaced(n: int) -> FloatArray:
