@@ -29,11 +29,11 @@ struct Table {
 // Where the range (largest less smallest) of what is averaged comes from: the blocks' log likelihood
 // differences or, with a surrogate, their remainders.
 struct RangeSource {
-  enum class Kind { none, lipschitz, callback, scan, estimate };
+  enum class Kind { none, lipschitz, callback, derivative, scan, estimate };
   using Function = int (*)(void* self, const double* theta, const double* theta_new, double* range);
 
   Kind kind = Kind::none;
-  double constant = 0;  // Lipschitz constant, or factor of the function's value
+  double constant = 0;  // Lipschitz constant, factor of the function's value, or bound on a derivative
   void* self = nullptr;
   Function function = nullptr;
 };
@@ -132,6 +132,8 @@ class Decider {
                                          [](double offset) { return offset != 0; });
     if (needs_range && range_source_.kind == RangeSource::Kind::none)
       throw std::invalid_argument("this boundary needs a source of the range of differences");
+    if (range_source_.kind == RangeSource::Kind::derivative && !surrogate_)
+      throw std::invalid_argument("a bound on derivatives is one on remainders: it needs control variates");
   }
 
   std::int32_t dim() const { return evaluator_->dim; }
@@ -341,6 +343,9 @@ class Decider {
                                                   proposed_.theta.data(), &range);
         return status == 0 && range >= 0 ? range_source_.constant * range : infinity;
       }
+      case RangeSource::Kind::derivative:
+        return 2 * surrogate_->largest_remainder(current_.theta.data(), proposed_.theta.data(),
+                                                 range_source_.constant);
       case RangeSource::Kind::scan:
         learn_all(proposed_, counters_.evaluated);
         learn_all(current_, counters_.evaluated);
@@ -366,7 +371,8 @@ class Decider {
   // A promised range is broken by remainders that are seen to lie further apart, beyond rounding.
   bool violated(double spread, double range) const {
     const bool promised = range_source_.kind == RangeSource::Kind::lipschitz ||
-                          range_source_.kind == RangeSource::Kind::callback;
+                          range_source_.kind == RangeSource::Kind::callback ||
+                          range_source_.kind == RangeSource::Kind::derivative;
     return promised && spread > range * (1 + 1e-9);
   }
 

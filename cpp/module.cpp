@@ -211,10 +211,11 @@ RangeSource to_range_source(const std::string& kind, double constant, std::uintp
   if (kind == "estimate") return {Kind::estimate, 0, nullptr, nullptr};
   if (!(constant >= 0)) throw std::invalid_argument("range_constant must not be negative");
   if (kind == "lipschitz") return {Kind::lipschitz, constant, nullptr, nullptr};
+  if (kind == "derivative") return {Kind::derivative, constant, nullptr, nullptr};
   if (kind == "callback")
     return {Kind::callback, constant, reinterpret_cast<void*>(self),
             from_address<RangeSource::Function>(function, "range_function")};
-  throw std::invalid_argument("range_kind must be none, lipschitz, callback, scan or estimate, not " + kind);
+  throw std::invalid_argument("range_kind must be none, lipschitz, callback, derivative, scan or estimate, not " + kind);
 }
 
 std::optional<Surrogate> to_surrogate(const Evaluator& f, const std::optional<Vector<double>>& anchor,

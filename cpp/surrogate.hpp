@@ -33,8 +33,15 @@ class Surrogate {
     const std::size_t dim = anchor_.size();
     if (n_features != n_coefficients(dim, 1) && n_features != n_coefficients(dim, 2))
       throw std::invalid_argument("a row of coefficients must have dim or dim + dim * (dim + 1) / 2 numbers");
-    for (std::int32_t b = 0; b < n_blocks; ++b)
-      for (std::size_t j = 0; j < n_features; ++j) total_[j] += row(b)[j];
+    for (std::int32_t b = 0; b < n_blocks; ++b) {
+      double squares = 0;
+      for (std::size_t j = 0; j < n_features; ++j) {
+        const double c = row(b)[j];
+        total_[j] += c;
+        squares += c * c;
+      }
+      longest_ = std::max(longest_, std::sqrt(squares));
+    }
     for (const auto* numbers : {&anchor_, &total_})
       for (const double x : *numbers)
         if (!std::isfinite(x)) throw std::invalid_argument("anchor and coefficients must be finite");
@@ -59,6 +66,22 @@ class Surrogate {
   // The sum of all blocks' changes.
   double total_change() const { return dot(total_.data()); }
 
+  // The largest remainder in absolute value of a block whose log likelihood has a derivative of the next order (third
+  // to a second-order expansion) of operator norm at most `derivative`: by Taylor's theorem an expansion is off by
+  // derivative / (p + 1)! |theta - m|^(p + 1) at either end (Bardenet, Doucet and Holmes 2017, section 7). The
+  // coefficients are those of the expansion up to the rounding of what is stored and of differences of gradients.
+  double largest_remainder(const double* theta, const double* theta_new, double derivative) const {
+    const std::size_t dim = anchor_.size();
+    double squares = 0, squares_new = 0;
+    for (std::size_t i = 0; i < dim; ++i) {
+      squares += (theta[i] - anchor_[i]) * (theta[i] - anchor_[i]);
+      squares_new += (theta_new[i] - anchor_[i]) * (theta_new[i] - anchor_[i]);
+    }
+    const double rounding = kRounding * longest_ * std::sqrt(dot_self(features_));
+    if (n_features_ == dim) return derivative / 2 * (squares + squares_new) + rounding;
+    return derivative / 6 * (squares * std::sqrt(squares) + squares_new * std::sqrt(squares_new)) + rounding;
+  }
+
   // Coefficients lie anywhere in memory: has them fetched while the blocks are evaluated. What
   // follows the first lines of a long row the processor fetches by itself.
   void prefetch(std::int32_t b) const {
@@ -68,6 +91,15 @@ class Surrogate {
   }
 
  private:
+  // Four times the unit roundoff of a float.
+  static constexpr double kRounding = 0x1p-22;
+
+  static double dot_self(const std::vector<double>& x) {
+    double sum = 0;
+    for (const double v : x) sum += v * v;
+    return sum;
+  }
+
   const float* row(std::int32_t b) const { return rows_ + static_cast<std::size_t>(b) * n_features_; }
 
   // In double, as several sums, which the compiler makes vector instructions of.
@@ -88,6 +120,7 @@ class Surrogate {
   std::size_t n_features_;
   const float* rows_;
   std::vector<double> total_, features_;
+  double longest_ = 0;  // Euclidean norm of a row, at most
 };
 
 }  // namespace stansub

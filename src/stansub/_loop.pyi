@@ -293,11 +293,13 @@ class Decider:
     n : ndarray of int32, shape (K,)
         Blocks at each look, increasing; the last is M.
     scale, offset : ndarray of float64, shape (K,)
-    range_kind : {"none", "lipschitz", "callback", "scan", "estimate"}
+    range_kind : {"none", "lipschitz", "callback", "derivative", "scan", "estimate"}
         Where R comes from: not needed; 2 * range_constant * ||theta_new - theta||; range_constant times what
         ``int range_function(void *range_self, const double *theta, const double *theta_new, double *out)`` writes
-        (no decision before the last look if it does not return 0); an evaluation of all blocks; the range of
-        the differences drawn so far.
+        (no decision before the last look if it does not return 0); twice what a remainder is at most where a block's
+        derivative of order p + 1 is at most range_constant in operator norm, p being the order of the control variates:
+        range_constant / (p + 1)! * (||e_new||^(p + 1) + ||e||^(p + 1)) + 2^-22 max ||c_b|| ||w||, the last for
+        rounding; an evaluation of all blocks; the range of the differences drawn so far.
     anchor : ndarray, shape (dim,), optional
         Point of the control variates.
     coefficients : ndarray of float32, shape (M, dim) or (M, dim + dim * (dim + 1) / 2), optional

@@ -15,6 +15,7 @@ from rich.text import Text
 from stansub.model import data as data_module
 from stansub.model.compiled import compile_model
 from stansub.model.posterior import Posterior, draw_points
+from stansub.model.ranges import DERIVATIVES, LIPSCHITZ
 from stansub.model.rewritten import Rewritten
 from stansub.output.layout import Layout
 from stansub.program import stanc
@@ -92,6 +93,10 @@ def _lines(
     yield from _statements("Likelihood", program, likelihood, source)
     rest = [statement for statement in _terms(program) if statement not in likelihood]
     yield from _statements("Global part", program, rest, source)
+    functions = {function.name for function in program.functions}
+    bounds = [name for name in (LIPSCHITZ, "log_lik_range", *DERIVATIVES.values()) if name in functions]
+    if bounds:
+        yield "Range", f"{', '.join(bounds)}: for the concentration bounds"
     if posterior is None or costs is None:
         yield "Observations", f"{form.n or size or 'not found'}"
         for parameter in program.parameters.declarations:

@@ -17,7 +17,7 @@ from stansub.program import stanc, toolchain
 from stansub.program.home import find_home
 from stansub.program.library import Library, Model
 from stansub.program.recognise import recognise
-from stansub.program.rewrite import block_program, lipschitz_program, range_program, silent
+from stansub.program.rewrite import block_program, constants_program, range_program, silent
 from stansub.program.syntax import Program, Target, Tilde, calls, parse, tokenize, walk
 
 ROOT = Path(__file__).parents[2]
@@ -252,14 +252,16 @@ def test_silent_programs_keep_everything_but_profiles_and_prints(canonical: Pars
     assert silent(unchanged) == unchanged
 
 
-def test_lipschitz_program() -> None:
+def test_constants_program() -> None:
     program = parse(stanc.canonical(PROGRAMS / "log_lik_plain.stan"))
-    written = parse(accepted(lipschitz_program(program, "N")))
+    written = parse(accepted(constants_program(program, "log_lik_lipschitz_i", "N")))
     assert written.parameters.declarations == ()
     (constants,) = written.generated_quantities.declarations
-    assert (constants.name, constants.base, constants.dims) == ("stansub_lipschitz", "vector", ("N",))
+    assert (constants.name, constants.base, constants.dims) == ("stansub_constants", "vector", ("N",))
     assert "log_lik_lipschitz_i(stansub_i, x)" in written.code
-    assert "log_lik_lipschitz_i(3 - 1 + stansub_i, x)" in accepted(lipschitz_program(program, "N - 2", first="3"))
+    assert "log_lik_lipschitz_i(3 - 1 + stansub_i, x)" in accepted(
+        constants_program(program, "log_lik_lipschitz_i", "N - 2", first="3")
+    )
 
 
 def test_range_program() -> None:
@@ -282,7 +284,7 @@ def test_programs_without_usable_range_functions(functions: str, message: str, c
         f"functions {{ {functions} }} data {{ int N; }} parameters {{ real mu; }} model {{ mu ~ normal(0, 1); }}"
     )
     with pytest.raises(InputError, match=message):
-        lipschitz_program(program, "N")
+        constants_program(program, "log_lik_lipschitz_i", "N")
     with pytest.raises(InputError, match=message):
         range_program(program)
 

@@ -50,6 +50,7 @@ class RangeName(StrEnum):
     auto = "auto"
     lipschitz = "lipschitz"
     function = "function"
+    derivative = "derivative"
     scan = "scan"
     estimate = "estimate"
 

@@ -12,7 +12,17 @@ from stansub._loop import Decider, Decision, Evaluator
 from stansub.decision.boundary import Test
 from stansub.errors import InputError
 
-__all__ = ["Decider", "Decision", "Estimate", "Lipschitz", "Range", "RangeFunction", "Scan", "make_decider"]
+__all__ = [
+    "Decider",
+    "Decision",
+    "Derivative",
+    "Estimate",
+    "Lipschitz",
+    "Range",
+    "RangeFunction",
+    "Scan",
+    "make_decider",
+]
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,36 @@ class RangeFunction:
 
 
 @dataclass(frozen=True)
+class Derivative:
+    """With control variates of order p at m: a bound L on the derivative of order p + 1 of the blocks' log likelihoods.
+
+    By Taylor's theorem a remainder is at most L / (p + 1)! (|theta' - m|^(p + 1) + |theta - m|^(p + 1)) in absolute
+    value (Bardenet, Doucet and Holmes 2017, section 7), and the range is twice that. What rounding adds, for
+    coefficients are kept in single precision, is added.
+
+    Attributes
+    ----------
+    constant : float
+        L, the largest over the blocks of the sums of their observations' bounds on the operator norm.
+    order : {1, 2}
+        p.
+
+    Raises
+    ------
+    InputError
+        When the constant is negative or not finite.
+    """
+
+    constant: float
+    order: int
+    kind = "derivative"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.constant < np.inf:
+            raise InputError(f"a bound on a derivative must be finite and not negative, not {self.constant}")
+
+
+@dataclass(frozen=True)
 class Scan:
     """The exact range, from an evaluation of all blocks: for audits, it saves nothing."""
 
@@ -76,7 +116,7 @@ class Estimate:
     kind = "estimate"
 
 
-Range = Lipschitz | RangeFunction | Scan | Estimate
+Range = Lipschitz | RangeFunction | Derivative | Scan | Estimate
 
 
 def make_decider(
@@ -101,7 +141,7 @@ def make_decider(
     spread : Range, optional
         Where the range of the differences comes from, for tests that need it. With control variates the test looks at
         remainders; a `Lipschitz` constant or a `RangeFunction` is then taken for theirs, and whoever gives it vouches
-        for it.
+        for it. A `Derivative` needs control variates of its order.
     anchor : ndarray, shape (dim,), optional
         Point of the control variates.
     coefficients : ndarray of float32, shape (n_blocks, dim) or (n_blocks, dim + dim * (dim + 1) / 2), optional
@@ -111,7 +151,7 @@ def make_decider(
     Raises
     ------
     InputError
-        When the test needs a range and none is given.
+        When the test needs a range and none is given, or the control variates are not those of a `Derivative`.
     """
     table = test.table(evaluator.n_blocks)
     decider = partial(
@@ -124,8 +164,14 @@ def make_decider(
             f"the {test.name} test needs the range of the log likelihood differences: give Lipschitz constants or a "
             "range, or have it estimated or scanned"
         )
+    if isinstance(spread, Derivative):
+        order = 0 if coefficients is None or anchor is None else 1 if coefficients.shape[1] == anchor.size else 2
+        if order != spread.order:
+            raise InputError(
+                f"this bound on a derivative is for control variates of order {spread.order}, not of order {order}"
+            )
     constant, self_address, address = 0.0, 0, 0
-    if isinstance(spread, Lipschitz):
+    if isinstance(spread, Lipschitz | Derivative):
         constant = spread.constant
     elif isinstance(spread, RangeFunction):
         constant, self_address, address = spread.factor, spread.self_address, spread.address

@@ -2,7 +2,9 @@
 
 The bounds need the range of the differences log p(x_i | theta') - log p(x_i | theta) over the population. It is at most
 twice C = max_i |difference| (Bardenet et al. 2014, below eq. 7), and a Lipschitz constant L_i of each observation
-gives |difference| <= L_i ||theta' - theta||. Sums over blocks add the constants of their observations.
+gives |difference| <= L_i ||theta' - theta||. With control variates they need that of the remainders, which a bound on a
+derivative of each observation's log likelihood gives (Bardenet, Doucet and Holmes 2017, section 7). Sums over blocks
+add the constants of their observations.
 """
 
 from __future__ import annotations
@@ -30,8 +32,14 @@ _CALLBACK = ctypes.CFUNCTYPE(
 Progress = Callable[[str], None]
 
 
-def lipschitz_constant(posterior: Posterior, *, progress: Progress | None = None) -> float:
-    """Largest Lipschitz constant of a block, from the program's ``log_lik_lipschitz_i``.
+# Functions of the program that give a constant for each observation. For control variates of order 1 and 2 it bounds
+# the operator norm of the second and the third derivative in the unconstrained parameters, wherever they are.
+LIPSCHITZ = "log_lik_lipschitz_i"
+DERIVATIVES = {1: "log_lik_second_derivative_i", 2: "log_lik_third_derivative_i"}
+
+
+def largest_constant(posterior: Posterior, function: str, *, progress: Progress | None = None) -> float:
+    """Largest over the blocks of the sum of the constants that ``function`` of the program gives their observations.
 
     Raises
     ------
@@ -40,17 +48,16 @@ def lipschitz_constant(posterior: Posterior, *, progress: Progress | None = None
     """
     loop, n = posterior.form.likelihood, posterior.form.n or posterior.sizes[0]
     first = loop.lower if isinstance(loop, For) else "1"
-    code = rewrite.silent(rewrite.lipschitz_program(posterior.program, n, first=first))
-    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_lipschitz", progress=progress))
+    code = rewrite.silent(rewrite.constants_program(posterior.program, function, n, first=first))
+    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_constants", progress=progress))
     model = posterior.values.model(library)
     constants = model.param_constrain(np.empty(0), include_gq=True, rng=library.rng(0))
     if constants.size != posterior.blocks.n_observations:
-        raise RunError(f"log_lik_lipschitz_i gave {constants.size} constants for {posterior.blocks.n_observations}")
+        raise RunError(f"{function} gave {constants.size} constants for {posterior.blocks.n_observations}")
     bad = np.flatnonzero(~(np.isfinite(constants) & (constants >= 0)))
     if bad.size:
         raise InputError(
-            f"log_lik_lipschitz_i gives {constants[bad[0]]} for observation {bad[0] + 1:,}; a Lipschitz constant must "
-            "be finite and not negative"
+            f"{function} gives {constants[bad[0]]} for observation {bad[0] + 1:,}; it must be finite and not negative"
         )
     if posterior.order is not None:
         constants = constants[posterior.order]

@@ -346,7 +346,8 @@ def _void_guarantee(facts: dict[str, Any]) -> Iterable[Caution]:
     if guarantee.startswith("void"):
         yield Caution(
             f"The bound's guarantee is void ({guarantee.partition(':')[2].strip() or 'no reason recorded'}).",
-            "Give the program a function log_lik_lipschitz_i or log_lik_range, or have the range found by a full scan.",
+            "Give the program a function log_lik_third_derivative_i, log_lik_lipschitz_i or log_lik_range, or have the "
+            "range found by a full scan.",
         )
     violated = _total(facts, "n_bound_violated")
     if violated and not guarantee.startswith("void"):

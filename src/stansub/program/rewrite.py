@@ -299,16 +299,18 @@ def _has_effects(statement: Statement) -> bool:
     return isinstance(statement, Target | Tilde)
 
 
-def lipschitz_program(program: Program, n: str, *, first: str = "1") -> str:
-    """A program without parameters whose only generated quantity is ``vector[n] stansub_lipschitz``.
+def constants_program(program: Program, function: str, n: str, *, first: str = "1") -> str:
+    """A program without parameters whose only generated quantity is ``vector[n] stansub_constants``.
 
-    Its elements are the user's ``log_lik_lipschitz_i(i, ...)`` for ``n`` values of i from ``first`` on; the other
-    arguments are the data of the same names.
+    Its elements are the user's ``function(i, ...)`` for ``n`` values of i from ``first`` on; the other arguments are
+    the data of the same names.
 
     Parameters
     ----------
     program : Program
         The parsed program.
+    function : str
+        ``log_lik_lipschitz_i`` or another that gives a constant for each observation.
     n : str
         The number of observations as a Stan expression of data.
     first : str
@@ -319,16 +321,16 @@ def lipschitz_program(program: Program, n: str, *, first: str = "1") -> str:
     InputError
         When the program has no such function, or an argument is not the name of a data variable.
     """
-    arguments = _by_name(program, "log_lik_lipschitz_i", 1, _data_names(program), "data or transformed data")
+    arguments = _by_name(program, function, 1, _data_names(program), "data or transformed data")
     index = "stansub_i" if first == "1" else f"{bracketed(first)} - 1 + stansub_i"
-    call = f"log_lik_lipschitz_i({', '.join([index, *arguments])})"
+    call = f"{function}({', '.join([index, *arguments])})"
     return "\n".join(
         [
             *_up_to_data(program),
             "generated quantities {",
-            f"  vector[{n}] stansub_lipschitz;",
+            f"  vector[{n}] stansub_constants;",
             f"  for (stansub_i in 1 : {n}) {{",
-            f"    stansub_lipschitz[stansub_i] = {call};",
+            f"    stansub_constants[stansub_i] = {call};",
             "  }",
             "}",
         ]

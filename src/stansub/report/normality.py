@@ -20,6 +20,7 @@ from stansub.decision.normality import LEVELS, TOLERATED, Pair, Trial, coarsened
 from stansub.errors import InputError
 from stansub.model.compiled import CompiledModel
 from stansub.model.posterior import Posterior
+from stansub.model.ranges import DERIVATIVES, LIPSCHITZ
 from stansub.output.diagnosis import normality_reasons, percent
 from stansub.sampling import choices
 from stansub.sampling.adapt import check_proposal
@@ -183,7 +184,7 @@ def diagnose(
             model,
             data,
             block_size=block_size
-            or (lambda n, instances: choices.choose_block_size(rule, n, instances=instances, variates=order != "0")),
+            or (lambda _, n, instances: choices.choose_block_size(rule, n, instances=instances, variates=order != "0")),
             seed=seed,
             observations=observations,
             evaluator=evaluator,
@@ -361,10 +362,10 @@ def _advice(
     elif not remedies:
         yield "None of the larger blocks and first looks that were tried passes."
     functions = {function.name for function in posterior.program.functions}
-    known = [name for name in ("log_lik_lipschitz_i", "log_lik_range") if name in functions]
-    yield "--test bernstein-serfling holds for any data; it draws most of them, and " + (
-        f"takes the range from the program's own {known[0]}."
+    known = [name for name in (DERIVATIVES[2], LIPSCHITZ, "log_lik_range") if name in functions]
+    yield "--test bernstein-serfling holds for any data; " + (
+        f"it takes the range from the program's own {known[0]}."
         if known
-        else "needs a function log_lik_range or log_lik_lipschitz_i in the program."
+        else f"it needs a function {DERIVATIVES[2]}, or draws most of the data and needs {LIPSCHITZ} or log_lik_range."
     )
     yield "--test exact takes every decision on all the data, and is never wrong."

@@ -155,7 +155,8 @@ def risk(
         posterior, _ = make_posterior(
             model,
             data,
-            block_size=block_size or (lambda n, instances: choices.choose_block_size(looser, n, instances=instances)),
+            block_size=block_size
+            or (lambda _, n, instances: choices.choose_block_size(looser, n, instances=instances)),
             seed=seed,
             observations=observations,
             evaluator=evaluator,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.decision.boundary import Exact, Geometric, Pocock, Test
-from stansub.decision.decide import Decider, Range, make_decider
+from stansub.decision.decide import Decider, Derivative, Range, make_decider
 from stansub.decision.normality import Pair, figures, try_pairs
 from stansub.errors import InputError, RunError
 from stansub.kernels.base import FloatArray
@@ -21,6 +21,7 @@ from stansub.kernels.metropolis import Control, allocate, run_steps
 from stansub.kernels.proposals import Mixture, Proposal, RandomWalk, langevin, laplace_pcn
 from stansub.model.mode import Mode, find_mode
 from stansub.model.posterior import Evaluator, Posterior
+from stansub.model.ranges import DERIVATIVES
 from stansub.model.taylor import ControlVariates, build, choose_order
 from stansub.sampling.trial import pairs_at
 
@@ -169,7 +170,9 @@ def anchor(
     choices = {"mode": mode.summary()}
     variates: ControlVariates | None = None
     wanted, reason = order, "as asked for"
-    if order == "auto" and (test.needs_range or isinstance(test, Exact)):
+    if isinstance(spread, Derivative):
+        wanted, reason = str(spread.order), f"the program's {DERIVATIVES[spread.order]} bounds the remainders"
+    elif order == "auto" and (test.needs_range or isinstance(test, Exact)):
         wanted, reason = "0", f"the {test.name} test looks at the differences themselves"
     elif order == "auto":
         choice = choose_order(posterior, mode, rng=order_rng, n_steps=n_steps, threads=threads)
@@ -190,7 +193,7 @@ def anchor(
     decider.reset(theta)
     candidates = list(_candidates(mode, proposal))
     winner, told, rate = race(decider, candidates, mode, race_rng)
-    if proposal == order == "auto" and rate < _LEAST_ACCEPTED:
+    if proposal == order == "auto" and rate < _LEAST_ACCEPTED and not isinstance(spread, Derivative):
         raise NotNormalError(
             f"the posterior is far from its normal approximation at the mode: {rate:.0%} of independent draws from it "
             "were accepted"

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub.decision.boundary import Test
-from stansub.decision.decide import Range, make_decider
+from stansub.decision.decide import Derivative, Range, make_decider
 from stansub.errors import InputError, RunError
 from stansub.kernels.proposals import Proposal
 from stansub.model import data as data_module
@@ -25,7 +26,7 @@ from stansub.model.mode import NoModeError
 from stansub.model.posterior import Posterior
 from stansub.output.inference_data import arviz_module
 from stansub.program import stanc
-from stansub.program.syntax import parse
+from stansub.program.syntax import Program, parse
 from stansub.sampling import choices, results, threads
 from stansub.sampling.adapt import check_proposal, make_adapter
 from stansub.sampling.anchored import PROPOSALS, Anchored, NotNormalError, anchor, check_order
@@ -135,8 +136,9 @@ def sample(
         How a decision is taken from a subset of the data.
     epsilon, delta : float, optional
         Error of the t-tests and of the bounds, when ``test`` is a name.
-    range_source : {"auto", "lipschitz", "function", "scan", "estimate"}
-        Where the range constant of the bounds comes from; an estimate voids their guarantee.
+    range_source : {"auto", "lipschitz", "function", "derivative", "scan", "estimate"}
+        Where the range constant of the bounds comes from: functions of the program, ``derivative`` with control
+        variates and the others without; an estimate voids their guarantee.
     looks : {"geometric", "fixed"}, optional
         Whether the subset grows by a factor from look to look or by a fixed number of blocks, when ``test`` is a name.
     first_look : int, optional
@@ -214,19 +216,23 @@ def sample(
             model,
             data,
             block_size=block_size
-            or (lambda n, instances: choices.choose_block_size(rule, n, instances=instances, variates=order != "0")),
+            or (
+                lambda program, n, instances: choices.choose_block_size(
+                    rule,
+                    n,
+                    instances=instances,
+                    variates=bool(choices.bounded_order(rule, program, order, range_source))
+                    if rule.needs_range
+                    else order != "0",
+                )
+            ),
             seed=seed,
             observations=observations,
             evaluator=evaluator,
             say=say,
         )
         check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
-        ranges = choices.choose_range(rule, posterior, range_source, progress=say)
-        if order in ("1", "2") and ranges.kind in ("lipschitz", "function"):
-            raise InputError(
-                f"--range {ranges.kind} is that of the log likelihood differences, and with control variates the test "
-                "looks at remainders: choose --control-variates 0 or --range scan"
-            )
+        ranges = choices.choose_range(rule, posterior, range_source, order=order, progress=say)
         promise = choices.guarantee(rule, ranges.kind)
         tried = promise == "asymptotic" and iter_warmup > 0
         found, rule, chosen = about_mode(
@@ -361,7 +367,7 @@ def about_mode(
             progress=say,
         )
     except NoModeError as error:
-        if order in ("1", "2") or name in PROPOSALS[1:]:
+        if order in ("1", "2") or name in PROPOSALS[1:] or isinstance(spread, Derivative):
             raise
         return None, test, {"control variates": f"none: {error}"}
     except NotNormalError as error:
@@ -403,7 +409,7 @@ def make_posterior(
     model: str | Path | CompiledModel | Posterior,
     data: str | Path | Mapping[str, Any] | None,
     *,
-    block_size: Callable[[int, bool], int] | int,
+    block_size: Callable[[Program, int, bool], int] | int,
     seed: int,
     observations: str | None,
     evaluator: str,
@@ -411,10 +417,16 @@ def make_posterior(
 ) -> tuple[Posterior, float]:
     """The posterior, and when its program was compiled (as `time.perf_counter` gives it).
 
+    Parameters
+    ----------
+    block_size : int or callable
+        Observations a block, or a function that chooses: of the program, the number of observations, and whether each
+        block costs an instance. See `sample` for the other arguments.
+
     Raises
     ------
     InputError
-        When the program or the data cannot be used; see `sample` for the arguments.
+        When the program or the data cannot be used.
     """
     if isinstance(model, Posterior):
         return model, time.perf_counter()
@@ -431,7 +443,7 @@ def make_posterior(
     compiled_at = time.perf_counter()
     posterior = compiled.with_data(
         values,
-        block_size=block_size,
+        block_size=partial(block_size, compiled.program) if callable(block_size) else block_size,
         seed=seed,
         observations=observations,
         evaluator=evaluator,  # type: ignore[arg-type]
