@@ -128,7 +128,7 @@ def test_wrong_decisions_stay_within_delta(scaled):
     )
     rng, wrong, early = np.random.default_rng(6), 0, 0
     total = model.evaluator.block_log_lik(np.ones(1)).sum()
-    for gap in np.repeat([-1.5, 0.5, 60.0, -60.0], 100):
+    for gap in np.repeat([-1.5, 0.5, 400.0, -400.0], 100):
         decider.reset(np.zeros(1))
         got = decider.decide(np.ones(1), total - gap, 0.0, rng.bit_generator.capsule, True)
         wrong += got.wrong

@@ -24,11 +24,9 @@ DEFAULT_TEST = "pocock"
 # for in full: there single observations are best.)
 _BLOCK_EXACT = 1024
 # With control variates a decision needs a number of blocks that hardly depends on their size: they are as small as a
-# call to the program allows.
+# call to the program allows. Bounds on remainders use 7 % of 100,000 observations with blocks of 1, 25 % with 32 and
+# 36 % with 64, but observations evaluated one by one cost so much that blocks of 32 take least time there too.
 _BLOCK_VARIATES, _BLOCK_INSTANCES = 32, 64
-# Bounds on remainders: blocks of 1 use fewer observations (7 % of 100,000 against 19 % with 16 and 25 % with 32), each
-# of which then costs ten times as much; between 8 and 32 time hardly differs.
-_BLOCK_REMAINDERS = 16
 # Tests need units to draw from: at least this many blocks where the data allow it.
 _MIN_BLOCKS = 100
 # Instances that memory and construction time allow (some kilobytes and 10 microseconds each).
@@ -117,11 +115,7 @@ def choose_block_size(test: Test, n: int, *, instances: bool, variates: bool = F
     elif test.needs_range and not variates:
         size = 1
     else:
-        largest = DEFAULT_BLOCK_SIZE
-        if variates:
-            largest = _BLOCK_INSTANCES if instances else _BLOCK_VARIATES
-        if test.needs_range:
-            largest = _BLOCK_REMAINDERS
+        largest = (_BLOCK_INSTANCES if instances else _BLOCK_VARIATES) if variates else DEFAULT_BLOCK_SIZE
         size = min(largest, max(1, n // _MIN_BLOCKS))
     least = math.ceil(n / _MAX_INSTANCES) if instances else 1
     return min(n, max(size, least))
@@ -206,10 +200,12 @@ def choose_range(
         own = {"derivative": bounded > 0, "lipschitz": LIPSCHITZ in functions, "function": "log_lik_range" in functions}
         kind = next((name for name, there in own.items() if there), kind)
     if kind == "auto":
+        where = {"auto": "", "0": " without control variates"}.get(order, f" with control variates of order {order}")
         raise InputError(
-            f"the test {test.name} needs the range of the log likelihood differences, and the program has neither "
-            f"{LIPSCHITZ} nor log_lik_range, nor {DERIVATIVES[2]} for control variates: add one, or choose --range "
-            "scan (all data, every decision) or --range estimate (no guarantee)"
+            f"the test {test.name} needs the range of what it averages, and the program has none of the functions that "
+            f"give it{where}: add {DERIVATIVES[1 if order == '1' else 2]} (with control variates) or {LIPSCHITZ} or "
+            "log_lik_range (without), or choose --range scan (all data, every decision) or --range estimate (no "
+            "guarantee)"
         )
     if kind in ("lipschitz", "function") and order in ("1", "2"):
         raise InputError(
