@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         Hoeffding,
         Pocock,
     )
-    from stansub.errors import InputError, RunError, StansubError
+    from stansub.errors import DrawsWarning, InputError, RunError, StansubError
     from stansub.kernels.proposals import RandomWalk
     from stansub.model.compiled import CompiledModel, compile_model
     from stansub.model.posterior import Posterior
@@ -40,6 +40,7 @@ __all__ = [
     "BernsteinSerfling",
     "Comparison",
     "CompiledModel",
+    "DrawsWarning",
     "Exact",
     "Fixed",
     "Geometric",
@@ -65,7 +66,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "decision.boundary"),
     **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "decision.boundary"),
-    **dict.fromkeys(("InputError", "RunError", "StansubError"), "errors"),
+    **dict.fromkeys(("DrawsWarning", "InputError", "RunError", "StansubError"), "errors"),
     **dict.fromkeys(("CompiledModel", "compile_model"), "model.compiled"),
     "Posterior": "model.posterior",
     "RandomWalk": "kernels.proposals",

@@ -1,4 +1,4 @@
-"""The two kinds of failure a user meets, each with the exit code of the command line."""
+"""The two kinds of failure a user meets, each with the exit code of the command line, and the one kind of warning."""
 
 
 class StansubError(Exception):
@@ -20,3 +20,7 @@ class RunError(StansubError, RuntimeError):
     """Something failed while running (compiler, disk, numerical trouble): exit code 1."""
 
     exit_code = 1
+
+
+class DrawsWarning(UserWarning):
+    """Something speaks against draws that are returned: what it is, and what to do."""

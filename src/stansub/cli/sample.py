@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ from stansub.cli.options import (
     RangeName,
     TestName,
 )
-from stansub.errors import RunError, StansubError
+from stansub.errors import DrawsWarning, RunError, StansubError
 
 _CHAINS = "Chains"
 
@@ -85,6 +86,13 @@ def sample(
         float | None,
         typer.Option(help="Error of a whole decision under the concentration bounds.", rich_help_panel=DECISIONS),
     ] = None,
+    max_error: Annotated[
+        float | None,
+        typer.Option(
+            help="Error of a whole decision that is accepted, whatever the test, instead of --epsilon or --delta.",
+            rich_help_panel=DECISIONS,
+        ),
+    ] = None,
     control_variates: Annotated[
         OrderName,
         typer.Option(
@@ -102,7 +110,7 @@ def sample(
         float | None,
         typer.Option(
             help="Share of decisions decided again on all the data.",
-            show_default="0.01; of many cheap ones some hundreds",
+            show_default="0.01; of many cheap ones some hundreds; as --max-error asks",
             rich_help_panel=DECISIONS,
         ),
     ] = None,
@@ -150,37 +158,42 @@ def sample(
     target = output or Path(f"{model.stem}.nc")
     inference_data.check_target(target, overwrite=force)
     console = Console(stderr=True)
-    result = run.sample(
-        model,
-        data,
-        chains=chains,
-        parallel_chains=parallel_chains,
-        iter_warmup=iter_warmup,
-        iter_sampling=iter_sampling,
-        thin=thin,
-        seed=seed,
-        inits=parse(inits) if inits is not None else None,
-        proposal=proposal.value,
-        control_variates=control_variates.value,
-        max_time=max_time,
-        test=test.value if test else None,
-        epsilon=epsilon,
-        delta=delta,
-        range_source=range_source.value,
-        looks=looks.value if looks else None,
-        first_look=first_look,
-        audit=audit,
-        block_size=block_size,
-        observations=observations,
-        evaluator=evaluator.value,
-        save_warmup=save_warmup,
-        generated_quantities=generated_quantities,
-        observation_level=observation_level,
-        show_progress=False if quiet else None,
-        console=console,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DrawsWarning)  # the summary has them
+        result = run.sample(
+            model,
+            data,
+            chains=chains,
+            parallel_chains=parallel_chains,
+            iter_warmup=iter_warmup,
+            iter_sampling=iter_sampling,
+            thin=thin,
+            seed=seed,
+            inits=parse(inits) if inits is not None else None,
+            proposal=proposal.value,
+            control_variates=control_variates.value,
+            max_time=max_time,
+            test=test.value if test else None,
+            epsilon=epsilon,
+            delta=delta,
+            max_error=max_error,
+            range_source=range_source.value,
+            looks=looks.value if looks else None,
+            first_look=first_look,
+            audit=audit,
+            block_size=block_size,
+            observations=observations,
+            evaluator=evaluator.value,
+            save_warmup=save_warmup,
+            generated_quantities=generated_quantities,
+            observation_level=observation_level,
+            show_progress=False if quiet else None,
+            console=console,
+        )
     written, trouble = _write(result, target, overwrite=force)
-    console.print(f"Draws: {written}", highlight=False, soft_wrap=True)
+    told = result.attrs["warnings"].splitlines()
+    note = f" ({len(told)} warning{'s' * (len(told) > 1)} below the summary)" if told else ""
+    console.print(f"Draws: {written}{note}", highlight=False, soft_wrap=True)
     summary.render(result, Console())
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []

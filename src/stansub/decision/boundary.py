@@ -290,6 +290,19 @@ class BernsteinSerfling(_Bound):
         return _closed(n, np.sqrt(2 * _rho(n) * logs / n) * _divisor_n(n), kappa * logs / n)
 
 
+def level_of_looks(error: float, looks: Schedule, n_units: int) -> float:
+    """Level of t-tests at single looks with which a whole decision errs with a probability of at most ``error``.
+
+    Pocock's (see `Pocock`) or, for more looks than `MAX_POCOCK_LOOKS`, Bonferroni's.
+    """
+    n = _looks(looks, n_units, at_least=2)
+    if n.size <= 2:
+        return error
+    if n.size > MAX_POCOCK_LOOKS:
+        return error / (n.size - 1)
+    return float(ndtr(-pocock_critical_value(error, tuple(n.tolist()))))
+
+
 _T_TESTS: dict[str, Callable[..., Test]] = {"austerity": Austerity, "pocock": Pocock}
 _BOUNDS: dict[str, Callable[..., Test]] = {
     "hoeffding": Hoeffding,

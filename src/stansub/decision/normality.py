@@ -24,6 +24,9 @@ TOLERATED = 2.0
 # Levels at which the tail is looked at besides the one in use.
 LEVELS = (0.05, 0.01, 0.001)
 _CONFIDENCE = 0.95
+# The sd of the errors of single pairs over their mean. An error goes with the sd of a pair's remainders, of which the
+# largest variation, that of cubed normal distances in one dimension, is 2.2 times the mean.
+_VARIATION = 3.0
 # Values shuffled at once, so that they stay in memory that is near.
 _CHUNK = 1_000_000
 # Looks at no more than one in so many blocks are tried before the others.
@@ -136,6 +139,19 @@ class Trial:
         """Share of the simulated decisions that went the wrong way."""
         return share(self.n_wrong, self.n_decisions)
 
+    @property
+    def error_limit(self) -> float:
+        """What the error of a decision is at most, with 97.5 % confidence, though pairs differ more than is seen.
+
+        Decisions on one pair share its differences. Where few of them or none are wrong the counts do not show how much
+        the errors of pairs vary, so they are taken to follow a gamma distribution whose sd is `_VARIATION` times its
+        mean: wrong decisions are then negative binomial, and the limit is where so few of them have a probability of
+        2.5 %. It is not below the upper limit of `decision_error`, which goes by the variance that is seen.
+        """
+        shape, wrong = self.n_pairs / _VARIATION**2, float(self.n_wrong.sum())
+        least = float(betaincinv(shape, wrong + 1, (1 - _CONFIDENCE) / 2))
+        return min(1.0, max(self.decision_error.high, shape * (1 / least - 1) / (self.n_pairs * self.n_decisions)))
+
     def tails(self, levels: Sequence[float] = ()) -> list[Tail]:
         """Tails at the critical values in use, look by look, and at those of other two-sided levels."""
         found = []
@@ -242,7 +258,7 @@ def critical_values(table: Table) -> FloatArray:
     return values
 
 
-def figures(trial: Trial, test: Test, *, by_decisions: bool = False) -> dict[str, Any]:
+def figures(trial: Trial, test: Test, *, by_decisions: bool = False, max_error: float | None = None) -> dict[str, Any]:
     """What a trial comes to, in plain values that fit into an attribute.
 
     Parameters
@@ -252,16 +268,20 @@ def figures(trial: Trial, test: Test, *, by_decisions: bool = False) -> dict[str
     by_decisions : bool
         Whether a heavy tail is let pass where even the upper limit of the wrong decisions is within the promise: with
         control variates most decisions are clear by a margin far beyond any critical value.
+    max_error : float, optional
+        Largest error of a decision, where the test was set so that it promises that.
 
     Returns
     -------
     dict
         Of the look with the worst tail: ``blocks``, ``critical``, ``nominal``, ``observed``, ``low``, ``high``,
         ``undefined`` (see `Tail`), ``n_subsets``; of the simulated decisions: ``n_decisions``, ``wrong``,
-        ``wrong_low``, ``wrong_high`` and ``promised``, the largest share that the test promises; ``n_pairs``; and
-        ``tail_fails`` and ``decisions_fail``, where even the lower limits are above what is tolerated and promised.
+        ``wrong_low``, ``wrong_high``, ``wrong_limit`` (see `Trial.error_limit`) and ``promised``, the largest share
+        that the test promises; ``n_pairs``; and ``tail_fails`` and ``decisions_fail``, where even the lower limits are
+        above what is tolerated and promised.
     """
-    tail, error, promised = trial.worst(), trial.decision_error, promised_error(test, trial.n_units)
+    tail, error = trial.worst(), trial.decision_error
+    promised = promised_error(test, trial.n_units) if max_error is None else max_error
     return {
         "n_pairs": trial.n_pairs,
         "n_subsets": tail.n_subsets,
@@ -276,6 +296,7 @@ def figures(trial: Trial, test: Test, *, by_decisions: bool = False) -> dict[str
         "wrong": error.value,
         "wrong_low": error.low,
         "wrong_high": error.high,
+        "wrong_limit": trial.error_limit,
         "promised": promised,
         "tail_fails": tail.fails and not (by_decisions and error.high <= promised),
         "decisions_fail": error.low > promised,

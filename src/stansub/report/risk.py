@@ -10,6 +10,7 @@ import json
 import math
 import secrets
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from rich.console import Console
 
 from stansub.decision.boundary import Exact, Test
 from stansub.decision.decide import make_decider
-from stansub.errors import InputError, RunError
+from stansub.errors import DrawsWarning, InputError, RunError
 from stansub.model.compiled import CompiledModel
 from stansub.model.posterior import Posterior
 from stansub.output import inference_data
@@ -307,19 +308,21 @@ def _made(
         engine = inference_data.attrs(made)
         return made, f"NUTS ({engine['engine']} {engine['engine_version']})"
     steps = _exact_steps(posterior, repeats, budget)
-    made = sample(
-        posterior,
-        chains=_EXACT_CHAINS,
-        parallel_chains=min(_EXACT_CHAINS, parallel),
-        test="exact",
-        iter_sampling=steps,
-        thin=max(1, steps // _EXACT_KEPT),
-        audit=0.0,
-        seed=seed,
-        generated_quantities=False,
-        show_progress=show_progress,
-        console=console,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DrawsWarning)  # the truth's own R-hat and ESS are told with the result
+        made = sample(
+            posterior,
+            chains=_EXACT_CHAINS,
+            parallel_chains=min(_EXACT_CHAINS, parallel),
+            test="exact",
+            iter_sampling=steps,
+            thin=max(1, steps // _EXACT_KEPT),
+            audit=0.0,
+            seed=seed,
+            generated_quantities=False,
+            show_progress=show_progress,
+            console=console,
+        )
     if str(made.attrs["stopped"]).startswith("interrupted"):
         raise KeyboardInterrupt
     return made, "exact Metropolis-Hastings"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stansub.decision import decide
-from stansub.decision.boundary import Exact, Fixed, Test, make_test
+from stansub.decision.boundary import Austerity, Exact, Fixed, Test, level_of_looks, make_test
 from stansub.errors import InputError
 from stansub.model.blocks import DEFAULT_BLOCK_SIZE
 from stansub.model.posterior import Posterior
@@ -35,6 +35,10 @@ _MAX_INSTANCES = 50_000
 # Share of the decisions that are audited, their number at most and at least, and what they may evaluate between.
 _AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 100, 100_000_000
 
+# Where the user accepts an error, audits that can tell whether it is kept may evaluate so many passes over the data or
+# observations, whichever is more.
+_PASSES_WITHIN, _OBSERVATIONS_WITHIN = 400, 1_000_000_000
+
 RANGE_KINDS = ("auto", "lipschitz", "function", "derivative", "scan", "estimate")
 
 
@@ -56,14 +60,21 @@ def choose_test(
     delta: float | None,
     looks: str | None,
     first_look: int | None,
+    max_error: float | None = None,
 ) -> Test:
     """The test asked for by name, the default, or the one given.
+
+    With ``max_error`` its epsilon or delta is that; `within` does the rest when the number of blocks is known.
 
     Raises
     ------
     InputError
-        For an unknown name, an epsilon or delta that the test does not take or that is out of range.
+        For an unknown name, an epsilon, delta or max_error that the test does not take or that is out of range.
     """
+    if max_error is not None and not 0 < max_error < 1:
+        raise InputError(f"max_error {max_error} must be between 0 and 1; the exact test makes no errors")
+    if max_error is not None and (epsilon is not None or delta is not None):
+        raise InputError("max_error sets epsilon or delta, whichever the test has: give one of them")
     if test is None and delta is not None:
         raise InputError(
             "delta belongs to the concentration bounds; choose test hoeffding, bernstein or bernstein-serfling"
@@ -71,12 +82,23 @@ def choose_test(
     if test is None:
         test = DEFAULT_TEST
     if not isinstance(test, str):
-        if any(setting is not None for setting in (epsilon, delta, looks, first_look)):
+        if any(setting is not None for setting in (epsilon, delta, looks, first_look, max_error)):
             raise InputError(
-                "epsilon, delta, looks and first_look are set in the test itself when a test value is given"
+                "epsilon, delta, max_error, looks and first_look are set in the test itself when a test value is given"
             )
         return test
-    return with_looks(make_test(test, epsilon=epsilon, delta=delta), looks, first_look)
+    made = make_test(test, epsilon=epsilon, delta=delta)
+    for setting in ("epsilon", "delta"):
+        if max_error is not None and hasattr(made, setting):
+            made = replace(made, **{setting: max_error})  # type: ignore[type-var]
+    return with_looks(made, looks, first_look)
+
+
+def within(test: Test, max_error: float | None, n_blocks: int) -> Test:
+    """The test with which a whole decision errs no more often than ``max_error``: austerity's epsilon is of a look."""
+    if max_error is None or not isinstance(test, Austerity):
+        return test
+    return replace(test, epsilon=level_of_looks(max_error, test.looks, n_blocks))
 
 
 def with_looks(test: Test, looks: str | None, first_look: int | None) -> Test:
@@ -150,6 +172,30 @@ def choose_audit(audit: float | None, n_steps: int, n_observations: int) -> floa
         return audit
     affordable = min(_AUDITS, max(_FEWEST_AUDITS, _AUDITED_OBSERVATIONS // n_observations))
     return min(_AUDIT_SHARE, affordable / n_steps)
+
+
+def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[float, str]:
+    """The share of decisions to be audited so that their error can be told to be within ``max_error``, and why.
+
+    Where none of n audited decisions is wrong, the error is at most 1 - 0.025^(1 / n) with 95 % confidence (Clopper and
+    Pearson 1934, two-sided). So many are made where what they evaluate, all the data at both ends, is within bounds;
+    elsewhere as many as `choose_audit` says.
+    """
+    least = math.ceil(math.log(0.025) / math.log1p(-max_error))
+    n = math.ceil(least + 2 * math.sqrt(least))  # which ones are audited is random, and so is their number
+    usual, passes = choose_audit(None, n_steps, n_observations), 2 * n
+    if n <= usual * n_steps:
+        return usual, f"{max_error:g}: {round(usual * n_steps):,} audits can tell with 95 % confidence"
+    if n > n_steps:
+        return usual, f"{max_error:g}: to tell with 95 % confidence takes {n:,} audits, more than there are decisions"
+    if passes > _PASSES_WITHIN and passes * n_observations > _OBSERVATIONS_WITHIN:
+        return usual, (
+            f"{max_error:g}: {round(usual * n_steps):,} audits cannot tell; to tell with 95 % confidence takes {n:,}, "
+            f"{passes:,} passes over the data: --audit {n / n_steps:.2g}"
+        )
+    return n / n_steps, (
+        f"{max_error:g}: {n:,} audits, at most {passes:,} passes over the data, can tell with 95 % confidence"
+    )
 
 
 def check_range(test: Test, kind: str) -> None:

@@ -133,10 +133,10 @@ def _totals(chains: Sequence[Chain]) -> dict[str, list[float]]:
     }
 
 
-def normality(chains: Sequence[Chain], test: Test, *, variates: bool) -> dict[str, Any] | None:
+def normality(chains: Sequence[Chain], test: Test, *, variates: bool, max_error: float | None) -> dict[str, Any] | None:
     """What the trials at the end of warmup came to, over all chains (see `decision.normality.figures`)."""
     trials = [chain.trial.result for chain in chains if chain.trial is not None and chain.trial.result is not None]
-    return figures(pool(trials), test, by_decisions=variates) if trials else None
+    return figures(pool(trials), test, by_decisions=variates, max_error=max_error) if trials else None
 
 
 def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:

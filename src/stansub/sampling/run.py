@@ -6,6 +6,7 @@ import secrets
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,12 +19,13 @@ from rich.console import Console
 
 from stansub.decision.boundary import Test
 from stansub.decision.decide import Derivative, Range, make_decider
-from stansub.errors import InputError, RunError
+from stansub.errors import DrawsWarning, InputError, RunError
 from stansub.kernels.proposals import Proposal
 from stansub.model import data as data_module
 from stansub.model.compiled import CompiledModel, compile_model
 from stansub.model.mode import NoModeError
 from stansub.model.posterior import Posterior
+from stansub.output.diagnosis import diagnose
 from stansub.output.inference_data import arviz_module
 from stansub.program import stanc
 from stansub.program.syntax import Program, parse
@@ -59,6 +61,7 @@ class Settings:
     proposal: str
     control_variates: int
     max_time: float | None
+    max_error: float | None
     range_source: str
     audit: float
     block_size: int
@@ -88,6 +91,7 @@ def sample(
     test: Test | str | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
+    max_error: float | None = None,
     range_source: str = "auto",
     looks: Literal["geometric", "fixed"] | str | None = None,
     first_look: int | None = None,
@@ -136,6 +140,9 @@ def sample(
         How a decision is taken from a subset of the data.
     epsilon, delta : float, optional
         Error of the t-tests and of the bounds, when ``test`` is a name.
+    max_error : float, optional
+        Error of a whole decision that is accepted, whatever the test; instead of ``epsilon`` or ``delta``. As many
+        decisions are audited as it takes to tell, if that is affordable.
     range_source : {"auto", "lipschitz", "function", "derivative", "scan", "estimate"}
         Where the range constant of the bounds comes from: functions of the program, ``derivative`` with control
         variates and the others without; an estimate voids their guarantee.
@@ -167,7 +174,13 @@ def sample(
     -------
     InferenceData
         ``arviz.InferenceData`` under ArviZ 0.2x, ``xarray.DataTree`` under 1.x; groups ``posterior``,
-        ``sample_stats``, ``unconstrained_posterior``, ``observed_data`` and, where asked for, others.
+        ``sample_stats``, ``unconstrained_posterior``, ``observed_data`` and, where asked for, others. Whatever speaks
+        against the draws is in the attribute ``warnings``, a line each.
+
+    Warns
+    -----
+    DrawsWarning
+        Of each such thing, with a remedy.
 
     Raises
     ------
@@ -202,7 +215,9 @@ def sample(
         raise InputError("data, block_size, observations and evaluator are settled in the posterior that was given")
     order = check_order(control_variates)
     check_proposal(proposal)
-    rule = choices.choose_test(test, epsilon=epsilon, delta=delta, looks=looks, first_look=first_look)
+    rule = choices.choose_test(
+        test, epsilon=epsilon, delta=delta, looks=looks, first_look=first_look, max_error=max_error
+    )
     choices.check_range(rule, range_source)
     seed = secrets.randbits(31) if seed is None else int(seed)
     starts = load(RADIUS if inits is None else inits, chains)
@@ -231,6 +246,7 @@ def sample(
             evaluator=evaluator,
             say=say,
         )
+        rule = choices.within(rule, max_error, len(posterior.blocks))
         check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, order=order, progress=say)
         promise = choices.guarantee(rule, ranges.kind)
@@ -247,7 +263,11 @@ def sample(
             spread=ranges.source,
             say=say,
         )
-        share = choices.choose_audit(audit, chains * iter_sampling, posterior.blocks.n_observations)
+        n_decisions, n_observations = chains * iter_sampling, posterior.blocks.n_observations
+        share = choices.choose_audit(audit, n_decisions, n_observations)
+        if max_error is not None and audit is None and promise != "exact":
+            share, told = choices.audit_within(max_error, n_decisions, n_observations)
+            chosen = {**chosen, "max error": told}
         plan = Plan(iter_warmup, iter_sampling, thin, share, save_warmup)
         moves = found.proposal if found is not None and found.proposal is not None else proposal
         moves = "adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves
@@ -293,6 +313,7 @@ def sample(
         proposal=_named(proposal, found),
         control_variates=found.order if found is not None else 0,
         max_time=max_time,
+        max_error=max_error,
         range_source=ranges.kind,
         audit=share,
         block_size=posterior.blocks.size,
@@ -305,7 +326,9 @@ def sample(
     drawn, stopped = results.usable(made, outcome)
     attrs = {
         **results.facts(posterior, rule, promise),
-        "normality": results.normality(drawn, rule, variates=found is not None and found.order > 0),
+        "normality": results.normality(
+            drawn, rule, variates=found is not None and found.order > 0, max_error=max_error
+        ),
         "choices": chosen or None,
         "anchor_n_obs_evaluated": _evaluated(found, posterior),
         "settings": asdict(settings),
@@ -317,10 +340,16 @@ def sample(
     }
     with telling(console, show=show) as say:
         try:
-            return results.collect(posterior, drawn, kept=kept, seed=seed, threads=parallel, attrs=attrs, progress=say)
+            idata = results.collect(posterior, drawn, kept=kept, seed=seed, threads=parallel, attrs=attrs, progress=say)
+            cautions = [f"{caution.text} {caution.remedy}" for caution in diagnose(idata).cautions]
+            # They stay with the draws, whoever reads the file.
+            idata.attrs["warnings"] = "\n".join(cautions)
         except (Exception, KeyboardInterrupt) as error:
             reason = results.one_line(error)
             raise RunError(f"{reason}; the unconstrained draws were kept in {_rescue(drawn)}") from error
+    for caution in cautions:
+        warnings.warn(caution, DrawsWarning, stacklevel=2)
+    return idata
 
 
 def _rescue(chains: Sequence[Chain]) -> Path:
