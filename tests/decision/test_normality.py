@@ -16,6 +16,7 @@ from stansub.decision.decide import make_decider
 from stansub.decision.normality import (
     TOLERATED,
     Pair,
+    Trial,
     coarsened,
     critical_values,
     decide_along,
@@ -85,7 +86,8 @@ class TestStatistic:
             plain, decider = ReferenceLoop(table), make_decider(model.evaluator, model.sizes, test)
             decider.reset(np.zeros(1))
             plain.decide(values, rest, log_u, np.random.default_rng(seed), 0.0)
-            decision = decider.decide(np.ones(1), log_u, rest, np.random.default_rng(seed).bit_generator.capsule)
+            generator = np.random.default_rng(seed)  # its capsule does not keep it alive
+            decision = decider.decide(np.ones(1), log_u, rest, generator.bit_generator.capsule)
             ordered, threshold = values[plain.order][None], np.array([(log_u - rest) / values.size])
             accepted, look = decide_along(ordered, threshold, table)
             assert accepted[0] == decision.accepted
@@ -250,3 +252,35 @@ class TestShare:
         assert (found.value, found.low, found.high) == pytest.approx((0.06, exact.low, exact.high))
         assert share(np.array([0, 0]), 50).low == 0
         assert share(np.array([50, 50]), 50).high == 1
+
+
+class TestErrorLimit:
+    @staticmethod
+    def trial(n_wrong: list[int] | Any, n_decisions: int = 64) -> Trial:
+        empty = np.zeros(0)
+        return Trial(1000, np.zeros(0, np.int32), empty, empty, n_decisions, np.array(n_wrong), *[empty] * 4)
+
+    def test_it_covers_though_pairs_differ(self) -> None:
+        """The errors of a few pairs make up most of the mean: an interval that forgets that covers too rarely."""
+        rng, n_pairs, each, true = np.random.default_rng(14), 32, 64, 0.004
+        covered = {"pairs": 0, "no pairs": 0}
+        for _ in range(1000):
+            rates = np.minimum(rng.gamma(1 / 9, 9 * true, n_pairs), 1)
+            found = self.trial(rng.binomial(each, rates), each)
+            covered["pairs"] += found.error_limit >= true
+            covered["no pairs"] += share(np.array([found.n_wrong.sum()]), n_pairs * each).high >= true
+        assert covered["pairs"] > 965
+        assert covered["no pairs"] < 930
+
+    def test_of_many_pairs_without_an_error_it_is_a_few_thousandths(self) -> None:
+        none = self.trial([0] * 32)
+        assert none.error_limit == pytest.approx((0.025 ** (-9 / 32) - 1) / (9 * 64))
+        assert none.decision_error.high < none.error_limit < 0.005
+        assert self.trial([0] * 2).error_limit > 0.5, "two pairs tell nothing"
+        assert self.trial([0] * 31 + [30]).error_limit >= self.trial([0] * 31 + [30]).decision_error.high
+
+    def test_what_is_promised_is_what_the_user_accepts(self) -> None:
+        rng = np.random.default_rng(15)
+        found = try_pairs(pairs_of(normal, rng, 400, 4), Pocock().table(400), n_subsets=50, rng=rng)
+        assert figures(found, Pocock(), max_error=0.03)["promised"] == 0.03
+        assert figures(found, Pocock())["promised"] == Pocock().epsilon

@@ -174,6 +174,32 @@ class TestDiagnosis:
     def test_an_error_below_epsilon_is_not_warned_of(self) -> None:
         assert diagnose(run(attrs={"n_audited": [500] * 4, "n_audit_wrong": [20] * 4})).cautions == ()
 
+    def test_trial_decisions_count_as_evidence(self) -> None:
+        """113 audits alone cannot tell an error of half a percent, and need not where the trial can."""
+        trial = {"tail_fails": False, "decisions_fail": False, "wrong_limit": 0.004}
+        few = {"test": "pocock", "epsilon": 0.005, "n_audited": [28, 28, 28, 29]}
+        assert diagnose(run(attrs=few | {"normality": trial})).cautions == ()
+        for limit in (0.03, 0.9):
+            (caution,) = diagnose(run(attrs=few | {"normality": trial | {"wrong_limit": limit}})).cautions
+            assert "Too few decisions were audited (113)" in caution.text
+            assert ("3 %." if limit == 0.03 else "3.2 %.") in caution.text
+        assert "Too few" in warned(run(attrs=few)), "draws of a run without a trial"
+        wrong = few | {"normality": trial, "n_audit_wrong": [3, 2, 2, 2]}
+        assert "more than epsilon = 0.005 allows" in warned(run(attrs=wrong)), "audits that show an error stand"
+
+    def test_a_bound_needs_no_evidence_but_that_its_range_holds(self) -> None:
+        bound = {"test": "bernstein", "delta": 0.01, "guarantee": "bound", "n_audited": [25] * 4}
+        assert diagnose(run(attrs=bound)).cautions == ()
+        assert "Too few" in warned(run(attrs=bound | {"n_bound_violated": [1, 0, 0, 0]}))
+        assert "Too few" in warned(run(attrs=bound | {"guarantee": "void: range estimated"}))
+
+    def test_the_error_that_the_user_accepts_is_what_audits_are_held_against(self) -> None:
+        wrong = {"epsilon": 0.001, "n_audited": [100] * 4, "n_audit_wrong": [4, 4, 4, 4]}
+        for accepted, told in ((0.01, True), (0.1, False)):
+            text = warned(run(attrs=wrong | {"settings": {"max_error": accepted}}))
+            assert ("more than max-error = 0.01 allows" in text) == told
+        assert "austerity with max-error = 0.1" in printed(run(attrs={"settings": {"max_error": 0.1}}))
+
     def test_draws_that_are_not_finite(self) -> None:
         draws = np.random.default_rng(2).normal(size=(4, 1000))
         spoilt = draws.copy()
