@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "evaluator.hpp"
+#include "noise.hpp"
 #include "random.hpp"
 #include "surrogate.hpp"
 
@@ -47,6 +48,8 @@ struct Decision {
   bool audited = false;
   bool wrong = false;
   bool bound_violated = false;
+  double standard_error = 0;  // of the log ratio, if it was settled with its noise
+  double audit_z = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct Counters {
@@ -57,6 +60,9 @@ struct Counters {
   std::int64_t evaluated_extra = 0;  // observations, in audits and full log densities
   std::int64_t nonfinite = 0;
   std::int64_t bound_violated = 0;
+  std::int64_t fallback = 0;  // decisions whose noise was too large for the noise rule
+  std::int64_t audited_estimates = 0;
+  double audit_squares = 0;  // of the standardised errors of these
   double audit_seconds = 0;
 };
 
@@ -109,7 +115,7 @@ struct Point {
 class Decider {
  public:
   Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table, RangeSource range,
-          std::optional<Surrogate> surrogate)
+          std::optional<Surrogate> surrogate, std::optional<NoiseRule> noise = std::nullopt)
       : evaluator_(evaluator),
         n_blocks_(evaluator->n_blocks),
         block_sizes_(std::move(block_sizes)),
@@ -117,6 +123,7 @@ class Decider {
         table_(std::move(table)),
         range_source_(range),
         surrogate_(std::move(surrogate)),
+        noise_(std::move(noise)),
         current_(evaluator->dim, n_blocks_),
         proposed_(evaluator->dim, n_blocks_),
         urn_(table_.n.size() > 1 ? n_blocks_ : 0) {
@@ -157,17 +164,16 @@ class Decider {
   }
 
   // Accepts or rejects theta_new, given log u and log q(theta | theta_new) - log q(theta_new | theta).
-  // Random numbers are drawn for blocks only.
+  // Random numbers are drawn for blocks and then, by Barker's noise rule, one more.
   Decision decide(const double* theta_new, double log_u, double log_q_ratio, bitgen_t* bits, bool audit) {
     require_start();
     start(proposed_, theta_new);
     const double rest = proposed_.global - current_.global + log_q_ratio;
-    Decision decision = settle(rest, log_u, bits);
+    const double threshold = noise_ ? noise_->threshold(log_u) : log_u;
+    Decision decision = settle(rest, threshold, bits);
     if (audit) {
       const auto began = std::chrono::steady_clock::now();
-      decision.audited = true;
-      decision.wrong = std::isfinite(decision.log_ratio) && decision.n_obs_used < n_observations_ &&
-                       (rest + total_difference(counters_.evaluated_extra) > log_u) != decision.accepted;
+      check(decision, rest, threshold);
       counters_.audit_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     }
     ++counters_.decisions;
@@ -238,21 +244,39 @@ class Decider {
     return sum;
   }
 
+  // Against all blocks. A decision that counts its noise in is not wrong for differing from theirs, but its estimate
+  // can be off by more than it should.
+  void check(Decision& decision, double rest, double threshold) {
+    decision.audited = true;
+    if (!std::isfinite(decision.log_ratio) || decision.n_obs_used >= n_observations_) return;
+    const double exact = rest + total_difference(counters_.evaluated_extra);
+    decision.audited = decision.standard_error == 0 || !std::isfinite(exact);
+    if (decision.audited) {
+      decision.wrong = (exact > threshold) != decision.accepted;
+      return;
+    }
+    decision.audit_z =
+        as_normal((decision.log_ratio - exact) / decision.standard_error, table_.n[decision.n_looks - 1] - 1.0);
+    ++counters_.audited_estimates;
+    counters_.audit_squares += decision.audit_z * decision.audit_z;
+  }
+
   // A log ratio that is infinite is known for good, one that is NaN is a rejection: the blocks not
   // drawn cannot change either.
-  void finish_nonfinite(Decision& decision, double log_ratio, double log_u) {
+  void finish_nonfinite(Decision& decision, double log_ratio, double threshold) {
     decision.log_ratio = log_ratio;
-    decision.accepted = log_ratio > log_u;
+    decision.accepted = log_ratio > threshold;
     counters_.nonfinite += std::isnan(log_ratio);
   }
 
-  // `rest` is the log ratio without the likelihood. Before the last look the log ratio is estimated by
+  // `rest` is the log ratio without the likelihood; the proposal is accepted where the log ratio exceeds the threshold,
+  // unless the noise rule counts its own noise in. Before the last look the log ratio is estimated by
   // M mean(r) + C.w + rest, r being the remainders of the drawn blocks and C.w the surrogate's change over all blocks
   // (Bardenet, Doucet and Holmes 2017, section 7.1); the last look needs no surrogate.
-  Decision settle(double rest, double log_u, bitgen_t* bits) {
+  Decision settle(double rest, double threshold, bitgen_t* bits) {
     Decision decision;
     if (!std::isfinite(rest)) {
-      finish_nonfinite(decision, rest, log_u);
+      finish_nonfinite(decision, rest, threshold);
       return decision;
     }
     const double n_blocks = n_blocks_;
@@ -262,6 +286,7 @@ class Decider {
       surrogate_->set_pair(current_.theta.data(), proposed_.theta.data());
       known += surrogate_->total_change();
     }
+    bool by_noise = noise_.has_value();
     Moments moments;
     double range = std::numeric_limits<double>::quiet_NaN();
     for (std::size_t k = 0; k < last; ++k) {
@@ -277,7 +302,7 @@ class Decider {
       double sum = 0;
       for (std::int32_t i = 0; i < n_new; ++i) sum += proposed_.blocks[which[i]].value;
       if (!std::isfinite(sum)) {
-        finish_nonfinite(decision, sum, log_u);
+        finish_nonfinite(decision, sum, threshold);
         return decision;
       }
       learn(current_, which, n_new, counters_.evaluated);
@@ -285,15 +310,28 @@ class Decider {
       for (std::int32_t i = 0; i < n_new; ++i) remainders_[i] = remainder(which[i]);
       moments.add(remainders_);
       if (!std::isfinite(moments.mean)) {
-        finish_nonfinite(decision, moments.mean, log_u);
+        finish_nonfinite(decision, moments.mean, threshold);
         return decision;
       }
 
       if (table_.offset[k] != 0 && (std::isnan(range) || range_source_.kind == RangeSource::Kind::estimate))
         range = find_range(moments);
       decision.log_ratio = n_blocks * moments.mean + known;
-      if (crossed(k, (decision.log_ratio - log_u) / n_blocks, moments, range)) {
-        decision.accepted = decision.log_ratio > log_u;
+      if (by_noise) {
+        const double n = table_.n[k], sd = moments.spread() > 0 ? moments.sd() : 0;
+        const auto next = noise_->next(n, n_blocks, sd);
+        if (next == NoiseRule::Next::look) continue;
+        if (next == NoiseRule::Next::settle) {
+          decision.standard_error = NoiseRule::standard_error(n, n_blocks, sd);
+          decision.accepted =
+              noise_->accepts(decision.log_ratio, decision.standard_error, n, threshold, bits);
+          return decision;
+        }
+        by_noise = false;
+        ++counters_.fallback;
+      }
+      if (crossed(k, (decision.log_ratio - threshold) / n_blocks, moments, range)) {
+        decision.accepted = decision.log_ratio > threshold;
         decision.bound_violated = violated(moments.spread(), range);
         return decision;
       }
@@ -307,11 +345,11 @@ class Decider {
     for (const auto& block : proposed_.blocks) total += block.value;
     if (std::isfinite(total)) total = total_difference(counters_.evaluated);
     if (!std::isfinite(total)) {
-      finish_nonfinite(decision, total, log_u);
+      finish_nonfinite(decision, total, threshold);
       return decision;
     }
     decision.log_ratio = total + rest;
-    decision.accepted = decision.log_ratio > log_u;
+    decision.accepted = decision.log_ratio > threshold;
     decision.bound_violated = violated(std::isnan(range) ? 0 : total_spread(), range);
     return decision;
   }
@@ -385,6 +423,7 @@ class Decider {
   Table table_;
   RangeSource range_source_;
   std::optional<Surrogate> surrogate_;
+  std::optional<NoiseRule> noise_;
   Point current_, proposed_;
   std::uint64_t last_stamp_ = 0;
   bool started_ = false;

@@ -228,6 +228,17 @@ std::optional<Surrogate> to_surrogate(const Evaluator& f, const std::optional<Ve
   return Surrogate(to_vector(*anchor), coefficients->data(), f.n_blocks, coefficients->shape(1));
 }
 
+std::optional<NoiseRule> to_noise_rule(const std::string& kind, double limit, double share,
+                                       const std::optional<Vector<double>>& points,
+                                       const std::optional<Vector<double>>& bounds) {
+  if (kind == "none") return std::nullopt;
+  if (kind != "barker" && kind != "penalty")
+    throw std::invalid_argument("noise_kind must be none, barker or penalty, not " + kind);
+  return NoiseRule(kind == "barker" ? NoiseRule::Kind::barker : NoiseRule::Kind::penalty, limit, share,
+                   points ? to_vector(*points) : std::vector<double>{},
+                   bounds ? to_vector(*bounds) : std::vector<double>{});
+}
+
 Proposals to_proposals(const Matrices& matrix, const Matrix& offset, const Matrices& cholesky,
                        const Vector<double>& weight) {
   const std::size_t k = weight.shape(0), dim = offset.shape(1);
@@ -355,6 +366,8 @@ NB_MODULE(_loop, m) {
       .def_ro("audited", &Decision::audited)
       .def_ro("wrong", &Decision::wrong)
       .def_ro("bound_violated", &Decision::bound_violated)
+      .def_ro("standard_error", &Decision::standard_error)
+      .def_ro("audit_z", &Decision::audit_z)
       .def("__repr__", &to_string);
 
   nb::class_<Proposals>(m, "Proposals")
@@ -373,15 +386,21 @@ NB_MODULE(_loop, m) {
              const Vector<std::int32_t>& n, const Vector<double>& scale, const Vector<double>& offset,
              const std::string& range_kind, double range_constant, std::uintptr_t range_self,
              std::uintptr_t range_function, const std::optional<Vector<double>>& anchor,
-             const std::optional<Rows32>& coefficients) {
+             const std::optional<Rows32>& coefficients, const std::string& noise_kind, double noise_limit,
+             double noise_share, const std::optional<Vector<double>>& correction_points,
+             const std::optional<Vector<double>>& correction_bounds) {
             new (self) Decider(&evaluator.functions(), to_vector(block_sizes),
                                {to_vector(n), to_vector(scale), to_vector(offset)},
                                to_range_source(range_kind, range_constant, range_self, range_function),
-                               to_surrogate(evaluator.functions(), anchor, coefficients));
+                               to_surrogate(evaluator.functions(), anchor, coefficients),
+                               to_noise_rule(noise_kind, noise_limit, noise_share, correction_points,
+                                             correction_bounds));
           },
           "evaluator"_a, "block_sizes"_a, "n"_a, "scale"_a, "offset"_a, nb::kw_only(), "range_kind"_a = "none",
           "range_constant"_a = 0.0, "range_self"_a = 0, "range_function"_a = 0, "anchor"_a = nb::none(),
-          "coefficients"_a.noconvert() = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 12>())
+          "coefficients"_a.noconvert() = nb::none(), "noise_kind"_a = "none", "noise_limit"_a = 0.0,
+          "noise_share"_a = 0.0, "correction_points"_a = nb::none(), "correction_bounds"_a = nb::none(),
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 12>())
       .def(
           "reset",
           [](Decider& decider, const Vector<double>& theta) {
@@ -407,5 +426,8 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("n_evaluated_extra", [](const Decider& d) { return d.counters().evaluated_extra; })
       .def_prop_ro("audit_seconds", [](const Decider& d) { return d.counters().audit_seconds; })
       .def_prop_ro("n_nonfinite", [](const Decider& d) { return d.counters().nonfinite; })
-      .def_prop_ro("n_bound_violated", [](const Decider& d) { return d.counters().bound_violated; });
+      .def_prop_ro("n_bound_violated", [](const Decider& d) { return d.counters().bound_violated; })
+      .def_prop_ro("n_fallback", [](const Decider& d) { return d.counters().fallback; })
+      .def_prop_ro("n_audited_estimates", [](const Decider& d) { return d.counters().audited_estimates; })
+      .def_prop_ro("audit_squares", [](const Decider& d) { return d.counters().audit_squares; });
 }

@@ -12,12 +12,14 @@ from stansub._version import __version__
 if TYPE_CHECKING:
     from stansub.decision.boundary import (
         Austerity,
+        Barker,
         Bernstein,
         BernsteinSerfling,
         Exact,
         Fixed,
         Geometric,
         Hoeffding,
+        Penalty,
         Pocock,
     )
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Austerity",
+    "Barker",
     "Bernstein",
     "BernsteinSerfling",
     "Comparison",
@@ -46,6 +49,7 @@ __all__ = [
     "Geometric",
     "Hoeffding",
     "InputError",
+    "Penalty",
     "Pocock",
     "Posterior",
     "RandomWalk",
@@ -66,6 +70,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "decision.boundary"),
     **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "decision.boundary"),
+    **dict.fromkeys(("Barker", "Penalty"), "decision.boundary"),
     **dict.fromkeys(("DrawsWarning", "InputError", "RunError", "StansubError"), "errors"),
     **dict.fromkeys(("CompiledModel", "compile_model"), "model.compiled"),
     "Posterior": "model.posterior",

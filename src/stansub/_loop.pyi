@@ -259,7 +259,7 @@ class Decision:
 
     @property
     def audited(self) -> bool:
-        """Whether the decision was taken again on all blocks."""
+        """Whether the decision was taken again on all blocks; not where noise was part of it (see `audit_z`)."""
 
     @property
     def wrong(self) -> bool:
@@ -268,6 +268,18 @@ class Decision:
     @property
     def bound_violated(self) -> bool:
         """Whether drawn differences lay further apart than the promised range."""
+
+    @property
+    def standard_error(self) -> float:
+        """Standard error of the log ratio where its noise was part of the decision, else 0."""
+
+    @property
+    def audit_z(self) -> float:
+        """Standardised error of such a log ratio by all blocks, as a standard normal deviate; NaN if not audited.
+
+        The error over its standard error is Student's t with one degree of freedom less than blocks, and is mapped to
+        the normal deviate of the same tail probability (Wallace 1959).
+        """
 
 class Decider:
     """The accept/reject decisions of one chain, and its current state.
@@ -283,6 +295,15 @@ class Decider:
     e' = theta_new - anchor it is e'_i - e_i and, in the second order, e'_i e'_j - e_i e_j for i >= j, halved where
     i = j, so that c_b.w is the change of the block's Taylor expansion. A range that is a constant or a function is then
     promised for the remainders. The last look, audits and log densities do without control variates.
+
+    With a noise rule a decision falls at the first look at which the standard error of the log ratio x,
+    s = M sd / sqrt(n) sqrt(1 - (n - 1) / (M - 1)), is positive and at most `noise_limit`, or `noise_limit` n / 20 after
+    less than 20 blocks: by the penalty when
+    x - s^2/2 - s^4 / (4 (n + 1)) - s^6 / (3 (n + 1) (n + 3)) > log u (Ceperley and Dewing 1999), by Barker's test when
+    x + sqrt(noise_limit^2 - s^2) z > correction_points[j] (Seita et al. 2017), j being the number of
+    `correction_bounds` that do not exceed logit u, and z a standard normal number drawn after the blocks. Where
+    more than `noise_share` of the blocks would be needed, by the s of a look, the looks decide as described above from
+    that one on. Barker's test then, and at the last look, has logit u in place of log u.
 
     Parameters
     ----------
@@ -305,6 +326,10 @@ class Decider:
     coefficients : ndarray of float32, shape (M, dim) or (M, dim + dim * (dim + 1) / 2), optional
         Control variates of first or second order as `Evaluator.block_taylor` writes them. Kept, not copied, and not to
         be changed.
+    noise_kind : {"none", "barker", "penalty"}
+    noise_limit, noise_share : float
+    correction_points, correction_bounds : ndarray, shape (k,) and (k - 1,), optional
+        The correction distribution, which Barker's test needs.
 
     Raises
     ------
@@ -326,6 +351,11 @@ class Decider:
         range_function: int = 0,
         anchor: NDArray[np.float64] | None = None,
         coefficients: NDArray[np.float32] | None = None,
+        noise_kind: str = "none",
+        noise_limit: float = 0.0,
+        noise_share: float = 0.0,
+        correction_points: NDArray[np.float64] | None = None,
+        correction_bounds: NDArray[np.float64] | None = None,
     ) -> None: ...
     def reset(self, theta: NDArray[np.float64]) -> None:
         """Move to ``theta``, shape (dim,); only the global part is evaluated."""
@@ -359,7 +389,8 @@ class Decider:
         log_q_ratio : float
             log q(theta | theta_new) - log q(theta_new | theta).
         bitgen : capsule
-            ``rng.bit_generator.capsule``; blocks are drawn from it, if not all are needed.
+            ``rng.bit_generator.capsule``; blocks are drawn from it, if not all are needed, and after them the normal
+            number of Barker's test.
         audit : bool
             Take the decision again on all blocks and compare; nothing else changes.
         """
@@ -435,3 +466,15 @@ class Decider:
     @property
     def n_bound_violated(self) -> int:
         """Decisions that saw differences further apart than the promised range."""
+
+    @property
+    def n_fallback(self) -> int:
+        """Decisions left to the looks because their noise was too large for the noise rule."""
+
+    @property
+    def n_audited_estimates(self) -> int:
+        """Log ratios decided upon with their noise that were audited."""
+
+    @property
+    def audit_squares(self) -> float:
+        """Sum of the squares of their standardised errors (see `Decision.audit_z`)."""

@@ -15,13 +15,15 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 
 class TestName(StrEnum):
-    """Sequential tests."""
+    """Tests."""
 
     austerity = "austerity"
     pocock = "pocock"
     hoeffding = "hoeffding"
     bernstein = "bernstein"
     bernstein_serfling = "bernstein-serfling"
+    barker = "barker"
+    penalty = "penalty"
     exact = "exact"
 
 

@@ -74,12 +74,19 @@ def sample(
     ] = None,
     test: Annotated[
         TestName | None,
-        typer.Option(help="Sequential test of each decision.", show_default="pocock", rich_help_panel=DECISIONS),
+        typer.Option(
+            help="How a decision is taken: by a sequential test or, barker and penalty, with the noise of the "
+            "estimate counted in.",
+            show_default="pocock",
+            rich_help_panel=DECISIONS,
+        ),
     ] = None,
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Error of the t-tests: per look (austerity), of a whole decision (pocock).", rich_help_panel=DECISIONS
+            help="Error of the t-tests: per look (austerity), of a whole decision (pocock, on which barker and penalty "
+            "fall back).",
+            rich_help_panel=DECISIONS,
         ),
     ] = None,
     delta: Annotated[

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub._loop import Decider, Decision, Evaluator
-from stansub.decision.boundary import Test
+from stansub.decision.boundary import NoiseTest, Test
 from stansub.errors import InputError
 
 __all__ = [
@@ -157,6 +157,15 @@ def make_decider(
     decider = partial(
         Decider, evaluator, block_sizes, table.n, table.scale, table.offset, anchor=anchor, coefficients=coefficients
     )
+    if isinstance(test, NoiseTest):
+        rule = test.rule
+        return decider(
+            noise_kind=rule.kind,
+            noise_limit=rule.limit,
+            noise_share=rule.share,
+            correction_points=rule.points,
+            correction_bounds=rule.bounds,
+        )
     if not test.needs_range:
         return decider()
     if spread is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import betaincinv
+from scipy.special import betaincinv, gammaincinv
 
 from stansub.output.inference_data import attrs, group
 from stansub.output.statistics import affordable, scalars, table
@@ -29,6 +29,8 @@ WASTED_ABOVE = 0.9
 # A decision error that neither audits nor trial decisions exclude is warned of where it is more than twice the promise
 # and more than this.
 TOLERABLE = 0.02
+SQUARE_ABOVE = 1.1  # mean square of errors that standard errors should account for
+FALLBACK_ABOVE = 0.2
 _WORST = 3  # quantities named in a warning
 _BOUNDS = ("hoeffding", "bernstein", "bernstein-serfling")
 _RANDOM_WALKS = ("random-walk", "adaptive-metropolis")
@@ -66,6 +68,30 @@ class Audit:
 
 
 @dataclass(frozen=True)
+class Estimates:
+    """Log ratios that were decided upon with their noise, held against all data.
+
+    Attributes
+    ----------
+    n_audited
+        Estimates audited.
+    mean_square
+        Of their standardised errors; 1 is expected.
+    low
+        Lower 99 % confidence limit of it, normal errors taken for granted.
+    """
+
+    n_audited: int
+    mean_square: float
+    low: float
+
+    @property
+    def fails(self) -> bool:
+        """Whether the errors are larger than their standard errors say, by more than is tolerated."""
+        return self.low > SQUARE_ABOVE
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Cost and trustworthiness of a run; None where the draws do not record it.
 
@@ -84,6 +110,10 @@ class Diagnosis:
         Shares of the steps that were accepted, and whose test ran to all observations.
     audit
         None if no decision was audited.
+    estimates
+        None if no estimate was audited that was decided upon with its noise.
+    fallback_share
+        Share of the steps whose noise was too large for such a decision; None of other tests.
     cautions
         Everything that speaks against these draws, the gravest first.
     """
@@ -97,6 +127,8 @@ class Diagnosis:
     acceptance_rate: float | None
     undecided_share: float | None
     audit: Audit | None
+    estimates: Estimates | None
+    fallback_share: float | None
     cautions: tuple[Caution, ...]
 
 
@@ -131,6 +163,8 @@ def diagnose(idata: "InferenceData", *, statistics: "pd.DataFrame | None" = None
         acceptance_rate=_ratio(_total(facts, "n_accepted"), steps),
         undecided_share=_ratio(_total(facts, "n_undecided"), steps),
         audit=audit_of(int(audited), int(wrong)) if audited and wrong is not None else None,
+        estimates=estimates_of(int(_total(facts, "n_audited_estimates") or 0), _total(facts, "audit_squares") or 0.0),
+        fallback_share=_ratio(_total(facts, "n_fallback"), steps) if counts_noise(facts) else None,
         cautions=(),
     )
     if statistics is None:
@@ -141,7 +175,8 @@ def diagnose(idata: "InferenceData", *, statistics: "pd.DataFrame | None" = None
         *_stuck(idata, facts, n_chains),
         *_nuts_trouble(facts),
         *_unconverged(statistics, n_chains),
-        *_wrong_decisions(diagnosis.audit, facts),
+        *_wrong_decisions(diagnosis, facts),
+        *_noisier(diagnosis, facts),
         *_not_normal(facts),
         *_void_guarantee(facts),
         *_imprecise(statistics, n_chains, n_draws, facts),
@@ -164,6 +199,18 @@ def audit_of(n_audited: int, n_wrong: int) -> Audit:
     low = betaincinv(n_wrong, n_audited - n_wrong + 1, 0.025) if n_wrong else 0.0
     high = betaincinv(n_wrong + 1, n_audited - n_wrong, 0.975) if n_wrong < n_audited else 1.0
     return Audit(n_audited, n_wrong, float(low), float(high))
+
+
+def estimates_of(n_audited: int, squares: float) -> Estimates | None:
+    """Squared standardised errors with the limit that the chi-square distribution gives their mean; None of none."""
+    if not n_audited:
+        return None
+    return Estimates(n_audited, squares / n_audited, squares / (2 * float(gammaincinv(n_audited / 2, 0.99))))
+
+
+def counts_noise(facts: Mapping[str, Any]) -> bool:
+    """Whether decisions count the noise of their estimates in."""
+    return facts.get("test") in ("barker", "penalty")
 
 
 def error_level(facts: dict[str, Any]) -> tuple[str, float]:
@@ -278,12 +325,15 @@ def _imprecise(statistics: "pd.DataFrame", n_chains: int, n_draws: int, facts: d
         )
 
 
-def _wrong_decisions(audit: Audit | None, facts: dict[str, Any]) -> Iterable[Caution]:
-    option, level = error_level(facts)
+def _wrong_decisions(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[Caution]:
+    audit, (option, level) = diagnosis.audit, error_level(facts)
+    share = 1.0 if diagnosis.fallback_share is None else diagnosis.fallback_share
     exact = level == 0
     if "n_steps" not in facts or (exact and audit is None):
         return
     if audit is None:
+        if diagnosis.estimates is not None:
+            return
         yield Caution(
             "No decision was audited: nothing is known about how many went the wrong way.",
             "Raise --audit or --iter-sampling."
@@ -301,7 +351,7 @@ def _wrong_decisions(audit: Audit | None, facts: dict[str, Any]) -> Iterable[Cau
             f"({percent(audit.low)} to {percent(audit.high)} with 95 % confidence), {allowed}.",
             "Please report this as a bug in stansub." if exact else bound if facts.get("test") in _BOUNDS else looser,
         )
-    elif not exact and (limit := _limit(audit, facts)) > max(2 * level, TOLERABLE):
+    elif not exact and (limit := share * _limit(audit, facts)) > max(2 * level, TOLERABLE):
         yield Caution(
             f"Too few decisions were audited ({audit.n_audited:,}) to tell whether their error is below "
             f"{option} = {level:g}: it may be as large as {percent(limit)}.",
@@ -320,6 +370,28 @@ def _limit(audit: Audit, facts: dict[str, Any]) -> float:
         return min(audit.high, error_level(facts)[1])
     trial = facts.get("normality", {})
     return float(min(audit.high, trial.get("wrong_limit", 1.0)))
+
+
+def _noisier(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[Caution]:
+    estimates, share = diagnosis.estimates, diagnosis.fallback_share
+    if estimates is not None and estimates.fails:
+        yield Caution(
+            f"{estimates_told(estimates)}: the noise that the {facts['test']} test counts in is too small, for means of "
+            "so few blocks are not normal.",
+            "Raise --first-look, or use --test pocock or exact; the draws may be biased as they are.",
+        )
+    if share is not None and share > FALLBACK_ABOVE:
+        yield Caution(
+            f"The noise of {percent(share)} of the decisions was too large for the {facts['test']} test: they were left "
+            "to pocock's.",
+            "Use --test pocock, or control variates (--control-variates 2), which make the noise smaller.",
+        )
+
+
+def estimates_told(estimates: Estimates) -> str:
+    """What the audit of the estimates gave, in a clause."""
+    off = math.sqrt(estimates.mean_square)
+    return f"{estimates.n_audited:,} audited estimates were off by {off:.2f} standard errors (root mean square; 1 expected)"
 
 
 def normality_told(figures: Mapping[str, Any]) -> str:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from stansub.output.diagnosis import R_HAT_MAX, Diagnosis, diagnose, error_level, normality_told, percent
+from stansub.output.diagnosis import (
+    R_HAT_MAX,
+    Diagnosis,
+    diagnose,
+    error_level,
+    estimates_told,
+    normality_told,
+    percent,
+)
 from stansub.output.inference_data import attrs
 from stansub.output.statistics import affordable, count, table
 
@@ -89,7 +97,10 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
         }
         guarantee = str(facts.get("guarantee", ""))
         told = says.get(guarantee, guarantee)
-        yield "Decisions", f"{facts['test']}{f' with {option} = {level:g}' if level else ''}; {told}".rstrip("; ")
+        if diagnosis.fallback_share is not None:
+            yield "Decisions", _with_noise(diagnosis.fallback_share, facts)
+        else:
+            yield "Decisions", f"{facts['test']}{f' with {option} = {level:g}' if level else ''}; {told}".rstrip("; ")
     if "normality" in facts:
         yield "Normality", normality_told(facts["normality"])
     if diagnosis.share_of_data is not None:
@@ -105,16 +116,32 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
             f"{_short(diagnosis.observations_per_second)} observations evaluated and "
             f"{_short(diagnosis.steps_per_second)} steps a second, per chain",
         )
-    audit = diagnosis.audit
+    yield from _audits(diagnosis, facts)
+
+
+def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:
+    """How decisions were taken that count the noise of their estimates in."""
+    return (
+        f"{facts['test']}, on estimated log ratios with a standard error of at most {facts['noise']:g}, which holds as "
+        f"far as subset means are near normal; {percent(fallback_share)} of the decisions were noisier and left to "
+        f"pocock with epsilon = {facts['epsilon']:g}"
+    )
+
+
+def _audits(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    audit, estimates = diagnosis.audit, diagnosis.estimates
+    if estimates is not None:
+        yield "Audit", f"{estimates_told(estimates)}."
     if audit is not None:
         between = f"between {percent(audit.low)} and {percent(audit.high)}"
+        which = "other" if estimates is not None else "audited"
         error = between if audit.n_wrong else f"at most {percent(audit.high)}"
         yield (
             "Audit",
-            f"{audit.n_wrong:,} of {audit.n_audited:,} audited decisions were wrong: decision error {error} "
+            f"{audit.n_wrong:,} of {audit.n_audited:,} {which} decisions were wrong: decision error {error} "
             "with 95 % confidence. This is about single decisions, not the error of the posterior.",
         )
-    elif "n_steps" in facts:
+    elif estimates is None and "n_steps" in facts:
         yield "Audit", "none"
 
 

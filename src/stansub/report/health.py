@@ -31,7 +31,8 @@ class Health(NamedTuple):
     n_divergences
         Divergent transitions; 0 where none are recorded.
     wrong_decisions
-        Whether audited decisions were wrong significantly more often than was accepted.
+        Whether audited decisions were wrong significantly more often than was accepted, or estimates further off than
+        the noise that was counted in.
     diagnosis
         Of the side by itself.
     """
@@ -56,7 +57,7 @@ def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:
         {name: getattr(side, name) for name in ("mean", "r_hat", "ess_bulk", "ess_tail")}, index=pd.Index(names)
     )
     diagnosis = diagnose(idata, statistics=table)
-    audit = diagnosis.audit
+    audit, estimates = diagnosis.audit, diagnosis.estimates
     return Health(
         n_chains=side.values.shape[0],
         n_draws=side.values.shape[1],
@@ -64,7 +65,8 @@ def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:
         still=tuple(name for name, found in zip(names, moveless, strict=True) if found),
         stuck=_stuck(idata, side, finite & ~moveless),
         n_divergences=_divergences(idata),
-        wrong_decisions=audit is not None and audit.low > error_level(attrs(idata))[1],
+        wrong_decisions=(audit is not None and audit.low > error_level(attrs(idata))[1])
+        or (estimates is not None and estimates.fails),
         diagnosis=diagnosis,
     )
 

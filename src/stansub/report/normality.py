@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stansub.decision.boundary import Test
+from stansub.decision.boundary import NoiseTest, Test, is_t_test
 from stansub.decision.normality import LEVELS, TOLERATED, Pair, Trial, coarsened, figures, try_pairs
 from stansub.errors import InputError
 from stansub.model.compiled import CompiledModel
@@ -168,8 +168,9 @@ def diagnose(
         if value is not None:
             choices.check_count(name, value, at_least=least)
     rule = choices.choose_test(test, epsilon=epsilon, delta=None, looks=looks, first_look=first_look)
-    if choices.guarantee(rule, "none") != "asymptotic":
+    if choices.guarantee(rule, "none") != "asymptotic" or not is_t_test(rule):
         promise = "takes every decision on all the data" if not rule.needs_range else "holds for any data"
+        promise = "is tried by the audit of `stansub sample`" if isinstance(rule, NoiseTest) else promise
         raise InputError(
             f"the {rule.name} test {promise}, so that there is nothing to try; choose test pocock or austerity, with "
             "an epsilon above 0"

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stansub._version import __version__
-from stansub.output.diagnosis import R_HAT_MAX, Caution, error_level, percent
+from stansub.output.diagnosis import R_HAT_MAX, Caution, error_level, estimates_of, estimates_told, percent
 from stansub.output.inference_data import attrs, group
 from stansub.report import figures
 from stansub.report.figures import sampler_names
@@ -457,7 +457,10 @@ def _facts(idata: "InferenceData") -> Iterable[tuple[str, str]]:
         yield "Divergences", f"{_total(facts['n_divergences']):,}"
     if "n_audited" in facts:
         wrong, audited = _total(facts.get("n_audit_wrong", 0)), _total(facts["n_audited"])
-        yield "Audit", f"{wrong:,} of {audited:,} audited decisions were wrong" if audited else "none"
+        estimates = estimates_of(_total(facts.get("n_audited_estimates", 0)), sum(facts.get("audit_squares", [])))
+        told = [f"{wrong:,} of {audited:,} audited decisions were wrong"] if audited else []
+        told += [estimates_told(estimates)] if estimates is not None else []
+        yield "Audit", "; ".join(told) or "none"
     if facts.get("stopped"):
         yield "Stopped", str(facts["stopped"])
     if facts.get("time_split"):

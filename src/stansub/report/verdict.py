@@ -232,8 +232,8 @@ def _remarks(findings: Findings) -> Iterator[str]:
             yield f"The chains of the {side} agree roughly only: R-hat {_worst(r_hat[r_hat > R_HAT_MAX], '{:.3f}')}."
         if health.wrong_decisions:
             yield (
-                f"More audited decisions of the {side} were wrong than was accepted; the comparison shows what came of "
-                "it."
+                f"More audited decisions of the {side} were wrong than was accepted, or estimates further off; the "
+                "comparison shows what came of it."
             )
     untested = parameters.index[parameters["sd_z"].isna() & np.isfinite(parameters["worst"])]
     if len(untested):

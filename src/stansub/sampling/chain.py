@@ -46,7 +46,11 @@ class Plan:
 
 @dataclass
 class Totals:
-    """Counts over all steps of a phase, thinned-away ones included; ``seconds`` are those without audits."""
+    """Counts over all steps of a phase, thinned-away ones included; ``seconds`` are those without audits.
+
+    Of the tests that count the noise in: ``n_fallback`` decisions whose noise was too large, and ``audit_squares``, the
+    sum of the squared standardised errors of ``n_audited_estimates``.
+    """
 
     n_steps: int = 0
     n_accepted: int = 0
@@ -57,6 +61,9 @@ class Totals:
     n_audit_wrong: int = 0
     n_bound_violated: int = 0
     n_nonfinite: int = 0
+    n_fallback: int = 0
+    n_audited_estimates: int = 0
+    audit_squares: float = 0.0
     seconds: float = 0.0
     audit_seconds: float = 0.0
 
@@ -193,6 +200,7 @@ class Chain:
         decider, totals = self._decider, phase.totals
         began, evaluated, nonfinite = time.perf_counter(), self._n_evaluated, decider.n_nonfinite
         audited = decider.audit_seconds
+        fallback, estimates, squares = decider.n_fallback, decider.n_audited_estimates, decider.audit_squares
         control = Control(self._audit_rng, audit, self._stop, self._counters)
         n = run_steps(decider, self.proposal, self._rng, self._buffer, n_steps, control)
         phase.take(self._buffer, n, self.plan.thin)
@@ -200,6 +208,9 @@ class Chain:
         totals.seconds += time.perf_counter() - began - (decider.audit_seconds - audited)
         totals.n_obs_evaluated += self._n_evaluated - evaluated
         totals.n_nonfinite += decider.n_nonfinite - nonfinite
+        totals.n_fallback += decider.n_fallback - fallback
+        totals.n_audited_estimates += decider.n_audited_estimates - estimates
+        totals.audit_squares += decider.audit_squares - squares
         return n
 
     @property

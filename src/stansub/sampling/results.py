@@ -165,6 +165,7 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "test": test.name,
         "epsilon": getattr(test, "epsilon", float("nan")),
         "delta": getattr(test, "delta", float("nan")),
+        "noise": getattr(test, "noise", float("nan")),
         "test_settings": repr(test),
         "guarantee": guarantee,
         "data_order": "original" if posterior.order is None else "shuffled",

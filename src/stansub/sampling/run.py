@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub.decision.boundary import Test
+from stansub.decision.boundary import Test, is_t_test
 from stansub.decision.decide import Derivative, Range, make_decider
 from stansub.errors import DrawsWarning, InputError, RunError
 from stansub.kernels.proposals import Proposal
@@ -136,10 +136,13 @@ def sample(
         looks at small remainders only; ``auto`` weighs what they save against what they cost.
     max_time : float, optional
         Seconds after which sampling stops; what there is is returned.
-    test : Test or {"austerity", "pocock", "hoeffding", "bernstein", "bernstein-serfling", "exact"}, optional
-        How a decision is taken from a subset of the data.
+    test : Test or name, optional
+        How a decision is taken from a subset of the data: by a t-test (``"pocock"``, the default, or ``"austerity"``),
+        by a bound (``"hoeffding"``, ``"bernstein"``, ``"bernstein-serfling"``), with the noise of the estimated log
+        ratio counted in (``"barker"``, ``"penalty"``), or from all the data (``"exact"``).
     epsilon, delta : float, optional
-        Error of the t-tests and of the bounds, when ``test`` is a name.
+        Error of the t-tests (also those on which ``barker`` and ``penalty`` fall back) and of the bounds, when ``test``
+        is a name.
     max_error : float, optional
         Error of a whole decision that is accepted, whatever the test; instead of ``epsilon`` or ``delta``. As many
         decisions are audited as it takes to tell, if that is affordable.
@@ -250,7 +253,7 @@ def sample(
         check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, order=order, progress=say)
         promise = choices.guarantee(rule, ranges.kind)
-        tried = promise == "asymptotic" and iter_warmup > 0
+        tried = promise == "asymptotic" and is_t_test(rule) and iter_warmup > 0
         found, rule, chosen = about_mode(
             posterior,
             rule,

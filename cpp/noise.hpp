@@ -1,0 +1,85 @@
+// Decisions that count the noise of an estimate in, instead of looking until it does not matter.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <numpy/random/distributions.h>
+
+namespace stansub {
+
+// The normal deviate that has about the same tail probability as t with so many degrees of freedom (Wallace 1959,
+// section 3).
+inline double as_normal(double t, double degrees) {
+  const double z = (8 * degrees + 1) / (8 * degrees + 3) * std::sqrt(degrees * std::log1p(t * t / degrees));
+  return std::copysign(z, t);
+}
+
+// The estimate x of a log ratio from n of M blocks is taken for normal, with the standard error s that these show.
+// Penalty: accept when x - penalty > log u (Ceperley and Dewing 1999). Barker: accept when x, a normal number of variance
+// limit^2 - s^2 and a number from the correction distribution sum to more than 0 (Seita et al. 2017); the uniform
+// number u of the decision gives the latter.
+//
+// Whether the noise settles a decision, and after how many blocks, depends on s alone: s knows nothing of x where the
+// blocks are normal, and is the same for the move back.
+//
+// What is left of error is that of s, which is about s / n: fewer blocks settle less noise.
+class NoiseRule {
+ public:
+  static constexpr double kMeasured = 20;
+
+  enum class Kind { penalty, barker };
+  enum class Next { settle, look, give_up };
+
+  // The correction distribution has the mass between the bounds' logits at each of the points.
+  NoiseRule(Kind kind, double limit, double share, std::vector<double> points, std::vector<double> bounds)
+      : kind_(kind), limit_(limit), share_(share), points_(std::move(points)), bounds_(std::move(bounds)) {
+    if (!(limit > 0)) throw std::invalid_argument("noise_limit must be positive");
+    if (!(share >= 0 && share <= 1)) throw std::invalid_argument("noise_share must be in [0, 1]");
+    if (kind == Kind::barker && (points_.empty() || bounds_.size() + 1 != points_.size()))
+      throw std::invalid_argument("correction_points must be one more than correction_bounds");
+  }
+
+  // What the exact log ratio is held against: log u, or logit u for Barker's acceptance probability.
+  double threshold(double log_u) const {
+    return kind_ == Kind::penalty ? log_u : log_u - std::log(-std::expm1(log_u));
+  }
+
+  static double standard_error(double n, double n_blocks, double sd) {
+    return n_blocks * sd * std::sqrt((1 - (n - 1) / (n_blocks - 1)) / n);
+  }
+
+  // After a look at n blocks; gives up when the limit is further off than the share of the blocks.
+  Next next(double n, double n_blocks, double sd) const {
+    if (sd == 0) return Next::look;
+    if (standard_error(n, n_blocks, sd) <= limit_ * std::min(1.0, n / kMeasured)) return Next::settle;
+    // s^2 is about this times (M - n) / n, and meets its limit where n / M is variance / (limit^2 + variance)
+    const double variance = n_blocks * sd * sd;
+    return variance > share_ * (limit_ * limit_ + variance) ? Next::give_up : Next::look;
+  }
+
+  // Draws a normal number for Barker's test, nothing for the penalty.
+  bool accepts(double estimate, double error, double n, double threshold, bitgen_t* bits) const {
+    if (kind_ == Kind::penalty) return estimate - penalty(error * error, n) > threshold;
+    const auto chosen = std::upper_bound(bounds_.begin(), bounds_.end(), threshold) - bounds_.begin();
+    const double filled = std::sqrt(limit_ * limit_ - error * error) * random_standard_normal(bits);
+    return estimate + filled > points_[chosen];
+  }
+
+ private:
+  // For a variance v estimated from n numbers: three terms of -log 0F1(; (n - 1) / 2; -(n - 1) v / 4), whose exponential
+  // is unbiased for that of minus half the variance; the series converges for v < n / 4.
+  static double penalty(double v, double n) {
+    return v / 2 + v * v / (4 * (n + 1)) + v * v * v / (3 * (n + 1) * (n + 3));
+  }
+
+  Kind kind_;
+  double limit_, share_;
+  std::vector<double> points_, bounds_;
+};
+
+}  // namespace stansub
