@@ -108,8 +108,8 @@ T_LOOKS = Geometric(first=50)
 # With a budget for the whole decision many looks cost little and let a decision stop as soon as it can.
 POCOCK_LOOKS = Geometric(first=50, growth=1.1)
 BOUND_LOOKS = Geometric(first=16)
-# The noise must be measured before it can be counted in. Where it is little, as with control variates, 10 blocks do; where
-# it is more, there are few looks on the way, for at each a noise that happens to seem small is taken.
+# The noise must be measured before it can be counted in. Where it is little, as with control variates, 10 blocks do;
+# where it is more, looks are few on the way, for at each a noise that happens to seem small is taken.
 NOISE_LOOKS = Geometric(first=10, growth=1.5)
 # A first look of fewer blocks tells too little of the noise.
 _LEAST_MEASURED = 5
@@ -287,12 +287,12 @@ class NoiseTest:
 class Barker(NoiseTest):
     """Barker's acceptance probability with a noisy log ratio (Seita, Pan, Chen and Canny 2017).
 
-    A proposal is accepted with probability 1 / (1 + exp(-log ratio)), Barker's in place of Metropolis', which is to say
-    when the log ratio plus a standard logistic number is positive. Of that number x brings a normal part of variance s^2
-    along; a normal part of variance noise^2 - s^2 and a number from the correction distribution
+    A proposal is accepted with probability 1 / (1 + exp(-log ratio)), Barker's in place of Metropolis': when the log
+    ratio plus a standard logistic number is positive. Of that number x brings a normal part of variance s^2 along; a
+    normal part of variance noise^2 - s^2 and a number from the correction distribution
     (`stansub.decision.correction.correction`) are added, so that together they are logistic. More noise means fewer
     blocks and a worse correction: the distribution function is met to within 1e-9 with ``noise`` = 0.8, 1e-7 with 1
-    and 2e-5 with 1.2. The default is 1, where the log ratio is met to within 2e-6 up to 4 and 3e-5 up to 8, far better
+    and 3e-5 with 1.2. The default is 1, where the log ratio is met to within 2e-6 up to 4 and 3e-5 up to 8, far better
     than the measured s allows for. Where Metropolis accepts nearly everything, Barker accepts half.
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub._loop import Decider, Decision, Evaluator
-from stansub.decision.boundary import NoiseTest, Test
+from stansub.decision.boundary import Barker, Penalty, Test
 from stansub.errors import InputError
 
 __all__ = [
@@ -157,7 +157,7 @@ def make_decider(
     decider = partial(
         Decider, evaluator, block_sizes, table.n, table.scale, table.offset, anchor=anchor, coefficients=coefficients
     )
-    if isinstance(test, NoiseTest):
+    if isinstance(test, Barker | Penalty):
         rule = test.rule
         return decider(
             noise_kind=rule.kind,

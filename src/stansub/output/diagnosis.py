@@ -376,22 +376,22 @@ def _noisier(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[Caution]:
     estimates, share = diagnosis.estimates, diagnosis.fallback_share
     if estimates is not None and estimates.fails:
         yield Caution(
-            f"{estimates_told(estimates)}: the noise that the {facts['test']} test counts in is too small, for means of "
-            "so few blocks are not normal.",
+            f"{estimates_told(estimates)}: the {facts['test']} test counts too little noise in, for means of so few "
+            "blocks are not normal.",
             "Raise --first-look, or use --test pocock or exact; the draws may be biased as they are.",
         )
     if share is not None and share > FALLBACK_ABOVE:
         yield Caution(
-            f"The noise of {percent(share)} of the decisions was too large for the {facts['test']} test: they were left "
-            "to pocock's.",
+            f"The noise of {percent(share)} of the decisions was too large for the {facts['test']} test: they were "
+            "left to pocock.",
             "Use --test pocock, or control variates (--control-variates 2), which make the noise smaller.",
         )
 
 
 def estimates_told(estimates: Estimates) -> str:
     """What the audit of the estimates gave, in a clause."""
-    off = math.sqrt(estimates.mean_square)
-    return f"{estimates.n_audited:,} audited estimates were off by {off:.2f} standard errors (root mean square; 1 expected)"
+    off, n = math.sqrt(estimates.mean_square), estimates.n_audited
+    return f"{n:,} audited estimates were off by {off:.2f} standard errors (root mean square; 1 expected)"
 
 
 def normality_told(figures: Mapping[str, Any]) -> str:
