@@ -106,6 +106,36 @@ def test_pcn_accepts_all_moves_on_its_own_gaussian(rho: float) -> None:
         assert np.abs(gaussian_steps(other).log_ratio).max() > 1e-3
 
 
+@pytest.mark.parametrize("time", [0.3, np.pi / 2, 2.0])
+def test_pcn_moves_are_hamiltonian_trajectories(time: float) -> None:
+    """Leapfrog steps under the Hamiltonian of the Gaussian come to the same place, short ones nearer."""
+    position, n_steps = np.array([1.0, 0.0, -1.0]), 400
+    there, _ = laplace_pcn(MODE, FACTOR, float(np.cos(time)))(np.random.default_rng(5), position)
+    precision, z = np.linalg.inv(COVARIANCE), np.random.default_rng(5).standard_normal(3)
+
+    def leapfrog(n: int) -> Array:
+        theta, momentum, step = position, np.linalg.solve(FACTOR.T, z), time / n
+        for _ in range(n):
+            momentum = momentum - step / 2 * precision @ (theta - MODE)
+            theta = theta + step * COVARIANCE @ momentum
+            momentum = momentum - step / 2 * precision @ (theta - MODE)
+        return theta
+
+    error, smaller = (np.abs(leapfrog(n) - there).max() for n in (n_steps, 2 * n_steps))
+    assert error < 1e-4
+    assert smaller < error / 3.5
+
+
+@pytest.mark.parametrize("rho", [0.5, 0.0, -0.5])
+def test_beyond_a_quarter_turn_means_gain_and_sds_lose(rho: float) -> None:
+    """Autocorrelations of what is odd about the mode are rho, of what is even rho squared."""
+    theta = gaussian_steps(laplace_pcn(MODE, FACTOR, rho), 8000).theta - MODE
+    for values, wanted in ((theta, rho), (theta**2, rho**2)):
+        centred = values - values.mean(0)
+        found = (centred[1:] * centred[:-1]).mean(0) / centred.var(0)
+        np.testing.assert_allclose(found, wanted, atol=0.06)
+
+
 def test_langevin_moves_follow_the_gradient_of_the_surrogate() -> None:
     gradient, hessian, here = np.array([0.2, -0.1, 0.3]), -np.linalg.inv(COVARIANCE), np.array([1.0, 0.0, -1.0])
     move = langevin(MODE, gradient, hessian, FACTOR, 0.7)

@@ -7,10 +7,13 @@ import pytest
 import toys
 
 from stansub import InputError, RandomWalk
+from stansub.kernels.sgld import MiniBatches
 from stansub.sampling.adapt import (
+    LANGEVIN_ACCEPTANCE,
     CovarianceAdapter,
     NoAdapter,
     ScaleAdapter,
+    SgldAdapter,
     check_proposal,
     make_adapter,
     target_acceptance,
@@ -64,6 +67,39 @@ def test_the_covariance_is_learned() -> None:
     assert np.ptp(scaled.draws[:, 0]) < 300, "the scale alone does not do it"
 
 
+class Slope:
+    """Gradient of a centred Gaussian that is cut into ten equal blocks."""
+
+    def __init__(self, covariance: Any) -> None:
+        self._precision = np.linalg.inv(covariance)
+
+    def subset_log_density_gradient(self, theta: Any, which: Any) -> tuple[float, Any]:
+        return 0.0, -self._precision @ theta * len(which) / 10
+
+
+def sgld(covariance: Any, cholesky: Any = None) -> SgldAdapter:
+    batches = MiniBatches(Slope(covariance), np.full(10, 7, np.int32), size=5)
+    return SgldAdapter(batches, len(covariance), cholesky=cholesky)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_langevin_steps_come_near_their_own_acceptance(scale: float) -> None:
+    covariance = scale**2 * np.array([[1.0, 0.9], [0.9, 4.0]])
+    factor = np.linalg.cholesky(covariance)
+    for adapter in (sgld(covariance), sgld(covariance, factor)):
+        made = run(chain(toys.gaussian(covariance), adapter, iter_sampling=2000))
+        totals = made.sampling.totals
+        assert totals.n_accepted / totals.n_steps == pytest.approx(LANGEVIN_ACCEPTANCE, abs=0.07)
+        assert np.std(made.draws, axis=0) == pytest.approx(scale * np.array([1, 2]), rel=0.2)
+    assert np.allclose(made.proposal.cholesky / made.proposal.cholesky[0, 0], factor / factor[0, 0])  # type: ignore[attr-defined]
+
+
+def test_gradients_count_as_evaluations() -> None:
+    made = run(chain(toys.gaussian(np.eye(2)), sgld(np.eye(2)), iter_warmup=100, iter_sampling=200))
+    walk = run(chain(toys.gaussian(np.eye(2)), ScaleAdapter(2), iter_warmup=100, iter_sampling=200))
+    assert made.sampling.totals.n_obs_evaluated - walk.sampling.totals.n_obs_evaluated == 200 * 2 * 35
+
+
 def test_scales_from_before_the_covariance_was_learned_do_not_count() -> None:
     adapter = CovarianceAdapter(2)
     for _ in range(30):
@@ -94,8 +130,12 @@ def test_a_given_proposal_is_not_adapted() -> None:
 def test_proposals_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match="3 unconstrained"):
         make_adapter(RandomWalk(np.eye(2)), 3)
-    with pytest.raises(InputError, match="choose from auto, laplace-pcn, langevin, adaptive-metropolis, random-walk"):
+    with pytest.raises(
+        InputError, match="choose from auto, laplace-pcn, langevin, adaptive-metropolis, random-walk, sgld"
+    ):
         check_proposal("hamiltonian")
+    with pytest.raises(InputError, match="mini-batches"):
+        make_adapter("sgld", 3)
     with pytest.raises(InputError, match="function"):
         check_proposal(3)  # type: ignore[arg-type]
 

@@ -123,6 +123,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "langevin": {"proposal": "langevin"},
     "walk": {"control_variates": 2, "proposal": "random-walk"},
     "adaptive": {"control_variates": 2, "proposal": "adaptive-metropolis"},
+    "sgld": {"proposal": "sgld"},
+    "sgld order 1": {"control_variates": 1, "proposal": "sgld"},
     "exact": {"test": "exact"},
     "exact pCN": {"test": "exact", "proposal": "laplace-pcn"},
     "austerity": {"test": "austerity"},
@@ -147,7 +149,7 @@ def test_what_is_asked_for_is_used_and_true(
         "langevin": "Langevin with step ",
     }
     assert used["proposal"].startswith(begins.get(proposal, proposal))
-    assert ("proposal" in chosen) == (proposal in begins)
+    assert ("proposal" in chosen) == (proposal in begins or proposal == "sgld")
     if options.get("test") == "exact":
         assert (inference_data.group(idata, "sample_stats")["n_obs_used"].values == 2000).all()
         assert facts(idata)["guarantee"] == "exact"

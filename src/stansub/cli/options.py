@@ -35,6 +35,7 @@ class ProposalName(StrEnum):
     langevin = "langevin"
     adaptive_metropolis = "adaptive-metropolis"
     random_walk = "random-walk"
+    sgld = "sgld"
 
 
 class OrderName(StrEnum):

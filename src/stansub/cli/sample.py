@@ -63,8 +63,8 @@ def sample(
     proposal: Annotated[
         ProposalName,
         typer.Option(
-            help="Moves about the mode (laplace-pcn, langevin), or random walks that learn their scale in warmup; auto "
-            "has a short race about the mode.",
+            help="Moves about the mode (laplace-pcn, langevin), random walks that learn their scale in warmup, or "
+            "Langevin moves with gradients of mini-batches (sgld); auto has a short race about the mode.",
             rich_help_panel=_CHAINS,
         ),
     ] = ProposalName.auto,

@@ -154,6 +154,10 @@ def laplace_pcn(mode: FloatArray, cholesky: FloatArray, rho: float) -> Affine:
     theta' = m + rho (theta - m) + sqrt(1 - rho^2) L z is reversible for N(m, L L') (Cotter, Roberts, Stuart and White
     2013, section 4.2), so that a posterior of that form accepts every move; rho = 0 is the independence sampler.
 
+    With rho = cos t it is Hamiltonian Monte Carlo on the surrogate with an exact integrator: under the Hamiltonian of
+    N(m, L L') with mass matrix (L L')^-1 and momentum L^-T z, theta is at theta' after time t (Neal 2011, section
+    5.5.1; Shahbaba, Lan, Johnson and Neal 2014), and the remainders decide. rho = 0 is a quarter turn.
+
     Parameters
     ----------
     mode : ndarray, shape (dim,)

@@ -86,6 +86,17 @@ class ControlVariates:
         """The numbers by which rows are multiplied, shape (..., n_features), for points of shape (..., dim)."""
         return features(self.anchor, theta, proposed, order=self.order)
 
+    def gradient_of(self, row: FloatArray) -> Callable[[FloatArray], FloatArray]:
+        """The gradient g + H (theta - m) of the expansion with such a row of coefficients, shape (n_features,)."""
+        dim = len(self.anchor)
+        slope = row[:dim]
+        if self.order < 2:
+            return lambda theta: slope
+        hessian = np.empty((dim, dim))
+        i, j = np.tril_indices(dim)
+        hessian[i, j] = hessian[j, i] = row[dim:]
+        return lambda theta: np.asarray(slope + hessian @ (theta - self.anchor))
+
 
 def n_features(dim: int, order: int) -> int:
     """Coefficients a block: none, the gradient, or that and half of the symmetric Hessian."""

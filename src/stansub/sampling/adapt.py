@@ -1,7 +1,8 @@
-"""Adaptation of the random walk during warmup; outside the kernel, between stretches of steps.
+"""Adaptation of proposals during warmup; outside the kernel, between stretches of steps.
 
 Adaptive Metropolis after Haario, Saksman and Tamminen (2001), as used by Bardenet et al. (2014, section 4), with the
-scale driven to the acceptance rate that is optimal for Gaussian-like targets (Roberts, Gelman and Gilks 1997).
+scale driven to the acceptance rate that is optimal for Gaussian-like targets (Roberts, Gelman and Gilks 1997; Roberts
+and Rosenthal 1998 for Langevin moves).
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ import numpy as np
 from stansub.errors import InputError
 from stansub.kernels.base import FloatArray
 from stansub.kernels.proposals import Proposal, RandomWalk
+from stansub.kernels.sgld import MiniBatches, Sgld
 
 # Scale of the first steps on the unconstrained space, where inits are uniform within radius 2.
 INITIAL_STEP = 0.1
+
+# Optimal acceptance rate of Langevin moves in many dimensions and, for independent standard normals, l of their scale
+# l dim^(-1/6) (Roberts and Rosenthal 1998).
+LANGEVIN_ACCEPTANCE, _LANGEVIN_SCALE = 0.574, 1.65
 
 # Updates of the scale in which it may move fast.
 FAR_UPDATES = 40
@@ -30,7 +36,16 @@ def target_acceptance(dim: int) -> float:
 
 
 class Adapter(Protocol):
-    """Learns a proposal from the draws of warmup; one a chain."""
+    """Learns a proposal from the draws of warmup; one a chain.
+
+    Attributes
+    ----------
+    n_evaluated : int
+        Observations that its proposals have evaluated so far, decisions left out.
+    """
+
+    @property
+    def n_evaluated(self) -> int: ...
 
     def update(self, draws: FloatArray, acceptance: float) -> None:
         """Take in a stretch of draws, shape (n, dim), and the share of its proposals that were accepted."""
@@ -47,6 +62,8 @@ class Adapter(Protocol):
 
 class NoAdapter:
     """Keeps the proposal it is given."""
+
+    n_evaluated = 0
 
     def __init__(self, proposal: Proposal) -> None:
         self._proposal = proposal
@@ -71,6 +88,8 @@ class ScaleAdapter:
     initial_step : float
         Standard deviation of the first steps, in each direction.
     """
+
+    n_evaluated = 0
 
     def __init__(self, dim: int, *, initial_step: float = INITIAL_STEP) -> None:
         if not initial_step > 0:
@@ -135,21 +154,77 @@ class CovarianceAdapter(ScaleAdapter):
         self.shape = np.asarray(np.linalg.cholesky(shrunk), dtype=np.float64)
 
 
+class SgldAdapter:
+    """Stochastic-gradient Langevin moves, whose step follows the acceptance rate.
+
+    Parameters
+    ----------
+    batches : MiniBatches
+        The chain's own.
+    dim : int
+        Number of unconstrained parameters.
+    cholesky : ndarray, shape (dim, dim), optional
+        Factor of the covariance by which moves are preconditioned, such as that of the Laplace approximation; without
+        it they start as the paper's and learn it as `CovarianceAdapter` does.
+    """
+
+    def __init__(self, batches: MiniBatches, dim: int, *, cholesky: FloatArray | None = None) -> None:
+        self.batches = batches
+        if cholesky is None:
+            self._walk: ScaleAdapter = CovarianceAdapter(dim)
+        else:
+            self._walk = ScaleAdapter(dim, initial_step=_LANGEVIN_SCALE * dim ** (-1 / 6))
+            self._walk.shape = cholesky
+        self._walk.target = LANGEVIN_ACCEPTANCE
+
+    @property
+    def n_evaluated(self) -> int:
+        return self.batches.n_evaluated
+
+    def update(self, draws: FloatArray, acceptance: float) -> None:
+        self._walk.update(draws, acceptance)
+
+    def proposal(self) -> Sgld:
+        return Sgld(self.batches, self._walk.proposal().cholesky)
+
+    def final(self) -> Sgld:
+        return Sgld(self.batches, self._walk.final().cholesky)
+
+
 _ABOUT_THE_MODE = ("auto", "laplace-pcn", "langevin")
-_ADAPTERS: dict[str, type[ScaleAdapter]] = {"adaptive-metropolis": CovarianceAdapter, "random-walk": ScaleAdapter}
+_WALKS: dict[str, type[ScaleAdapter]] = {"adaptive-metropolis": CovarianceAdapter, "random-walk": ScaleAdapter}
+SGLD = "sgld"
+_ADAPTERS = (*_WALKS, SGLD)
 
 
-def make_adapter(proposal: str | Proposal, dim: int) -> Adapter:
+def make_adapter(
+    proposal: str | Proposal,
+    dim: int,
+    *,
+    batches: MiniBatches | None = None,
+    cholesky: FloatArray | None = None,
+) -> Adapter:
     """What adapts a proposal: by its name, or nothing at all for a proposal value.
+
+    Parameters
+    ----------
+    batches : MiniBatches, optional
+        What ``sgld`` takes its gradients from.
+    cholesky : ndarray, shape (dim, dim), optional
+        Of the Laplace approximation, which preconditions ``sgld``.
 
     Raises
     ------
     InputError
-        For an unknown name, or a random walk in another number of dimensions.
+        For an unknown name, ``sgld`` without gradients, or a random walk in another number of dimensions.
     """
     if isinstance(proposal, str):
         check_proposal(proposal)
-        return _ADAPTERS[proposal](dim)
+        if proposal != SGLD:
+            return _WALKS[proposal](dim)
+        if batches is None:
+            raise InputError("the proposal sgld needs mini-batches to take its gradients from")
+        return SgldAdapter(batches, dim, cholesky=cholesky)
     if isinstance(proposal, RandomWalk) and len(proposal.cholesky) != dim:
         raise InputError(
             f"the proposal is a random walk in {len(proposal.cholesky)} dimensions, but the program has {dim} "

@@ -43,6 +43,8 @@ _START_SDS = 2.0
 _WALK_SHARE = 0.1
 # Where so few independent draws from the approximation are accepted, a learned random walk does better.
 _LEAST_ACCEPTED = 0.3
+# Moves to the other side of the mode (rho below 0) would give better means and worse sds: what is even about the mode
+# has autocorrelation rho squared, and rho = 0 is best for the worse of the two.
 _RHOS = (0.0, 0.5, 0.8, 0.95)
 # Places at which trial decisions are made, steps between them, and pairs at each.
 _PLACES, _APART, _PAIRS, _SUBSETS, _WORK = 8, 25, 2, 250, 2_000_000

@@ -191,9 +191,9 @@ class Chain:
     def _try_out(self) -> None:
         if self.trial is None:
             return
-        began = time.perf_counter()
+        began, evaluated = time.perf_counter(), self._n_evaluated
         n_passes = self.trial(self.position, self.proposal)
-        self.warmup.totals.n_obs_evaluated += n_passes * self._n_observations
+        self.warmup.totals.n_obs_evaluated += n_passes * self._n_observations + self._n_evaluated - evaluated
         self.warmup.totals.seconds += time.perf_counter() - began
 
     def _stretch(self, phase: Phase, n_steps: int, audit: float) -> int:
@@ -215,8 +215,8 @@ class Chain:
 
     @property
     def _n_evaluated(self) -> int:
-        """Observations evaluated, audits included."""
-        return self._decider.n_evaluated + self._decider.n_evaluated_extra
+        """Observations evaluated by decisions, audits and proposals."""
+        return self._decider.n_evaluated + self._decider.n_evaluated_extra + self._adapter.n_evaluated
 
     @property
     def done(self) -> bool:

@@ -21,6 +21,7 @@ from stansub.decision.boundary import Test, is_t_test
 from stansub.decision.decide import Derivative, Range, make_decider
 from stansub.errors import DrawsWarning, InputError, RunError
 from stansub.kernels.proposals import Proposal
+from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.model import data as data_module
 from stansub.model.compiled import CompiledModel, compile_model
 from stansub.model.mode import NoModeError
@@ -30,7 +31,7 @@ from stansub.output.inference_data import arviz_module
 from stansub.program import stanc
 from stansub.program.syntax import Program, parse
 from stansub.sampling import choices, results, threads
-from stansub.sampling.adapt import check_proposal, make_adapter
+from stansub.sampling.adapt import SGLD, check_proposal, make_adapter
 from stansub.sampling.anchored import PROPOSALS, Anchored, NotNormalError, anchor, check_order
 from stansub.sampling.chain import Chain, Plan
 from stansub.sampling.constrain import Kept, check_draws
@@ -83,7 +84,7 @@ def sample(
     thin: int = 1,
     seed: int | None = None,
     inits: Inits | None = None,
-    proposal: Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk"]
+    proposal: Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld"]
     | str
     | Proposal = "auto",
     control_variates: Literal["auto", 0, 1, 2] | int | str = "auto",
@@ -126,9 +127,10 @@ def sample(
     inits : float, path, mapping, or a sequence of them, optional
         Radius of random inits on the unconstrained space, or constrained values, one for all chains or one a chain. By
         default chains start widely about the mode or, where there is none, within radius 2.
-    proposal : {"auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk"} or Proposal
-        Moves about the mode, or random walks that learn their scale and, as ``adaptive-metropolis``, their covariance
-        in warmup; ``auto`` has a race of the former. Or a proposal that is used as it is,
+    proposal : {"auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld"} or Proposal
+        Moves about the mode, random walks that learn their scale and, as ``adaptive-metropolis``, their covariance
+        in warmup, or Langevin moves with the gradient of a mini-batch; ``auto`` has a race of those about the mode.
+        Or a proposal that is used as it is,
         such as ``stansub.RandomWalk(cholesky)`` or any function of (generator, unconstrained position) that returns the
         proposed position and log q(position | proposed) - log q(proposed | position). Several threads call it.
     control_variates : {"auto", 0, 1, 2}
@@ -291,6 +293,9 @@ def sample(
             )
             for chain, init in enumerate(starts)
         ]
+        moves = made[0].proposal
+        if isinstance(moves, Sgld):
+            chosen = chosen | {"proposal": f"Langevin moves with {moves.batches.summary()}"}
     ready_at = time.perf_counter()
     # ArviZ takes a second or two to import, which the chains need not wait for.
     threading.Thread(target=arviz_module, daemon=True).start()
@@ -535,17 +540,22 @@ def make_chain(
         decider = found.decider(posterior, evaluator, test, ranges.source)
     decider.reset(theta)
     table = test.table(len(posterior.blocks))
+    variates = found.variates if found is not None else None
+    adapter = make_adapter(
+        proposal,
+        posterior.dim,
+        batches=MiniBatches(evaluator, posterior.blocks.sizes, variates) if proposal == SGLD else None,
+        cholesky=found.mode.cholesky if found is not None else None,
+    )
     return Chain(
         decider,
-        make_adapter(proposal, posterior.dim),
+        adapter,
         plan,
         rng=rng,
         audit_rng=audit_rng,
         n_observations=posterior.blocks.n_observations,
         stop=stop,
-        trial=WarmupTrial(evaluator, table, trial_rng, found.variates if found else None)
-        if trial and table.n.size > 1
-        else None,
+        trial=WarmupTrial(evaluator, table, trial_rng, variates) if trial and table.n.size > 1 else None,
     )
 
 
