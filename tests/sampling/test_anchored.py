@@ -184,6 +184,21 @@ def test_the_same_seed_gives_the_same_draws_whatever_the_threads(
     assert not np.isin(theta(other), theta(short)).any()
 
 
+@pytest.mark.parametrize("order", [0, 2])
+@pytest.mark.parametrize("program", ["normal_mean", "logistic"])
+def test_each_chain_has_mini_batches_of_its_own(program: str, order: int, request: pytest.FixtureRequest) -> None:
+    data = request.getfixturevalue({"normal_mean": "mean", "logistic": "logistic"}[program] + "_data")
+    asked: dict[str, Any] = {"proposal": "sgld", "control_variates": order, "audit": 0.0} | SHORT
+    one, three = (stansub.sample(request.getfixturevalue(program), data, parallel_chains=n, **asked) for n in (1, 3))
+    np.testing.assert_array_equal(theta(one), theta(three))
+    assert len(np.unique(theta(one)[..., 0])) > 30
+    assert facts(one)["n_obs_evaluated"] == facts(three)["n_obs_evaluated"]
+    assert settings(one)["proposal"] == "sgld"
+    told = facts(one)["choices"]["proposal"]
+    assert told.startswith("Langevin moves with gradients from 10 of ")
+    assert ("without control variates" in told) == (order == 0)
+
+
 def test_a_chain_does_not_depend_on_how_many_others_there_are(
     logistic: CompiledModel, logistic_data: dict[str, Any]
 ) -> None:
@@ -247,6 +262,10 @@ def test_without_a_mode_sampling_is_plain(quantities: CompiledModel) -> None:
     assert len(np.unique(theta(tried)[0])) > 20
     for name in ("control_variates", "proposal", "inits"):
         assert settings(tried)[name] == settings(plain)[name], name
+    named = stansub.sample(quantities, NO_MODE, proposal="sgld", **SHORT)
+    assert settings(named)["proposal"] == "sgld"
+    assert facts(named)["choices"]["proposal"] == "Langevin moves with gradients from 1 of 1 blocks a step"
+    assert len(np.unique(theta(named)[0])) > 20
 
 
 @pytest.mark.parametrize("options", [{"control_variates": 2}, {"proposal": "laplace-pcn"}, {"proposal": "langevin"}])

@@ -306,7 +306,8 @@ def _candidates(mode: Mode, proposal: str) -> Iterator[Candidate]:
         for rho in _RHOS:
             yield Candidate(f"Laplace pCN with rho {rho:g}", laplace_pcn(mode.position, mode.cholesky, rho))
     if proposal in ("auto", "langevin"):
-        for step in (1.0, 0.5) if proposal == "langevin" else (1.0,):
+        # 1.65 squared: best for independent normals (Roberts and Rosenthal 1998).
+        for step in (2.7, 1.0) if proposal == "langevin" else (2.7,):
             scaled = step * dim ** (-1 / 3)
             move = langevin(mode.position, gradient, mode.hessian, mode.cholesky, scaled)
             yield Candidate(f"Langevin with step {scaled:.2g}", move)
