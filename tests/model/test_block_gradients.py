@@ -12,6 +12,7 @@ from simulated import ROOT, Compiled, example
 
 from stansub.decision.boundary import Austerity, Fixed
 from stansub.decision.decide import make_decider
+from stansub.model.gradients import Team, Together
 from stansub.model.posterior import Posterior, draw_points
 from stansub.program.library import FloatArray
 
@@ -84,6 +85,15 @@ def test_threads_with_an_evaluator_each(posterior: Posterior, theta: FloatArray)
         for thread in threads:
             thread.join()
         np.testing.assert_array_equal(np.concatenate([got[block] for block in range(7)]), expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_all_blocks_by_several_threads(posterior: Posterior, theta: FloatArray, threads: int) -> None:
+    evaluator = posterior.population.evaluator()
+    with Team(posterior.population, threads=threads) as team:
+        for point in (theta, theta + 1):
+            assert Together(team).global_log_density(point) == evaluator.global_log_density(point)
+            np.testing.assert_array_equal(Together(team).block_log_lik(point), evaluator.block_log_lik(point))
 
 
 def test_control_variates_of_a_program(posterior: Posterior, theta: FloatArray) -> None:

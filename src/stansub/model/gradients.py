@@ -75,6 +75,22 @@ class Team:
         return np.array_split(which, min(n_tasks, len(which)))
 
 
+class Together:
+    """All blocks evaluated by a team, to those who ask for all of them what an evaluator is: the same values."""
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+        self._parts = np.array_split(np.arange(len(team.population.blocks), dtype=np.int32), 4 * team.threads)
+
+    def global_log_density(self, theta: FloatArray) -> float:
+        """Log density less the likelihood; -inf where it is not defined."""
+        return self.team.map(lambda evaluator, at: evaluator.global_log_density(at), [theta])[0]
+
+    def block_log_lik(self, theta: FloatArray) -> FloatArray:
+        """Log likelihoods of all blocks; -inf where they are not defined."""
+        return np.concatenate(self.team.map(lambda evaluator, part: evaluator.block_log_lik(theta, part), self._parts))
+
+
 class Objective:
     """Log density from ``which`` blocks: global part plus n_blocks / len(which) times their log likelihoods.
 

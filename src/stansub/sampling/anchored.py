@@ -19,6 +19,7 @@ from stansub.errors import InputError, RunError
 from stansub.kernels.base import FloatArray
 from stansub.kernels.metropolis import Control, allocate, run_steps
 from stansub.kernels.proposals import Mixture, Proposal, RandomWalk, langevin, laplace_pcn
+from stansub.model.gradients import Team, Together
 from stansub.model.mode import Mode, find_mode
 from stansub.model.posterior import Evaluator, Posterior
 from stansub.model.ranges import DERIVATIVES
@@ -206,7 +207,7 @@ def anchor(
     evaluated = decider.n_evaluated
     if fitting and variates is not None:
         progress("Trying first looks")
-        pairs, n_passes = _pairs(posterior, decider, mixture, variates, race_rng)
+        pairs, n_passes = _pairs(posterior, decider, mixture, variates, race_rng, threads)
         test, choices["first look"] = choose_looks(pairs, test, len(posterior.blocks), race_rng)
         evaluated += n_passes * posterior.blocks.n_observations
     return Anchored(mode, variates, mixture, winner.name, choices, evaluated), test
@@ -218,16 +219,22 @@ def _at(test: Test, first: int) -> Test:
 
 
 def _pairs(
-    posterior: Posterior, decider: Decider, proposal: Proposal, variates: ControlVariates, rng: np.random.Generator
+    posterior: Posterior,
+    decider: Decider,
+    proposal: Proposal,
+    variates: ControlVariates,
+    rng: np.random.Generator,
+    threads: int,
 ) -> tuple[list[Pair], int]:
     """Trial decisions along a chain, and the passes over the data that they took."""
-    evaluator, out = posterior.population.evaluator(), allocate(_APART, posterior.dim)
+    out = allocate(_APART, posterior.dim)
     pairs: list[Pair] = []
     n_passes = 0
-    for _ in range(_PLACES):
-        run_steps(decider, proposal, rng, out, _APART, _control(rng))
-        more, n = pairs_at(evaluator, np.array(decider.theta), proposal, _PAIRS, rng, variates)
-        pairs, n_passes = pairs + more, n_passes + n
+    with Team(posterior.population, threads=threads) as team:
+        for _ in range(_PLACES):
+            run_steps(decider, proposal, rng, out, _APART, _control(rng))
+            more, n = pairs_at(Together(team), np.array(decider.theta), proposal, _PAIRS, rng, variates)
+            pairs, n_passes = pairs + more, n_passes + n
     return pairs, n_passes
 
 

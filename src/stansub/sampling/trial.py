@@ -8,6 +8,7 @@ from stansub.decision.boundary import Table
 from stansub.decision.normality import Pair, Trial, try_pairs
 from stansub.kernels.base import FloatArray
 from stansub.kernels.proposals import Proposal
+from stansub.model.gradients import Together
 from stansub.model.posterior import Evaluator
 from stansub.model.taylor import ControlVariates
 
@@ -54,7 +55,7 @@ class WarmupTrial:
 
 
 def pairs_at(
-    evaluator: Evaluator,
+    evaluator: Evaluator | Together,
     position: FloatArray,
     proposal: Proposal,
     n: int,
