@@ -13,6 +13,7 @@ from stansub.decision.decide import Derivative
 from stansub.model.ranges import DERIVATIVES, largest_constant
 from stansub.output import inference_data
 from stansub.output.diagnosis import diagnose
+from stansub.program.syntax import parse
 from stansub.sampling import choices
 
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 50, "iter_sampling": 400, "seed": 5, "show_progress": False}
@@ -72,3 +73,27 @@ def test_what_does_not_go_together_is_refused(
     ):
         with pytest.raises(InputError, match=message):
             stansub.sample(program, few, **{"test": "bernstein", **SHORT, **options})
+
+
+@pytest.mark.parametrize(
+    ("functions", "orders"),
+    [
+        (("second", "third"), {"auto": 2, "0": 0, "1": 1, "2": 2}),
+        (("third",), {"auto": 2, "0": 0, "1": 0, "2": 2}),
+        (("second",), {"auto": 1, "0": 0, "1": 1, "2": 0}),
+        ((), {"auto": 0, "1": 0, "2": 0}),
+    ],
+)
+def test_the_order_is_that_of_the_bound(functions: tuple[str, ...], orders: dict[str, int]) -> None:
+    written = " ".join(f"real log_lik_{which}_derivative_i(int i) {{ return 1; }}" for which in functions)
+    program = parse(f"functions {{ {written} }} parameters {{ real mu; }} model {{ mu ~ normal(0, 1); }}")
+    for order, expected in orders.items():
+        for kind in ("auto", "derivative"):
+            assert choices.bounded_order(make_test("bernstein"), program, order, kind) == expected
+        assert choices.bounded_order(make_test("bernstein"), program, order, "scan") == 0
+        assert choices.bounded_order(make_test("pocock"), program, order, "auto") == 0
+
+
+def test_blocks_are_small_where_remainders_are_bounded() -> None:
+    for variates, size in ((False, 1), (True, 32)):
+        assert choices.choose_block_size(make_test("bernstein"), 10**5, instances=False, variates=variates) == size

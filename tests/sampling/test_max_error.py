@@ -49,7 +49,7 @@ def test_of_many_looks_each_has_its_part_and_a_single_one_all() -> None:
     assert choices.within(Austerity(), None, 2000) == Austerity()
 
 
-@pytest.mark.parametrize("max_error", [0.05, 0.01, 0.002])
+@pytest.mark.parametrize("max_error", [0.008, 0.002])
 def test_audits_can_tell_it(max_error: float) -> None:
     n_steps = 10**6
     share, told = choices.audit_within(max_error, n_steps, 1000)
@@ -134,7 +134,7 @@ def test_what_speaks_against_draws_stays_with_them(
     with warnings.catch_warnings():
         warnings.simplefilter("error", DrawsWarning)
         with pytest.raises(SystemExit) as ended:
-            cli.main(["sample", str(EXAMPLES / "logistic.stan"), str(data), *options])
+            cli.main(["sample", str(EXAMPLES / "logistic.stan"), str(data), *options, "--output", str(draws)])
     assert ended.value.code == 0
     printed = capsys.readouterr()
     stored = inference_data.read(draws).attrs["warnings"].splitlines()
