@@ -340,6 +340,16 @@ def student(differences: FloatArray, n: int, n_subsets: int, rng: np.random.Gene
     return found
 
 
+def mean_square(pairs: Sequence[Pair], n: int, n_subsets: int, rng: np.random.Generator) -> float:
+    """Mean square of the errors of means of ``n`` differences in their standard errors; 1 for normal differences.
+
+    Each t statistic is mapped to the normal deviate of the same tail probability. NaN where all differences are equal.
+    """
+    t = np.concatenate([student(pair.differences, n, n_subsets, rng) for pair in pairs])
+    t = t[np.isfinite(t)]
+    return float(np.mean(ndtri(stdtr(n - 1, -np.abs(t))) ** 2)) if t.size else np.nan
+
+
 def decide_along(
     ordered: FloatArray, thresholds: FloatArray, table: Table
 ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.decision.boundary import Exact, Geometric, Pocock, Test
+from stansub.decision.boundary import Exact, Geometric, NoiseTest, Pocock, Test
 from stansub.decision.decide import Decider, Derivative, Range, make_decider
-from stansub.decision.normality import Pair, figures, try_pairs
+from stansub.decision.normality import Pair, figures, mean_square, try_pairs
 from stansub.errors import InputError, RunError
 from stansub.kernels.base import FloatArray
 from stansub.kernels.metropolis import Control, allocate, run_steps
@@ -34,6 +34,8 @@ PROPOSALS = ("auto", "laplace-pcn", "langevin")
 # Remainders are small where log likelihoods are not: decisions may fall after a few blocks, as soon as means of so few
 # are near normal; where they do not fall, many more blocks are needed at once.
 _FIRST_LOOKS, _GROWTH = (5, 10, 20, 50, 100), 1.5
+# Noise that is counted in may be so many times as large as it is measured, in squares.
+_TOLERATED_SQUARE = 1.1
 
 # Chains start so many sds of the Laplace approximation from the mode, in each direction: further apart than the
 # posterior is wide, for R-hat.
@@ -185,7 +187,7 @@ def anchor(
             posterior, mode.position, order=int(wanted), steps=mode.steps, threads=threads, progress=progress
         )
     choices["control variates"] = f"{f'order {wanted}' if variates else 'none'}: {reason}"
-    fitting = variates is not None and isinstance(test, Pocock) and not looks_given
+    fitting = variates is not None and isinstance(test, Pocock | NoiseTest) and not looks_given
     if fitting:
         test = _at(test, _FIRST_LOOKS[1])
     if proposal not in PROPOSALS:
@@ -208,7 +210,8 @@ def anchor(
     if fitting and variates is not None:
         progress("Trying first looks")
         pairs, n_passes = _pairs(posterior, decider, mixture, variates, race_rng, threads)
-        test, choices["first look"] = choose_looks(pairs, test, len(posterior.blocks), race_rng)
+        choose = choose_noise_looks if isinstance(test, NoiseTest) else choose_looks
+        test, choices["first look"] = choose(pairs, test, len(posterior.blocks), race_rng)
         evaluated += n_passes * posterior.blocks.n_observations
     return Anchored(mode, variates, mixture, winner.name, choices, evaluated), test
 
@@ -257,6 +260,25 @@ def choose_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Ge
         return _at(test, _FIRST_LOOKS[-1]), "as late as it gets: nothing could be tried"
     _, first, seen = min(tried, key=lambda one: one[:2])
     return _at(test, first), f"{first} blocks, though means of remainders are not normal: {_told(seen)}"
+
+
+def choose_noise_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, str]:
+    """The earliest first look, of 10 blocks or more, at which estimates are off by what their standard errors say.
+
+    Skewed remainders make mean and sd of a few depend on each other, which the tests that count noise in take
+    for independent. Where no look will do, it is the last that leaves blocks to be drawn; the audit then warns.
+    """
+    found, told = _FIRST_LOOKS[1], "nothing could be tried"
+    for first in _FIRST_LOOKS[1:]:
+        if not pairs or 2 * first > n_blocks:
+            break
+        square = mean_square(pairs, first, _SUBSETS, rng)
+        n = len(pairs) * _SUBSETS
+        found = first
+        told = f"{n:,} trial estimates off by {np.sqrt(square):.2f} standard errors (root mean square; 1 expected)"
+        if not square > _TOLERATED_SQUARE:
+            break
+    return _at(test, found), f"{found} blocks: {told}"
 
 
 def _told(seen: dict[str, Any]) -> str:
