@@ -86,6 +86,14 @@ class TestGradients:
         np.testing.assert_array_equal(gradient(np.array([-2.0, 0.0, 0.0])), 0)
 
 
+@pytest.mark.parametrize("order", [1, 2])
+def test_the_gradient_of_an_expansion_is_that_of_its_change(order: int) -> None:
+    made = variates(order)
+    assert made is not None
+    change = made.features(MODE, THETA + 1e-5 * np.eye(3)) - made.features(MODE, THETA - 1e-5 * np.eye(3))
+    np.testing.assert_allclose(made.gradient_of(made.total)(THETA), change @ made.total / 2e-5, rtol=1e-7)
+
+
 def test_control_variates_leave_little_noise() -> None:
     theta = MODE + 0.2 * FACTOR @ np.ones(3)
     none, first, second = (
