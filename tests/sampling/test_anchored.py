@@ -128,6 +128,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "exact": {"test": "exact"},
     "exact pCN": {"test": "exact", "proposal": "laplace-pcn"},
     "austerity": {"test": "austerity"},
+    "barker": {"test": "barker"},
+    "penalty": {"test": "penalty"},
 }
 
 
