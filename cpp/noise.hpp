@@ -12,8 +12,8 @@
 
 namespace stansub {
 
-// The normal deviate that has about the same tail probability as t with so many degrees of freedom (Wallace 1959,
-// section 3).
+// The normal deviate that has about the same tail probability as t with so many degrees of freedom (Wallace
+// 1959).
 inline double as_normal(double t, double degrees) {
   const double z = (8 * degrees + 1) / (8 * degrees + 3) * std::sqrt(degrees * std::log1p(t * t / degrees));
   return std::copysign(z, t);
