@@ -75,7 +75,8 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     assert "ess_bulk" in out
     assert "beta[1]" in out
     assert "Audit" in out
-    assert err == "Draws: logistic.nc\n", "nothing else where nobody looks"
+    assert err == "Draws: logistic.nc (2 warnings below the summary)\n", "nothing else where nobody looks"
+    assert out.count("Warning: ") == 2
     draws = inference_data.read(place / "logistic.nc")
     assert inference_data.group(draws, "posterior")["beta"].shape == (2, 60, 1)
 
@@ -104,7 +105,7 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) 
     facts = inference_data.attrs(inference_data.read("out.nc"))
     expected = {
         "chains": 3, "parallel_chains": 1, "iter_warmup": 40, "iter_sampling": 90, "thin": 3, "seed": 7,
-        "inits": "inits.json", "proposal": "random-walk", "control_variates": 1, "max_time": 500.0,
+        "inits": "inits.json", "proposal": "random-walk", "control_variates": 1, "max_time": 500.0, "max_error": None,
         "range_source": "scan", "audit": 0.5, "block_size": 2, "observations": None, "evaluator": "instances",
         "save_warmup": True, "generated_quantities": False, "observation_level": True,
     }  # fmt: skip
@@ -279,7 +280,7 @@ def test_draws_are_written_before_they_are_summarised(
     code, _, err = run(options(*QUICK), capsys)
     assert code == 1
     assert err == (
-        "Draws: logistic.nc\n"
+        "Draws: logistic.nc (2 warnings below the summary)\n"
         "stansub: error: internal error: ZeroDivisionError: no draws per nothing; --debug shows where\n"
     )
     inference_data.read("logistic.nc")
@@ -344,7 +345,7 @@ def test_an_interrupt_writes_what_there_is(place: Path) -> None:
     out, err = running.communicate(timeout=60)
     assert running.returncode == 0, err
     assert err.splitlines()[0].startswith("Stopping after the current step")
-    assert err.splitlines()[1] == "Draws: logistic.nc"
+    assert err.splitlines()[1].startswith("Draws: logistic.nc (")
     assert "it was interrupted" in out
     draws = inference_data.group(inference_data.read("logistic.nc"), "posterior")
     assert 10 < draws.sizes["draw"] < 20_000_000

@@ -13,7 +13,7 @@ import stansub
 from stansub import Austerity, CompiledModel, DrawsWarning, Exact, Fixed, Geometric, InputError, Pocock, cli
 from stansub.decision.boundary import MAX_POCOCK_LOOKS, level_of_looks
 from stansub.output import inference_data
-from stansub.sampling import choices
+from stansub.sampling import choices, run
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
 SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 60, "iter_sampling": 80, "seed": 5, "show_progress": False}
@@ -142,3 +142,15 @@ def test_what_speaks_against_draws_stays_with_them(
     assert f"{len(stored)} warning" in printed.err
     after = printed.out[printed.out.index("Audit ") :]
     assert after.count("Warning: ") == len(stored)
+
+
+def test_draws_that_cannot_be_checked_are_returned(
+    logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Any) -> None:
+        raise ZeroDivisionError("no draws per nothing")
+
+    monkeypatch.setattr(run, "diagnose", broken)
+    with pytest.warns(DrawsWarning, match=r"not checked \(no draws per nothing\)"):
+        idata = stansub.sample(logistic, logistic_data, **SHORT)
+    assert "not checked" in idata.attrs["warnings"]

@@ -189,6 +189,7 @@ def test_every_setting_is_written_down(short: Any) -> None:
         "proposal": "adaptive-metropolis",
         "control_variates": 0,
         "max_time": None,
+        "max_error": None,
         "range_source": "none",
         "audit": 0.01,
         "block_size": 20,

@@ -349,15 +349,22 @@ def sample(
     with telling(console, show=show) as say:
         try:
             idata = results.collect(posterior, drawn, kept=kept, seed=seed, threads=parallel, attrs=attrs, progress=say)
-            cautions = [f"{caution.text} {caution.remedy}" for caution in diagnose(idata).cautions]
-            # They stay with the draws, whoever reads the file.
-            idata.attrs["warnings"] = "\n".join(cautions)
         except (Exception, KeyboardInterrupt) as error:
             reason = results.one_line(error)
             raise RunError(f"{reason}; the unconstrained draws were kept in {_rescue(drawn)}") from error
+    cautions = _cautions(idata)
+    idata.attrs["warnings"] = "\n".join(cautions)  # so that they stay with the draws, whoever reads the file
     for caution in cautions:
         warnings.warn(caution, DrawsWarning, stacklevel=2)
     return idata
+
+
+def _cautions(idata: InferenceData) -> list[str]:
+    """What speaks against the draws, each with a remedy; no failure to find that out keeps the draws back."""
+    try:
+        return [f"{caution.text} {caution.remedy}" for caution in diagnose(idata).cautions]
+    except (Exception, KeyboardInterrupt) as error:
+        return [f"These draws were not checked ({results.one_line(error)}). Look at `stansub summary`."]
 
 
 def _rescue(chains: Sequence[Chain]) -> Path:
