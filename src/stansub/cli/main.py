@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,7 @@ from stansub.cli.draws import plot, summary
 from stansub.cli.reference import reference
 from stansub.cli.risk import risk
 from stansub.cli.sample import sample
-from stansub.errors import StansubError
+from stansub.errors import DrawsWarning, StansubError
 
 _INTERRUPTED = 130
 
@@ -52,7 +53,9 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command: Any = typer.main.get_command(app)
     try:
-        code = command.main(args=arguments, prog_name="stansub", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DrawsWarning)  # the summary has them
+            code = command.main(args=arguments, prog_name="stansub", standalone_mode=False)
         if code == _INTERRUPTED:  # Typer turns Ctrl-C into this code without a word
             _fail("interrupted", code)
     except StansubError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,7 +27,7 @@ from stansub.cli.options import (
     RangeName,
     TestName,
 )
-from stansub.errors import DrawsWarning, RunError, StansubError
+from stansub.errors import RunError, StansubError
 
 _CHAINS = "Chains"
 
@@ -165,38 +164,36 @@ def sample(
     target = output or Path(f"{model.stem}.nc")
     inference_data.check_target(target, overwrite=force)
     console = Console(stderr=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DrawsWarning)  # the summary has them
-        result = run.sample(
-            model,
-            data,
-            chains=chains,
-            parallel_chains=parallel_chains,
-            iter_warmup=iter_warmup,
-            iter_sampling=iter_sampling,
-            thin=thin,
-            seed=seed,
-            inits=parse(inits) if inits is not None else None,
-            proposal=proposal.value,
-            control_variates=control_variates.value,
-            max_time=max_time,
-            test=test.value if test else None,
-            epsilon=epsilon,
-            delta=delta,
-            max_error=max_error,
-            range_source=range_source.value,
-            looks=looks.value if looks else None,
-            first_look=first_look,
-            audit=audit,
-            block_size=block_size,
-            observations=observations,
-            evaluator=evaluator.value,
-            save_warmup=save_warmup,
-            generated_quantities=generated_quantities,
-            observation_level=observation_level,
-            show_progress=False if quiet else None,
-            console=console,
-        )
+    result = run.sample(
+        model,
+        data,
+        chains=chains,
+        parallel_chains=parallel_chains,
+        iter_warmup=iter_warmup,
+        iter_sampling=iter_sampling,
+        thin=thin,
+        seed=seed,
+        inits=parse(inits) if inits is not None else None,
+        proposal=proposal.value,
+        control_variates=control_variates.value,
+        max_time=max_time,
+        test=test.value if test else None,
+        epsilon=epsilon,
+        delta=delta,
+        max_error=max_error,
+        range_source=range_source.value,
+        looks=looks.value if looks else None,
+        first_look=first_look,
+        audit=audit,
+        block_size=block_size,
+        observations=observations,
+        evaluator=evaluator.value,
+        save_warmup=save_warmup,
+        generated_quantities=generated_quantities,
+        observation_level=observation_level,
+        show_progress=False if quiet else None,
+        console=console,
+    )
     written, trouble = _write(result, target, overwrite=force)
     told = result.attrs["warnings"].splitlines()
     note = f" ({len(told)} warning{'s' * (len(told) > 1)} below the summary)" if told else ""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub.decision.boundary import Test, is_t_test
+from stansub.decision.boundary import Austerity, Test, is_t_test
 from stansub.decision.decide import Derivative, Range, make_decider
 from stansub.errors import DrawsWarning, InputError, RunError
 from stansub.kernels.proposals import Proposal
@@ -272,7 +272,8 @@ def sample(
         share = choices.choose_audit(audit, n_decisions, n_observations)
         if max_error is not None and audit is None and promise != "exact":
             share, told = choices.audit_within(max_error, n_decisions, n_observations)
-            chosen = {**chosen, "max error": told}
+            level = f", with epsilon = {rule.epsilon:.2g} at each look" if isinstance(rule, Austerity) else ""
+            chosen = {**chosen, "max error": told + level}
         plan = Plan(iter_warmup, iter_sampling, thin, share, save_warmup)
         moves = found.proposal if found is not None and found.proposal is not None else proposal
         moves = "adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves
