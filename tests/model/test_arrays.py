@@ -80,15 +80,17 @@ def test_rows(layout: CompiledModel, order: Any, start: int, stop: int, json_alo
         assert not np.array_equal(found, returned(slicer.model(start - 1, stop - 1)))
 
 
-def test_instances_of_a_library_that_takes_json_alone(
-    layout: CompiledModel, json_alone: Callable[[bool], None]
-) -> None:
+def test_a_library_that_takes_json_alone(layout: CompiledModel, json_alone: Callable[[bool], None]) -> None:
     values = layout.read_data(example(7))
+
+    def models() -> list[Model]:
+        blocks = build(Slicer(layout.original, values, ("N",)), Blocks(7, 3), ())
+        return [values.model(layout.original), *blocks.models, *blocks.global_models]
+
     json_alone(True)
-    from_text = build(Slicer(layout.original, values, ("N",)), Blocks(7, 3), ())
+    from_text = models()
     json_alone(False)
-    from_memory = build(Slicer(layout.original, values, ("N",)), Blocks(7, 3), ())
-    for one, other in zip(from_text.models, from_memory.models, strict=True):
+    for one, other in zip(from_text, models(), strict=True):
         assert np.array_equal(returned(one), returned(other))
 
 
