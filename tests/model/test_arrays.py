@@ -116,6 +116,14 @@ def test_the_program_refuses_both_in_the_same_words(layout: CompiledModel, chang
     assert str(from_memory.value) == str(from_text.value)
 
 
+def test_arrays_of_other_layouts(layout: CompiledModel) -> None:
+    values = layout.read_data(example(5, 3))
+    other = {name: np.asarray(value).copy(order="F") for name, value in values.values.items()}
+    other |= {"m": other["m"].astype(np.int32), "z": other["z"].astype(np.uint32), "y": np.repeat(other["y"], 2)[::2]}
+    expected = returned(values.model(layout.original))
+    assert np.array_equal(returned(layout.original.model_of(Arrays(other, {}, ()))), expected)
+
+
 def test_a_variable_that_is_missing(layout: CompiledModel) -> None:
     values = dict(layout.read_data(example(3)).values)
     del values["y"]

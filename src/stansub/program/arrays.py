@@ -46,7 +46,12 @@ class Arrays:
 
     @cached_property
     def _held(self) -> dict[str, NDArray[Any]]:
-        return {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in self.values.items()}
+        """The values as the library reads them; copies only of what is not laid out so."""
+        held = {}
+        for name, value in self.values.items():
+            array = np.asarray(value)
+            held[name] = np.asarray(array, np.int64 if array.dtype.kind in "biu" else np.float64, order="C")
+        return held
 
     @cached_property
     def variables(self) -> ctypes.Array[Variable]:
