@@ -18,6 +18,7 @@ from stansub.output import inference_data
 from stansub.output.diagnosis import diagnose
 from stansub.output.summary import table
 from stansub.sampling import anchored, choices
+from stansub.sampling import race as racing
 from stansub.sampling.trial import pairs_at
 
 MAX_Z = 4.0
@@ -88,7 +89,7 @@ def logistic_truth(logistic_data: dict[str, Any]) -> tuple[Array, Array]:
 
 def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows shrink by a fifth of their mean after their total was taken: more is added than the blocks give up."""
-    right = anchored._decider
+    right = anchored.decider_with
 
     def wrong(posterior: Any, evaluator: Any, test: Any, variates: Any, spread: Any = None) -> Any:
         own = replace(variates, coefficients=variates.coefficients.copy())
@@ -96,7 +97,7 @@ def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
         own.coefficients[:] -= 0.2 * own.coefficients.mean(axis=0, dtype=np.float64)
         return decider
 
-    monkeypatch.setattr(anchored, "_decider", wrong)
+    monkeypatch.setattr(anchored, "decider_with", wrong)
 
 
 @pytest.mark.parametrize("program", ["normal_mean", "logistic"])
@@ -347,10 +348,10 @@ def race(compiled: CompiledModel, data: dict[str, Any], shift: float) -> tuple[s
     mode = find_mode(posterior, np.random.default_rng(1))
     variates = taylor.build(posterior, mode.position, order=2, steps=mode.steps)
     off = replace(mode, position=mode.position + shift * mode.cholesky @ np.ones(mode.dim))
-    decider = anchored._decider(posterior, posterior.population.evaluator(), Pocock(), variates)
+    decider = anchored.decider_with(posterior, posterior.population.evaluator(), Pocock(), variates)
     decider.reset(mode.position)
-    candidates = list(anchored._candidates(off, "auto"))
-    return anchored.race(decider, candidates, off, np.random.default_rng(2))[0].name, candidates
+    candidates = list(racing.candidates(off, "auto"))
+    return racing.race(decider, candidates, off.cholesky, np.random.default_rng(2)).winner.name, candidates
 
 
 def test_independent_draws_win_where_the_approximation_is_right(

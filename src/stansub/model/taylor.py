@@ -259,11 +259,14 @@ class Pilot:
         Blocks that a decision needs, on average.
     gradient_seconds : float
         Of one block.
+    n_obs_evaluated : int
+        Observations that the measurement evaluated, a gradient counted as one evaluation.
     """
 
     scale: FloatArray
     blocks: FloatArray
     gradient_seconds: float
+    n_obs_evaluated: int = 0
 
 
 @dataclass(frozen=True)
@@ -307,10 +310,8 @@ def choose_order(
     n_blocks, dim = len(population.blocks), population.dim
     allowed = max_memory_default() if max_memory is None else max_memory
     pilot = measure(population, mode, rng=rng, step=step)
-    widths = np.array([n_features(dim, order) for order in range(3)])
-    gradients = n_blocks * np.array([0, 1, 1 + 2 * dim])
-    # Of the two values that a difference has, that of the current state is often known.
-    cost = gradients * _GRADIENT + n_steps * pilot.blocks * (1.5 + widths * _COEFFICIENT)
+    gradients = n_gradients(n_blocks, dim)
+    cost = setup_cost(n_blocks, dim) + decision_cost(pilot, dim, n_steps)
     fits = np.array([memory_needed(n_blocks, dim, order) <= allowed for order in range(3)])
     # What saves less than a tenth is not worth an approximation more to explain.
     order = 0
@@ -321,29 +322,86 @@ def choose_order(
     return Choice(order, _reason(order, pilot, mode, n_blocks, dim, seconds, fits, allowed), pilot)
 
 
+def n_gradients(n_blocks: int, dim: int) -> NDArray[np.int64]:
+    """Gradients of blocks that control variates of each order take, shape (3,)."""
+    return n_blocks * np.array([0, 1, 1 + 2 * dim])
+
+
+def setup_cost(n_blocks: int, dim: int) -> FloatArray:
+    """What making control variates of each order costs, shape (3,), in evaluations of a block."""
+    return n_gradients(n_blocks, dim).astype(np.float64) * _GRADIENT
+
+
+def decision_cost(pilot: Pilot, dim: int, n_steps: int) -> FloatArray:
+    """What so many decisions with each order cost, shape (3,), in evaluations of a block."""
+    widths = np.array([n_features(dim, order) for order in range(3)])
+    # Of the two values that a difference has, that of the current state is often known.
+    cost: FloatArray = n_steps * pilot.blocks * (1.5 + widths * _COEFFICIENT)
+    return cost
+
+
 def measure(population: Population, mode: Mode, *, rng: np.random.Generator, step: float | None = None) -> Pilot:
     """Scatter of differences and remainders between draws from the Laplace approximation.
 
     Pairs are independent or, with ``step``, a random-walk step of so many sds apart.
     """
-    which, evaluator, dim = _draw(population, rng, _BLOCKS), population.evaluator(), mode.dim
-    n_blocks = len(population.blocks)
+    which, dim = _draw(population, rng, _BLOCKS), mode.dim
     draws, others = rng.standard_normal((2, _PAIRS, dim)) @ mode.cholesky.T
     theta = mode.position + draws
     proposed = mode.position + others if step is None else theta + step * others
+    return _measure_pairs(population, mode.position, mode.steps, theta, proposed, which)
+
+
+def measure_pairs(
+    population: Population,
+    anchor: FloatArray,
+    steps: FloatArray,
+    theta: FloatArray,
+    proposed: FloatArray,
+    *,
+    rng: np.random.Generator,
+) -> Pilot:
+    """Scatter of differences and remainders about any anchor, between pairs of points.
+
+    Parameters
+    ----------
+    anchor, steps : ndarray, shape (dim,)
+        Where blocks would be expanded, and the steps by which gradients are differenced there.
+    theta, proposed : ndarray, shape (k, dim)
+    rng : Generator
+        Draws the blocks.
+
+    Raises
+    ------
+    ValueError
+        When a derivative is not defined at the anchor.
+    """
+    return _measure_pairs(population, anchor, steps, theta, proposed, _draw(population, rng, _BLOCKS))
+
+
+def _measure_pairs(
+    population: Population,
+    anchor: FloatArray,
+    steps: FloatArray,
+    theta: FloatArray,
+    proposed: FloatArray,
+    which: NDArray[np.int32],
+) -> Pilot:
+    evaluator, dim, n_blocks = population.evaluator(), len(anchor), len(population.blocks)
     rows = np.empty((len(which), n_features(dim, 2)), np.float32)
     differences = np.array([_difference(evaluator, which, *pair) for pair in zip(theta, proposed, strict=True)])
     began = time.perf_counter()
-    evaluator.block_taylor(mode.position, which, 2, rows, mode.steps)
+    evaluator.block_taylor(anchor, which, 2, rows, steps)
     seconds = time.perf_counter() - began
-    scales = np.empty((3, _PAIRS))
+    scales = np.empty((3, len(theta)))
     for order in range(3):
-        w = features(mode.position, theta, proposed, order=order)
+        w = features(anchor, theta, proposed, order=order)
         scales[order] = _scatter(differences - w @ rows[:, : w.shape[1]].T.astype(float), n_blocks)
     return Pilot(
         scale=np.sqrt(np.mean(scales**2, axis=1)),
         blocks=np.array([_blocks_needed(scale, n_blocks) for scale in scales]),
         gradient_seconds=seconds / ((1 + 2 * dim) * len(which)),
+        n_obs_evaluated=(2 * len(theta) + 1 + 2 * dim) * len(which) * population.blocks.size,
     )
 
 

@@ -7,6 +7,7 @@ and Rosenthal 1998 for Langevin moves).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -117,6 +118,19 @@ class ScaleAdapter:
         return RandomWalk(np.exp(np.mean(recent)) * self.shape)
 
 
+@dataclass(frozen=True)
+class FirstWalk(RandomWalk):
+    """A random walk from which learning starts: its scale and, as adaptive Metropolis does, its covariance.
+
+    Attributes
+    ----------
+    covariance : bool
+        Whether the covariance is learned as well.
+    """
+
+    covariance: bool = True
+
+
 class CovarianceAdapter(ScaleAdapter):
     """Adaptive Metropolis: the steps take the covariance of the most recent half of the draws.
 
@@ -225,6 +239,10 @@ def make_adapter(
         if batches is None:
             raise InputError("the proposal sgld needs mini-batches to take its gradients from")
         return SgldAdapter(batches, dim, cholesky=cholesky)
+    if isinstance(proposal, FirstWalk):
+        adapter = (CovarianceAdapter if proposal.covariance else ScaleAdapter)(dim, initial_step=1.0)
+        adapter.shape = proposal.cholesky
+        return adapter
     if isinstance(proposal, RandomWalk) and len(proposal.cholesky) != dim:
         raise InputError(
             f"the proposal is a random walk in {len(proposal.cholesky)} dimensions, but the program has {dim} "

@@ -19,6 +19,8 @@ from stansub.sampling.trial import WarmupTrial
 # Steps between two updates of the adapter in warmup, and between two looks at the records in sampling.
 WARMUP_STRETCH = 25
 SAMPLING_STRETCH = 100
+# Draws of warmup that a chain remembers for a meeting, about.
+_REMEMBERED = 4000
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,10 @@ class Chain:
         self._audit_rng = audit_rng
         self._stop = stop
         self.trial = trial
+        # Steps of warmup after which the chain waits for the others; until then it remembers its draws.
+        self._pause = 0
+        self._every = min(WARMUP_STRETCH, -(-max(1, plan.iter_warmup) // _REMEMBERED))
+        self._remembered: list[FloatArray] = []
         dim = decider.theta.size
         n_sampling = plan.iter_sampling // plan.thin
         n_warmup = plan.iter_warmup // plan.thin if plan.save_warmup else 0
@@ -169,12 +175,15 @@ class Chain:
         self._buffer = allocate(max(WARMUP_STRETCH, SAMPLING_STRETCH), dim)
 
     def advance(self) -> bool:
-        """Run one stretch of steps; False when the chain has come to its end or was stopped."""
-        if self._stop[0]:
+        """Run one stretch of steps; False when the chain has come to its end, has to wait, or was stopped."""
+        if self._stop[0] or self._waits:
             return False
         if self.warmup.totals.n_steps < self.plan.iter_warmup:
-            n = self._stretch(self.warmup, min(WARMUP_STRETCH, self.plan.iter_warmup - self.warmup.totals.n_steps), 0.0)
+            end = self._pause or self.plan.iter_warmup
+            n = self._stretch(self.warmup, min(WARMUP_STRETCH, end - self.warmup.totals.n_steps), 0.0)
             if n:
+                if self._pause:
+                    self._remembered.append(self._buffer.theta[: n : self._every].copy())
                 self._adapter.update(self._buffer.theta[:n], float(self._buffer.accepted[:n].mean()))
             if self.warmup.totals.n_steps == self.plan.iter_warmup:
                 self.proposal = self._adapter.final()
@@ -182,11 +191,39 @@ class Chain:
                 self._try_out()
             else:
                 self.proposal = self._adapter.proposal()
-            return True
+            return not self._waits
         left = self.plan.iter_sampling - self.sampling.totals.n_steps
         if left > 0:
             self._stretch(self.sampling, min(SAMPLING_STRETCH, left), self.plan.audit)
         return not self.done
+
+    def wait_after(self, n_steps: int) -> None:
+        """Have `advance` end after so many steps of warmup and remember the draws until then; 0 for neither."""
+        self._pause = n_steps
+        if not n_steps:
+            self._remembered = []
+
+    @property
+    def _waits(self) -> bool:
+        return 0 < self._pause <= self.warmup.totals.n_steps
+
+    @property
+    def recent(self) -> FloatArray:
+        """The later half of the draws of warmup so far, shape (n, dim)."""
+        stretches = self._remembered[len(self._remembered) // 2 :]
+        return np.concatenate([np.empty((0, self._decider.theta.size)), *stretches])
+
+    def go_on_with(self, decider: Decider, adapter: Adapter | None, trial: WarmupTrial | None) -> None:
+        """Go on from where the chain is with another decider and, where one is given, adapter."""
+        decider.reset(self.position)
+        self._decider, self.trial = decider, trial
+        if adapter is not None:
+            self._adapter, self.proposal = adapter, adapter.proposal()
+
+    def charge(self, n_obs_evaluated: int, seconds: float) -> None:
+        """Count as warmup's what was done for the chain from outside."""
+        self.warmup.totals.n_obs_evaluated += n_obs_evaluated
+        self.warmup.totals.seconds += seconds
 
     def _try_out(self) -> None:
         if self.trial is None:

@@ -30,9 +30,9 @@ from stansub.output.diagnosis import diagnose
 from stansub.output.inference_data import arviz_module
 from stansub.program import stanc
 from stansub.program.syntax import Program, parse
-from stansub.sampling import choices, results, threads
+from stansub.sampling import choices, results, stages
 from stansub.sampling.adapt import SGLD, check_proposal, make_adapter
-from stansub.sampling.anchored import PROPOSALS, Anchored, NotNormalError, anchor, check_order
+from stansub.sampling.anchored import PROPOSALS, Anchored, anchor, check_order
 from stansub.sampling.chain import Chain, Plan
 from stansub.sampling.constrain import Kept, check_draws
 from stansub.sampling.inits import RADIUS, Init, Inits, load, start
@@ -223,6 +223,7 @@ def sample(
     rule = choices.choose_test(
         test, epsilon=epsilon, delta=delta, looks=looks, first_look=first_look, max_error=max_error
     )
+    looks_given = not (test is None or isinstance(test, str)) or looks is not None or first_look is not None
     choices.check_range(rule, range_source)
     seed = secrets.randbits(31) if seed is None else int(seed)
     starts = load(RADIUS if inits is None else inits, chains)
@@ -254,7 +255,7 @@ def sample(
         rule = choices.within(rule, max_error, len(posterior.blocks))
         check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, order=order, progress=say)
-        promise = choices.guarantee(rule, ranges.kind)
+        promise, asked = choices.guarantee(rule, ranges.kind), rule
         tried = promise == "asymptotic" and is_t_test(rule) and iter_warmup > 0
         found, rule, chosen = about_mode(
             posterior,
@@ -264,16 +265,17 @@ def sample(
             n_steps=chains * (iter_warmup + iter_sampling),
             seed=seed,
             threads=parallel,
-            looks_given=not (test is None or isinstance(test, str)) or looks is not None or first_look is not None,
+            looks_given=looks_given,
             spread=ranges.source,
             say=say,
         )
         n_decisions, n_observations = chains * iter_sampling, posterior.blocks.n_observations
         share = choices.choose_audit(audit, n_decisions, n_observations)
+        asides: dict[str, str] = {}
         if max_error is not None and audit is None and promise != "exact":
             share, told = choices.audit_within(max_error, n_decisions, n_observations)
             level = f", with epsilon = {rule.epsilon:.2g} at each look" if isinstance(rule, Austerity) else ""
-            chosen = {**chosen, "max error": told + level}
+            asides["max error"] = told + level
         plan = Plan(iter_warmup, iter_sampling, thin, share, save_warmup)
         moves = found.proposal if found is not None and found.proposal is not None else proposal
         moves = "adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves
@@ -296,13 +298,29 @@ def sample(
         ]
         moves = made[0].proposal
         if isinstance(moves, Sgld):
-            chosen = chosen | {"proposal": f"Langevin moves with {moves.batches.summary()}"}
+            asides["proposal"] = f"Langevin moves with {moves.batches.summary()}"
+        meetings = None
+        if found is not None:
+            wishes = stages.Asked(
+                test=asked,
+                order=order,
+                proposal=proposal if isinstance(proposal, str) else "given",
+                looks_given=looks_given,
+                spread=ranges.source,
+                iter_warmup=iter_warmup,
+                iter_sampling=iter_sampling,
+                seed=seed,
+                threads=parallel,
+            )
+            meetings = stages.Meetings(posterior, found, rule, wishes)
+    evaluated = _evaluated(found, posterior)
     ready_at = time.perf_counter()
     # ArviZ takes a second or two to import, which the chains need not wait for.
     threading.Thread(target=arviz_module, daemon=True).start()
     with chain_progress(chains, show=show, console=console) as view:
-        outcome = threads.run(
+        outcome = stages.run(
             made,
+            meetings,
             parallel=parallel,
             stop=stop,
             max_time=max_time,
@@ -311,6 +329,9 @@ def sample(
                 "Stopping after the current step to write what there is; Ctrl-C again gives it up"
             ),
         )
+    if meetings is not None:
+        found, rule, chosen = meetings.found, meetings.test, meetings.found.choices
+    chosen = chosen | asides
     settings = Settings(
         chains=chains,
         parallel_chains=parallel,
@@ -339,7 +360,7 @@ def sample(
             drawn, rule, variates=found is not None and found.order > 0, max_error=max_error
         ),
         "choices": chosen or None,
-        "anchor_n_obs_evaluated": _evaluated(found, posterior),
+        "anchor_n_obs_evaluated": evaluated,
         "settings": asdict(settings),
         "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
         "stopped": stopped,
@@ -415,12 +436,6 @@ def about_mode(
         if order in ("1", "2") or name in PROPOSALS[1:] or isinstance(spread, Derivative):
             raise
         return None, test, {"control variates": f"none: {error}"}
-    except NotNormalError as error:
-        return (
-            None,
-            test,
-            {"control variates": f"none: {error}", "proposal": "adaptive Metropolis, which learns its shape"},
-        )
     return found, test, found.choices
 
 

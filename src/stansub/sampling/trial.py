@@ -46,6 +46,10 @@ class WarmupTrial:
         self._evaluator, self._table, self._rng, self._variates = evaluator, table, rng, variates
         self.result: Trial | None = None
 
+    def renewed(self, evaluator: Evaluator, table: Table, variates: ControlVariates | None) -> WarmupTrial | None:
+        """The same for another decider, before it was made; None where a first look takes all blocks."""
+        return WarmupTrial(evaluator, table, self._rng, variates) if table.n.size > 1 else None
+
     def __call__(self, position: FloatArray, proposal: Proposal) -> int:
         """Make the trial; the number of evaluations of all the data."""
         pairs, n_passes = pairs_at(self._evaluator, position, proposal, N_PAIRS, self._rng, self._variates)
