@@ -258,7 +258,7 @@ class TestErrorLimit:
     @staticmethod
     def trial(n_wrong: list[int] | Any, n_decisions: int = 64) -> Trial:
         empty = np.zeros(0)
-        return Trial(1000, np.zeros(0, np.int32), empty, empty, n_decisions, np.array(n_wrong), *[empty] * 4)
+        return Trial(1000, np.zeros(0, np.int32), empty, empty, n_decisions, np.array(n_wrong), 5.0, *[empty] * 4)
 
     def test_it_covers_though_pairs_differ(self) -> None:
         """The errors of a few pairs make up most of the mean: an interval that forgets that covers too rarely."""

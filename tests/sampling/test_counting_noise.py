@@ -12,7 +12,7 @@ from stansub import Barker, CompiledModel, Geometric, InputError, Penalty, cli
 from stansub.decision.normality import Pair, mean_square
 from stansub.output import inference_data
 from stansub.output.diagnosis import diagnose
-from stansub.sampling.anchored import choose_noise_looks
+from stansub.sampling.race import choose_looks
 
 LOGISTIC = str(Path(__file__).parents[2] / "stan_models" / "logistic.stan")
 QUICK: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "iter_sampling": 500, "seed": 1}
@@ -85,16 +85,16 @@ def pairs(law: str) -> list[Pair]:
 
 class TestFirstLook:
     def test_normal_blocks_are_decided_upon_early(self) -> None:
-        test, told = choose_noise_looks(pairs("normal"), Barker(), 3000, np.random.default_rng(1))
+        test, told = choose_looks(pairs("normal"), Barker(), 3000, np.random.default_rng(1))
         assert test == Barker(looks=Geometric(first=10, growth=1.5))
         assert told.startswith("10 blocks: 2,000 trial estimates off by 1.0")
 
     def test_skewed_ones_late(self) -> None:
-        test, _ = choose_noise_looks(pairs("skewed"), Penalty(), 3000, np.random.default_rng(1))
+        test, _ = choose_looks(pairs("skewed"), Penalty(), 3000, np.random.default_rng(1))
         assert test == Penalty(looks=Geometric(first=100, growth=1.5))
 
     def test_there_must_be_blocks_left(self) -> None:
-        test, told = choose_noise_looks([], Penalty(), 3000, np.random.default_rng(1))
+        test, told = choose_looks([], Penalty(), 3000, np.random.default_rng(1))
         assert test == Penalty(looks=Geometric(first=10, growth=1.5))
         assert "nothing could be tried" in told
 

@@ -33,6 +33,8 @@ _CHUNK = 1_000_000
 _EARLY = 16
 # Values shuffled for the trial decisions of one pair.
 DECISION_WORK = 4_000_000
+# Longer decisions count as so many medians.
+_LONG = 20
 # Distributions are looked at in so many quantiles.
 _N_QUANTILES = 121
 
@@ -112,6 +114,8 @@ class Trial:
         Whole sequential decisions simulated for each pair.
     n_wrong : ndarray of int64, shape (n_pairs,)
         Those among them that all the data reverse.
+    typical_drawn : float
+        Blocks drawn in one of them: the mean, the few longest decisions apart.
     quantiles : ndarray, shape (n_pairs, n_quantiles)
         Of the differences, in sd about their mean, at the levels `spaced(n_units)`.
     skewness, kurtosis, largest : ndarray, shape (n_pairs,)
@@ -124,6 +128,7 @@ class Trial:
     t: FloatArray
     n_decisions: int
     n_wrong: NDArray[np.int64]
+    typical_drawn: float
     quantiles: FloatArray
     skewness: FloatArray
     kurtosis: FloatArray
@@ -205,6 +210,7 @@ def try_pairs(
     n_decisions = max(1, min(n_subsets, decision_work // n_units))
     t = np.empty((at.size, len(pairs), n_subsets))
     n_wrong = np.zeros(len(pairs), np.int64)
+    drawn = []
     quantiles = np.zeros((len(pairs), _N_QUANTILES))
     skewness, kurtosis, largest = np.zeros((3, len(pairs)))
     for k, (differences, rest) in enumerate(pairs):
@@ -216,12 +222,16 @@ def try_pairs(
         for row, look in enumerate(at):
             t[row, k] = student(standard, int(table.n[look]), n_subsets, rng)
         thresholds = ((np.log1p(-rng.random(n_decisions)) - rest) / n_units - mean) / sd
-        n_wrong[k] = _count_wrong(standard, thresholds, table, rng)
+        n_wrong[k], blocks = _try_decisions(standard, thresholds, table, rng)
+        drawn.append(blocks)
         quantiles[k] = np.quantile(standard, spaced(n_units))
         skewness[k], kurtosis[k] = (standard**3).mean(), (standard**4).mean() - 3
         largest[k] = np.abs(standard).max()
     critical = critical_values(table)[at]
-    return Trial(n_units, table.n[at], critical, t, n_decisions, n_wrong, quantiles, skewness, kurtosis, largest)
+    typical = _without_longest(np.concatenate(drawn)) if drawn else float(table.n[0])
+    return Trial(
+        n_units, table.n[at], critical, t, n_decisions, n_wrong, typical, quantiles, skewness, kurtosis, largest
+    )
 
 
 def pool(trials: Sequence[Trial]) -> Trial:
@@ -234,6 +244,7 @@ def pool(trials: Sequence[Trial]) -> Trial:
         t=np.concatenate([trial.t for trial in trials], axis=1),
         n_decisions=first.n_decisions,
         n_wrong=np.concatenate([trial.n_wrong for trial in trials]),
+        typical_drawn=float(np.average([trial.typical_drawn for trial in trials], weights=[t.n_pairs for t in trials])),
         quantiles=np.concatenate([trial.quantiles for trial in trials]),
         skewness=np.concatenate([trial.skewness for trial in trials]),
         kurtosis=np.concatenate([trial.kurtosis for trial in trials]),
@@ -429,15 +440,23 @@ def share(counts: NDArray[np.integer], each: int) -> Share:
     return Share(value, low, high)
 
 
-def _count_wrong(standard: FloatArray, thresholds: FloatArray, table: Table, rng: np.random.Generator) -> int:
-    """How many decisions on shuffles of the standardised differences all the data reverse."""
-    rows, wrong = max(1, _CHUNK // standard.size), 0
+def _try_decisions(
+    standard: FloatArray, thresholds: FloatArray, table: Table, rng: np.random.Generator
+) -> tuple[int, IntArray]:
+    """How many decisions on shuffles of the standardised differences all the data reverse, and the blocks of each."""
+    rows, wrong, drawn = max(1, _CHUNK // standard.size), 0, []
     for start in range(0, thresholds.size, rows):
         asked = thresholds[start : start + rows]
         accepted, look = decide_along(_shuffled(standard, asked.size, rng), asked, table)
         # A decision on all the data is right: the rounding of their mean says nothing.
         wrong += int(np.count_nonzero((accepted != (asked < 0)) & (look < table.n.size - 1)))
-    return wrong
+        drawn.append(table.n[look])
+    return wrong, np.concatenate(drawn)
+
+
+def _without_longest(drawn: IntArray) -> float:
+    """Mean in which the few longest decisions, by which looks do not differ, do not hide everything else."""
+    return float(np.minimum(drawn, _LONG * np.median(drawn)).mean())
 
 
 def _shuffled(values: FloatArray, rows: int, rng: np.random.Generator) -> FloatArray:
