@@ -20,9 +20,9 @@ inline double as_normal(double t, double degrees) {
 }
 
 // The estimate x of a log ratio from n of M blocks is taken for normal, with the standard error s that these show.
-// Penalty: accept when x - penalty > log u (Ceperley and Dewing 1999). Barker: accept when x, a normal number of variance
-// limit^2 - s^2 and a number from the correction distribution sum to more than 0 (Seita et al. 2017); the uniform
-// number u of the decision gives the latter.
+// Penalty: accept when x - penalty > log u (Ceperley and Dewing 1999). Barker: accept when x, a normal number of
+// variance limit^2 - s^2 and a number from the correction distribution sum to more than 0 (Seita et al. 2017); the
+// uniform number u of the decision gives the last.
 //
 // Whether the noise settles a decision, and after how many blocks, depends on s alone: s knows nothing of x where the
 // blocks are normal, and is the same for the move back.
@@ -71,8 +71,8 @@ class NoiseRule {
   }
 
  private:
-  // For a variance v estimated from n numbers: three terms of -log 0F1(; (n - 1) / 2; -(n - 1) v / 4), whose exponential
-  // is unbiased for that of minus half the variance; the series converges for v < n / 4.
+  // For a variance v estimated from n numbers: exp(-penalty) is unbiased for exp(-variance / 2). Three terms of the
+  // series of -log 0F1(; (n - 1) / 2; -(n - 1) v / 4), which converges for v < n / 4.
   static double penalty(double v, double n) {
     return v / 2 + v * v / (4 * (n + 1)) + v * v * v / (3 * (n + 1) * (n + 3));
   }
