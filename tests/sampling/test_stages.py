@@ -34,7 +34,7 @@ def facts(idata: Any) -> dict[str, Any]:
 
 def share_used(idata: Any) -> float:
     used = inference_data.group(idata, "sample_stats")["n_obs_used"].values
-    return float(used.mean()) / facts(idata)["n_observations"]
+    return float(used.mean() / facts(idata)["n_observations"])
 
 
 def largest_z(idata: Any, mean: Array, sd: Array) -> float:
@@ -189,7 +189,7 @@ def two_modes(position: Array) -> float:
 
 
 def one_mode(position: Array) -> float:
-    return -float(position @ position) / 200
+    return float(-(position @ position) / 200)
 
 
 @pytest.mark.parametrize(("log_density", "between"), [(two_modes, True), (one_mode, False)])
@@ -202,6 +202,10 @@ def test_chains_about_two_modes_are_seen(log_density: Any, between: bool) -> Non
     assert moments is not None
     assert stages.r_hat(draws) > 4
     assert stages.between_modes(posterior, draws, moments.position) is between
+    narrow = stages.pool(draws, within=True)
+    assert narrow is not None
+    assert narrow.sds[0] == pytest.approx(1, rel=0.1)
+    assert moments.sds[0] > 4
 
 
 def test_draws_are_pooled_and_their_effective_number_is_told() -> None:

@@ -163,6 +163,7 @@ class Chain:
         self._pause = 0
         self._every = min(WARMUP_STRETCH, -(-max(1, plan.iter_warmup) // _REMEMBERED))
         self._remembered: list[FloatArray] = []
+        self._accepted: list[float] = []
         dim = decider.theta.size
         n_sampling = plan.iter_sampling // plan.thin
         n_warmup = plan.iter_warmup // plan.thin if plan.save_warmup else 0
@@ -184,6 +185,7 @@ class Chain:
             if n:
                 if self._pause:
                     self._remembered.append(self._buffer.theta[: n : self._every].copy())
+                    self._accepted.append(float(self._buffer.accepted[:n].mean()))
                 self._adapter.update(self._buffer.theta[:n], float(self._buffer.accepted[:n].mean()))
             if self.warmup.totals.n_steps == self.plan.iter_warmup:
                 self.proposal = self._adapter.final()
@@ -201,7 +203,7 @@ class Chain:
         """Have `advance` end after so many steps of warmup and remember the draws until then; 0 for neither."""
         self._pause = n_steps
         if not n_steps:
-            self._remembered = []
+            self._remembered, self._accepted = [], []
 
     @property
     def _waits(self) -> bool:
@@ -212,6 +214,11 @@ class Chain:
         """The later half of the draws of warmup so far, shape (n, dim)."""
         stretches = self._remembered[len(self._remembered) // 2 :]
         return np.concatenate([np.empty((0, self._decider.theta.size)), *stretches])
+
+    @property
+    def recent_acceptance(self) -> float:
+        """Share of the proposals accepted in the later half of warmup so far; 0 before the first step."""
+        return float(np.mean(self._accepted[len(self._accepted) // 2 :] or [0.0]))
 
     def go_on_with(self, decider: Decider, adapter: Adapter | None, trial: WarmupTrial | None) -> None:
         """Go on from where the chain is with another decider and, where one is given, adapter."""

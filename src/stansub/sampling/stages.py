@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from stansub.decision.boundary import Test
 from stansub.decision.decide import Range
+from stansub.errors import InputError
 from stansub.kernels.base import FloatArray
 from stansub.kernels.proposals import Mixture, RandomWalk
 from stansub.model import taylor
@@ -116,7 +117,7 @@ class Asked:
     threads: int
 
 
-def pool(draws: Sequence[FloatArray]) -> Moments | None:
+def pool(draws: Sequence[FloatArray], *, within: bool = False) -> Moments | None:
     """Mean and covariance of the draws of all chains; None while there are too few different ones.
 
     The correlations are shrunk while draws are few, as adaptive Metropolis does here.
@@ -125,22 +126,21 @@ def pool(draws: Sequence[FloatArray]) -> Moments | None:
     ----------
     draws : sequence of ndarray, shape (n, dim)
         One array a chain.
+    within : bool
+        Whether the covariance is that about the chains' own means.
     """
     together = np.concatenate(draws)
     dim = together.shape[1]
-    different = sum(int(np.count_nonzero(_moved(one))) for one in draws)
+    different = sum(int(np.count_nonzero(np.any(np.diff(one, axis=0) != 0, axis=1))) for one in draws)
     if different <= 2 * dim + 20:
         return None
-    covariance = np.atleast_2d(np.cov(together, rowvar=False))
+    spread = np.concatenate([one - one.mean(axis=0) for one in draws]) if within else together
+    covariance = np.atleast_2d(np.cov(spread, rowvar=False))
     variances = np.diag(covariance)
     if not (np.isfinite(variances).all() and (variances > 0).all()):
         return None
     weight = (2.0 * dim / (different + 2.0 * dim)) ** 2
     return Moments(together.mean(axis=0), (1 - weight) * covariance + weight * np.diag(variances))
-
-
-def _moved(draws: FloatArray) -> NDArray[np.bool_]:
-    return np.asarray(np.any(np.diff(draws, axis=0) != 0, axis=1))
 
 
 def r_hat(draws: Sequence[FloatArray]) -> float:
@@ -230,7 +230,7 @@ class Meetings:
         distance = float(np.abs((moments.position - self._about.position) / moments.sds).max())
         ratio = moments.sds / np.sqrt(np.sum(self._about.cholesky**2, axis=1))
         alike = bool(np.all((ratio < _ALIKE) & (ratio > 1 / _ALIKE)))
-        accepted = float(np.mean([_moved(one).mean() for one in draws]))
+        accepted = float(np.mean([chain.recent_acceptance for chain in chains]))
         anchor = found.variates.anchor if found.variates is not None else self._about.position
         away = float(np.abs((moments.position - anchor) / moments.sds).max())
         told = f"the mean of the chains after {n_steps:,} steps of warmup is {away:.1f} sds from it"
@@ -244,9 +244,10 @@ class Meetings:
             self._tell(
                 f"kept: after {n_steps:,} steps of warmup the chains are far apart with lower density between them"
             )
-            if not isinstance(found.proposal, RandomWalk):
+            narrow = pool(draws, within=True)
+            if narrow is None or not isinstance(found.proposal, RandomWalk):
                 return
-            moments = Moments(moments.position, np.mean([np.atleast_2d(np.cov(one.T)) for one in draws], axis=0))
+            moments = narrow
         elif asked.order != "0" and (found.variates is not None or free_order(asked.test, asked.order)):
             evaluated += self._anchor(moments, together, len(chains), n_steps, away, rng)
             yield evaluated
@@ -300,7 +301,13 @@ class Meetings:
         before, after, plain = (f"{max(1, round(n)):,}" for n in (here.blocks[found.order], *there.blocks[[new, 0]]))
         of = f"of {n_blocks:,} blocks"
         if new and costs[new] < _SAVED * min(now, decisions[0] if free else np.inf):
-            variates = taylor.build(self._posterior, moments.position, order=new, steps=steps, threads=asked.threads)
+            try:
+                variates = taylor.build(
+                    self._posterior, moments.position, order=new, steps=steps, threads=asked.threads
+                )
+            except InputError as error:
+                self._tell(f"kept: {told}, where there are {error}")
+                return evaluated
             origin = "the anchor before" if self._moved_at else "the mode"
             earlier = f", as after {_list(self._moved_at)}" if self._moved_at else ""
             self._moved_at.append(n_steps)
@@ -378,9 +385,12 @@ class Meetings:
         i, j = np.tril_indices(dim)
         hessian[i, j] = hessian[j, i] = variates.total[dim:]
         steps = scaled_steps(at, moments.hessian)
-        for k, step in enumerate(np.diag(steps)):
-            up, down = (evaluator.global_gradient(at + side * step) for side in (1, -1))
-            hessian[k] += (up - down) / (2 * steps[k])
+        try:
+            for k, step in enumerate(np.diag(steps)):
+                up, down = (evaluator.global_gradient(at + side * step) for side in (1, -1))
+                hessian[k] += (up - down) / (2 * steps[k])
+        except ValueError:
+            return None
         scales = moments.sds
         values, vectors = np.linalg.eigh(-scales[:, np.newaxis] * (hessian + hessian.T) / 2 * scales)
         scaled = moments.covariance / np.outer(scales, scales)
