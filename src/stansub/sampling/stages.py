@@ -117,7 +117,7 @@ class Asked:
     threads: int
 
 
-def pool(draws: Sequence[FloatArray], *, within: bool = False) -> Moments | None:
+def pool(draws: Sequence[FloatArray]) -> Moments | None:
     """Mean and covariance of the draws of all chains; None while there are too few different ones.
 
     The correlations are shrunk while draws are few, as adaptive Metropolis does here.
@@ -126,16 +126,13 @@ def pool(draws: Sequence[FloatArray], *, within: bool = False) -> Moments | None
     ----------
     draws : sequence of ndarray, shape (n, dim)
         One array a chain.
-    within : bool
-        Whether the covariance is that about the chains' own means.
     """
     together = np.concatenate(draws)
     dim = together.shape[1]
     different = sum(int(np.count_nonzero(np.any(np.diff(one, axis=0) != 0, axis=1))) for one in draws)
     if different <= 2 * dim + 20:
         return None
-    spread = np.concatenate([one - one.mean(axis=0) for one in draws]) if within else together
-    covariance = np.atleast_2d(np.cov(spread, rowvar=False))
+    covariance = np.atleast_2d(np.cov(together, rowvar=False))
     variances = np.diag(covariance)
     if not (np.isfinite(variances).all() and (variances > 0).all()):
         return None
@@ -169,17 +166,26 @@ def n_effective(draws: Sequence[FloatArray]) -> float:
         return float(min(n_draws, len(draws) / np.median(between / within)))
 
 
-def between_modes(posterior: Posterior, draws: Sequence[FloatArray], mean: FloatArray) -> bool:
-    """Whether chains are far apart and the density is lower between them than where they are.
+def about_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> list[int]:
+    """The chains that may be about one mode: all whose means are near, else the most with no valley between them.
 
-    About one mode the log density is concave, and higher at the mean of all chains than on average at their own means
+    About one mode the log density is concave, and half-way between two chains higher than on average at their own means
     (Jensen's inequality), however slowly they mix. Half-way between two normal modes that are s sds apart it is lower
     by s^2 / 8.
     """
     if r_hat(draws) < _R_HAT:
-        return False
-    own = np.mean([posterior.full.log_density(one.mean(axis=0)) for one in draws])
-    return not posterior.full.log_density(mean) >= own - _DROP
+        return list(range(len(draws)))
+    means, value = [one.mean(axis=0) for one in draws], posterior.full.log_density
+    own = [value(mean) for mean in means]
+    near = [
+        [
+            k
+            for k in range(len(draws))
+            if k == number or value((means[number] + means[k]) / 2) >= (own[number] + own[k]) / 2 - _DROP
+        ]
+        for number in range(len(draws))
+    ]
+    return max(near, key=len)
 
 
 class Meetings:
@@ -238,17 +244,19 @@ class Meetings:
             if self._about is found.mode:
                 self._tell(f"kept: {told}, and their sds are alike")
             return
-        together = np.concatenate(draws)
         evaluated = 0
-        if between_modes(posterior, draws, moments.position):
+        group = about_one_mode(posterior, draws)
+        if len(group) < len(chains):
+            draws = [draws[number] for number in group]
+            moments = pool(draws)
+        together = np.concatenate(draws)
+        if moments is None or 2 * len(group) <= len(chains):
             self._tell(
                 f"kept: after {n_steps:,} steps of warmup the chains are far apart with lower density between them"
             )
-            narrow = pool(draws, within=True)
-            if narrow is None or not isinstance(found.proposal, RandomWalk):
-                return
-            moments = narrow
-        elif asked.order != "0" and (found.variates is not None or free_order(asked.test, asked.order)):
+            return
+        if asked.order != "0" and (found.variates is not None or free_order(asked.test, asked.order)):
+            away = float(np.abs((moments.position - anchor) / moments.sds).max())
             evaluated += self._anchor(moments, together, len(chains), n_steps, away, rng)
             yield evaluated
         anew = self.found.variates is not found.variates
