@@ -61,6 +61,8 @@ class Anchored:
         named another.
     name : str
         Of the proposal, for the record.
+    rate : float
+        Share of its moves that were accepted in the race; 0 without one, and 1 where nothing has won it yet.
     choices : dict of str to str
         What was chosen, and why.
     n_obs_evaluated : int
@@ -71,6 +73,7 @@ class Anchored:
     variates: ControlVariates | None
     proposal: Proposal | None
     name: str
+    rate: float
     choices: dict[str, str]
     n_obs_evaluated: int
 
@@ -174,7 +177,7 @@ def anchor(
     if variates is not None and fitted:
         test = at_first_look(given, FIRST_LOOKS[1])
     if proposal not in PROPOSALS:
-        return Anchored(mode, variates, None, proposal, choices, 0), _late(given, variates, fitted)
+        return Anchored(mode, variates, None, proposal, 0.0, choices, 0), _late(given, variates, fitted)
     progress("Trying proposals")
     decider = decider_with(posterior, posterior.population.evaluator(), test, variates, spread)
     theta = mode.position + mode.cholesky @ race_rng.standard_normal(mode.dim)
@@ -189,7 +192,7 @@ def anchor(
             "draws from it were accepted"
         )
         first = FirstWalk(walk(mode.cholesky).cholesky)
-        found = Anchored(mode, variates, first, "adaptive-metropolis", choices, decider.n_evaluated)
+        found = Anchored(mode, variates, first, "adaptive-metropolis", 1.0, choices, decider.n_evaluated)
         return found, _late(given, variates, fitted)
     mixture, choices["proposal"] = mixed(result, mode.cholesky)
     evaluated = decider.n_evaluated
@@ -198,7 +201,7 @@ def anchor(
         pairs, n_passes = pairs_along(posterior, decider, mixture, variates, race_rng, threads)
         test, choices["first look"] = choose_looks(pairs, test, len(posterior.blocks), race_rng)
         evaluated += n_passes * posterior.blocks.n_observations
-    return Anchored(mode, variates, mixture, result.winner.name, choices, evaluated), test
+    return Anchored(mode, variates, mixture, result.winner.name, result.rate, choices, evaluated), test
 
 
 def _late(test: Test, variates: ControlVariates | None, fitted: bool) -> Test:

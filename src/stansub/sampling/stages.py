@@ -46,8 +46,8 @@ from stansub.sampling.race import (
 _MEETINGS, _LEAST_WARMUP = (0.125, 0.25, 0.5, 0.75), 100
 
 # Nothing is looked into while the pooled mean is within so many sds of the present approximation's, the sds are within
-# this factor of its, and so many proposals are accepted.
-_NEAR, _ALIKE, _ACCEPTED = 0.5, 1.25, 0.6
+# this factor of its, and proposals are accepted as often as in the race, nearly.
+_NEAR, _ALIKE, _AS_OFTEN = 0.5, 1.25, 0.75
 # Chains with a larger R-hat may be about different modes, if the log density is lower between them by more than this.
 _R_HAT, _DROP = 1.5, 2.0
 # Pairs of pooled draws by which anchors are compared, and what an anchor must save.
@@ -240,7 +240,7 @@ class Meetings:
         anchor = found.variates.anchor if found.variates is not None else self._about.position
         away = float(np.abs((moments.position - anchor) / moments.sds).max())
         told = f"the mean of the chains after {n_steps:,} steps of warmup is {away:.1f} sds from it"
-        if distance < _NEAR and alike and (found.proposal is None or accepted > _ACCEPTED):
+        if distance < _NEAR and alike and accepted >= _AS_OFTEN * found.rate:
             if self._about is found.mode:
                 self._tell(f"kept: {told}, and their sds are alike")
             return
@@ -380,7 +380,7 @@ class Meetings:
             self.test, choices["first look"] = choose_looks(pairs, test, len(posterior.blocks), rng)
         else:
             choices.pop("first look", None)
-        self.found = replace(found, proposal=proposal, name=name, choices=choices)
+        self.found = replace(found, proposal=proposal, name=name, rate=result.rate, choices=choices)
         return decider.n_evaluated + n_passes * posterior.blocks.n_observations
 
     def _local(self, moments: Moments) -> Moments | None:
