@@ -245,7 +245,7 @@ class Meetings:
                 self._tell(f"kept: {told}, and their sds are alike")
             return
         evaluated = 0
-        group = about_one_mode(posterior, draws)
+        apart, group = r_hat(draws), about_one_mode(posterior, draws)
         if len(group) < len(chains):
             draws = [draws[number] for number in group]
             moments = pool(draws)
@@ -261,7 +261,7 @@ class Meetings:
             yield evaluated
         anew = self.found.variates is not found.variates
         if found.proposal is not None:
-            evaluated += self._race(moments, together, r_hat(draws), n_effective(draws), anew, rng)
+            evaluated += self._race(moments, together, apart, n_effective(draws), anew, rng)
             yield evaluated
         if anew or self.found.proposal is not found.proposal:
             self._exchange(chains)
