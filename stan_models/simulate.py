@@ -61,6 +61,7 @@ GENERATORS: dict[str, Callable[[np.random.Generator, int, int], Data]] = {
     "logistic": logistic,
     "logistic_log_lik_i": logistic,
     "logistic_reduce_sum": logistic,
+    "logistic_third_derivative": logistic,
     "normal": normal,
     "normal_mean": normal_mean,
     "linear": linear,
