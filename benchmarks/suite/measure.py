@@ -58,8 +58,8 @@ def measure(run: Run, reference: Reference, *, startup: float, total: float) -> 
 
     Notes
     -----
-    ``time_to_ess400_s`` is everything but sampling and compiling, and the time in which sampling makes 400 effective
-    draws (bulk and tail) at its rate; where the run was shorter or longer this is an extrapolation.
+    ``time_to_ess400_s`` is everything but sampling and compiling, and the time in which sampling, its audits included,
+    makes 400 effective draws (bulk and tail) at its rate; where the run was shorter or longer this is an extrapolation.
 
     A mean difference and its Monte Carlo standard error are in sds of the reference, both of the worst parameter.
     """
@@ -89,7 +89,7 @@ def measure(run: Run, reference: Reference, *, startup: float, total: float) -> 
         or (pooled > R_HAT_LIMIT and min(bulk, tail) >= ESS_WANTED)
     )
     within = difference.max() < MEAN_LIMIT_SD and low < ratio.min() and ratio.max() < high and pooled < R_HAT_LIMIT
-    seconds = run.sampling_s
+    seconds, audited = run.sampling_s, run.sampling_s + run.audit_s
     return {
         **parts,
         "other_s": total - sum(parts.values()) - run.compile_s,
@@ -98,7 +98,7 @@ def measure(run: Run, reference: Reference, *, startup: float, total: float) -> 
         "ess_tail_min": tail,
         "ess_bulk_min_per_s": bulk / seconds,
         "ess_tail_min_per_s": tail / seconds,
-        "time_to_ess400_s": total - run.compile_s - seconds + ESS_WANTED * seconds / min(bulk, tail),
+        "time_to_ess400_s": total - run.compile_s - audited + ESS_WANTED * audited / min(bulk, tail),
         "passes": run.warmup_passes + run.sampling_passes,
         "ess_per_pass": min(bulk, tail) / run.sampling_passes,
         "mean_diff_sd_max": float(difference.max()),

@@ -19,9 +19,9 @@ from stansub.model.taylor import (
     choose_order,
     features,
     max_memory_default,
+    measure_pairs,
     memory_needed,
     n_features,
-    remainder_scale,
 )
 
 MODELS = ROOT / "stan_models"
@@ -133,33 +133,27 @@ def test_a_quadratic_leaves_only_rounding() -> None:
     posterior = compile_model(file).with_data(example(file, observations=5000), block_size=10)
     mode = find_mode(posterior, rng())
     theta, proposed = mode.position + 3 * mode.cholesky[0, 0] * rng().standard_normal((2, 20, 1))
-    scales = [
-        remainder_scale(
-            posterior.population, build(posterior, mode.position, order=order), theta, proposed, rng=rng(), n_blocks=500
-        )
-        for order in (1, 2)
-    ]
+    scale = measure_pairs(posterior.population, mode.position, mode.steps, theta, proposed, rng=rng()).scale
     # Blocks of equal size have equal curvatures: in the first order, too, nothing tells their remainders apart.
-    for scale in scales:
-        assert scale.max() < 1e-3
+    assert scale[0] > 1
+    assert scale[1:].max() < 1e-3
 
 
-def test_remainder_scale_of_all_blocks_is_by_definition_and_grows_away_from_the_anchor(
-    target: Target, mode: Mode
-) -> None:
-    n_blocks = len(target.blocks)
-    variates = build(target, mode.position, order=2, steps=mode.steps)
+def test_the_scatter_of_remainders_is_by_definition_and_grows_away_from_the_anchor(target: Target, mode: Mode) -> None:
     theta, proposed = mode.position + rng().standard_normal((2, 30, 3)) @ mode.cholesky.T
-    scale = remainder_scale(target, variates, theta, proposed, rng=rng(), n_blocks=n_blocks)
-    by_hand = [n_blocks * remainders(target, variates, *pair).std(ddof=1) for pair in zip(theta, proposed, strict=True)]
-    np.testing.assert_allclose(scale, by_hand, rtol=1e-9)
-    sample = remainder_scale(target, variates, theta, proposed, rng=rng(), n_blocks=100)
-    assert np.median(sample / scale) == pytest.approx(1, abs=0.25)
-    away = remainder_scale(target, variates, theta + 1.0, proposed + 1.0, rng=rng())
-    assert np.median(away) > 100 * np.median(scale)
-    moved = build(target, mode.position + 1.0, order=2, steps=mode.steps)
-    again = remainder_scale(target, moved, theta + 1.0, proposed + 1.0, rng=rng())
-    assert np.median(again) < 10 * np.median(scale)
+
+    def scale(anchor: Array, shift: float = 0.0) -> float:
+        return float(measure_pairs(target, anchor, mode.steps, theta + shift, proposed + shift, rng=rng()).scale[2])
+
+    variates = build(target, mode.position, order=2, steps=mode.steps)
+    by_hand = [
+        len(target.blocks) * remainders(target, variates, *pair).std(ddof=1)
+        for pair in zip(theta, proposed, strict=True)
+    ]
+    # Measured on some of the blocks.
+    assert scale(mode.position) == pytest.approx(np.sqrt(np.mean(np.square(by_hand))), rel=0.25)
+    assert scale(mode.position, 1.0) > 100 * scale(mode.position)
+    assert scale(mode.position + 1.0, 1.0) < 10 * scale(mode.position)
 
 
 def test_undefined_log_likelihoods_scatter_without_bound() -> None:
@@ -167,11 +161,16 @@ def test_undefined_log_likelihoods_scatter_without_bound() -> None:
         return np.full(50, np.log(theta[0]) - theta[0]), np.full((50, 1), 1 / theta[0] - 1)
 
     target = Target(["rate"], 50, each)
-    variates = build(target, np.ones(1), order=1)
-    with np.errstate(invalid="ignore"):
-        scale = remainder_scale(target, variates, np.ones((2, 1)), np.array([[-1.0], [1.1]]), rng=rng())
-    assert scale[0] == np.inf
-    assert np.isfinite(scale[1])
+
+    def scale(proposed: float) -> float:
+        with np.errstate(invalid="ignore"):
+            pilot = measure_pairs(
+                target, np.ones(1), np.full(1, 1e-4), np.ones((1, 1)), np.full((1, 1), proposed), rng=rng()
+            )
+        return float(pilot.scale[1])
+
+    assert scale(-1.0) == np.inf
+    assert np.isfinite(scale(1.1))
 
 
 def test_the_second_order_is_chosen_where_the_log_likelihood_is_smooth(target: Target, mode: Mode) -> None:

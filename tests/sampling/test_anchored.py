@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import stansub
 from stansub import CompiledModel, InputError, Pocock, RandomWalk, cli
+from stansub.decision.normality import Pair
 from stansub.kernels.proposals import Affine, Mixture
 from stansub.model import taylor
 from stansub.model.mode import NoModeError, find_mode
@@ -259,8 +260,8 @@ def test_chains_start_widely_about_the_mode(
 def test_without_a_mode_sampling_is_plain(quantities: CompiledModel) -> None:
     tried, plain = (stansub.sample(quantities, NO_MODE, **SHORT, **options) for options in ({}, PLAIN))
     assert facts(tried)["choices"]["control variates"].startswith("none: no mode: sigma runs to -infinity")
-    assert list(facts(tried)["choices"]) == ["control variates"]
-    assert "choices" not in facts(plain)
+    assert list(facts(tried)["choices"]) == ["control variates", "blocks"]
+    assert list(facts(plain)["choices"]) == ["blocks"]
     np.testing.assert_array_equal(theta(tried), theta(plain))
     assert len(np.unique(theta(tried)[0])) > 20
     for name in ("control_variates", "proposal", "inits"):
@@ -406,3 +407,51 @@ def test_expansions_take_heavy_tails_away(normal_mean: CompiledModel) -> None:
         idata = stansub.sample(normal_mean, data, block_size=1, audit=0.0, **SHORT, **options)
         warned[name] = any("t-test cannot be trusted" in caution.text for caution in diagnose(idata).cautions)
     assert warned == {"default": False, "plain": True}
+
+
+@pytest.fixture(scope="module")
+def crowded_data() -> dict[str, Any]:
+    """So many parameters for so few observations that decisions near their threshold need much of the data."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((6000, 30))
+    p = 1 / (1 + np.exp(0.5 - x @ rng.normal(0.0, 0.5, 30)))
+    return {"N": 6000, "K": 30, "y": (rng.random(6000) < p).astype(int), "x": x}
+
+
+def test_the_penalty_method_where_decisions_need_much_of_the_data(
+    logistic: CompiledModel, crowded_data: dict[str, Any]
+) -> None:
+    short: dict[str, Any] = {"seed": 1, "iter_warmup": 500, "iter_sampling": 2000, "audit": 0.1}
+    chosen = stansub.sample(logistic, crowded_data, **short)
+    assert facts(chosen)["test"] == "penalty"
+    assert facts(chosen)["choices"]["test"].startswith("penalty, ")
+    asked = stansub.sample(logistic, crowded_data, test="pocock", **short)
+    assert facts(asked)["test"] == "pocock"
+    assert "test" not in facts(asked)["choices"]
+    assert share_used(chosen) < share_used(asked) / 2
+    # The two agree, and the estimates are off by what their standard errors say.
+    one, two = table(chosen), table(asked)
+    z = (one["mean"] - two["mean"]) / np.hypot(one["mcse_mean"], two["mcse_mean"])
+    assert np.abs(z).max() < MAX_Z
+    assert "audited estimates were off by" not in facts(chosen)["warnings"]
+
+
+def test_the_test_stays_where_the_penalty_method_gains_little(
+    logistic: CompiledModel, logistic_data: dict[str, Any]
+) -> None:
+    idata = stansub.sample(logistic, logistic_data, **SHORT)
+    assert facts(idata)["test"] == "pocock"
+    assert "per observation, and is taken from 2 on" in facts(idata)["choices"]["test"]
+    named = stansub.sample(logistic, logistic_data, max_error=0.005, **SHORT)
+    assert "test" not in facts(named)["choices"]
+
+
+def test_estimates_that_are_off_are_seen() -> None:
+    """Remainders of which one in a hundred is large, all to one side: ten blocks mostly know nothing of them."""
+    rng = np.random.default_rng(1)
+    heavy = rng.standard_normal(5000) + np.where(rng.random(5000) < 0.01, 100.0, 0.0)
+    test = racing.at_first_look(stansub.Penalty(), 10)
+    normal = [Pair(rng.standard_normal(5000), 0.0) for _ in range(8)]
+    assert racing.counts_rightly(normal, test, rng)
+    assert not racing.counts_rightly([Pair(heavy, 0.0)] * 8, test, rng)
+    assert not racing.counts_rightly([], test, rng)

@@ -384,8 +384,7 @@ def decide_along(
     above, look = np.empty(len(ordered), bool), np.full(len(ordered), last)
     left = np.arange(len(ordered))
     # Most decisions fall early: the sums of the later looks are taken where they do not.
-    few = int(np.searchsorted(table.n[:-1], table.n[-1] // _EARLY, side="right"))
-    for n_looks in sorted({few, last} - {0}):
+    for n_looks in sorted({_early_looks(table), last} - {0}):
         means, crossed = _crossings(ordered[left, : table.n[n_looks - 1]], thresholds[left], table, n_looks)
         first = crossed.argmax(axis=1)
         decided = crossed[np.arange(left.size), first]
@@ -394,6 +393,11 @@ def decide_along(
         left = left[~decided]
     above[left] = ordered[left].mean(axis=1) > thresholds[left]
     return above, look
+
+
+def _early_looks(table: Table) -> int:
+    """How many looks are at no more than a small share of the units."""
+    return int(np.searchsorted(table.n[:-1], table.n[-1] // _EARLY, side="right"))
 
 
 def _crossings(
@@ -443,15 +447,36 @@ def share(counts: NDArray[np.integer], each: int) -> Share:
 def _try_decisions(
     standard: FloatArray, thresholds: FloatArray, table: Table, rng: np.random.Generator
 ) -> tuple[int, IntArray]:
-    """How many decisions on shuffles of the standardised differences all the data reverse, and the blocks of each."""
+    """How many decisions on random orders of the standardised differences all the data reverse, and the blocks of each.
+
+    An order is drawn to its end where the early looks do not settle the decision.
+    """
     rows, wrong, drawn = max(1, _CHUNK // standard.size), 0, []
     for start in range(0, thresholds.size, rows):
         asked = thresholds[start : start + rows]
-        accepted, look = decide_along(_shuffled(standard, asked.size, rng), asked, table)
+        accepted, look = _decide_at_random(standard, asked, table, rng)
         # A decision on all the data is right: the rounding of their mean says nothing.
         wrong += int(np.count_nonzero((accepted != (asked < 0)) & (look < table.n.size - 1)))
         drawn.append(table.n[look])
     return wrong, np.concatenate(drawn)
+
+
+def _decide_at_random(
+    values: FloatArray, thresholds: FloatArray, table: Table, rng: np.random.Generator
+) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """`decide_along` for values in random order, drawn as far as it is needed."""
+    n_looks = _early_looks(table)
+    if not n_looks:
+        return decide_along(_shuffled(values, thresholds.size, rng), thresholds, table)
+    drawn = np.array([rng.choice(values.size, table.n[n_looks - 1], replace=False) for _ in thresholds])
+    means, crossed = _crossings(values[drawn], thresholds, table, n_looks)
+    rows, look = np.arange(thresholds.size), crossed.argmax(axis=1)
+    accepted = means[rows, look] > thresholds
+    left = rows[~crossed[rows, look]]
+    if left.size:
+        orders = [np.append(one, rng.permutation(np.delete(np.arange(values.size), one))) for one in drawn[left]]
+        accepted[left], look[left] = decide_along(values[np.array(orders)], thresholds[left], table)
+    return accepted, look
 
 
 def _without_longest(drawn: IntArray) -> float:

@@ -71,7 +71,14 @@ class Data:
 
     def digest(self) -> str:
         """Hash of the values, independent of the file's formatting."""
-        return hashlib.sha256(self.json()).hexdigest()[:16]
+        found = hashlib.sha256()
+        for name, value in self.values.items():
+            if isinstance(value, np.ndarray):
+                found.update(f"{name} {value.dtype.str} {value.shape}".encode())
+                found.update(np.ascontiguousarray(value).data)
+            else:
+                found.update(_dump({name: value}))
+        return found.hexdigest()[:16]
 
     def axes(self, sizes: Iterable[str]) -> dict[str, int]:
         """Variables declared along one of the size variables, with the axis of that size.

@@ -209,44 +209,6 @@ def check_memory(n_blocks: int, dim: int, order: int, max_memory: int | None = N
     )
 
 
-def remainder_scale(
-    population: Population,
-    variates: ControlVariates,
-    theta: FloatArray,
-    proposed: FloatArray,
-    *,
-    rng: np.random.Generator,
-    n_blocks: int = _BLOCKS,
-) -> FloatArray:
-    """How far estimates of log ratios scatter, measured on random blocks.
-
-    Small against 1 near the anchor; where it has grown to the order of sqrt(M), a decision needs most of the data and
-    the control variates need a new anchor.
-
-    Parameters
-    ----------
-    population : Population
-    variates : ControlVariates
-    theta, proposed : ndarray, shape (k, dim)
-        Pairs of points, such as states of a chain and what was proposed there.
-    rng : Generator
-        Draws the blocks.
-    n_blocks : int
-        At most this many.
-
-    Returns
-    -------
-    ndarray, shape (k,)
-        M times the standard deviation of the blocks' remainders: an estimate from n blocks has this over sqrt(n) as its
-        standard error, but for the finite population. inf where a log likelihood is not finite.
-    """
-    which = _draw(population, rng, n_blocks)
-    evaluator = population.evaluator()
-    differences = np.array([_difference(evaluator, which, *pair) for pair in zip(theta, proposed, strict=True)])
-    expansion = variates.features(theta, proposed) @ variates.coefficients[which].T.astype(float)
-    return _scatter(differences - expansion, len(population.blocks))
-
-
 @dataclass(frozen=True)
 class Pilot:
     """What decisions near the mode would need with control variates of order 0 (none), 1 and 2.
@@ -254,7 +216,9 @@ class Pilot:
     Attributes
     ----------
     scale : ndarray, shape (3,)
-        Root mean square over pairs of draws of `remainder_scale`.
+        M times the standard deviation of the blocks' remainders, as root mean square over pairs of points: an estimate
+        from n blocks has this over sqrt(n) as its standard error, but for the finite population. Where it is of the
+        order of sqrt(M), a decision needs most of the data. inf where a log likelihood is not finite.
     blocks : ndarray, shape (3,)
         Blocks that a decision needs, on average.
     gradient_seconds : float

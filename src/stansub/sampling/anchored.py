@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stansub.decision.boundary import Exact, NoiseTest, Pocock, Test
+from stansub.decision.boundary import Exact, NoiseTest, Penalty, Pocock, Test
 from stansub.decision.decide import Decider, Derivative, Range, make_decider
 from stansub.errors import InputError
 from stansub.kernels.base import FloatArray
@@ -28,9 +28,12 @@ from stansub.sampling.adapt import FirstWalk
 from stansub.sampling.race import (
     FIRST_LOOKS,
     LEAST_ACCEPTED,
+    Candidate,
     at_first_look,
     candidates,
     choose_looks,
+    choose_test,
+    counts_rightly,
     mixed,
     pairs_along,
     race,
@@ -119,6 +122,7 @@ def anchor(
     seed: int,
     threads: int,
     looks_given: bool,
+    test_free: bool = False,
     spread: Range | None = None,
     progress: Progress,
 ) -> tuple[Anchored, Test]:
@@ -134,6 +138,8 @@ def anchor(
         That all chains together will take, about.
     looks_given : bool
         Whether the schedule of looks is the user's, and stays as it is.
+    test_free : bool
+        Whether the penalty method may take the test's place, where it pays.
     spread : Range, optional
         Where the range constant comes from, for tests that need one.
 
@@ -141,7 +147,7 @@ def anchor(
     -------
     Anchored
     Test
-        The test, with looks that suit control variates.
+        The test, with looks that suit control variates, or another in its place.
 
     Raises
     ------
@@ -179,7 +185,11 @@ def anchor(
     if proposal not in PROPOSALS:
         return Anchored(mode, variates, None, proposal, 0.0, choices, 0), _late(given, variates, fitted)
     progress("Trying proposals")
-    decider = decider_with(posterior, posterior.population.evaluator(), test, variates, spread)
+
+    def deciding(one: Test) -> Decider:
+        return decider_with(posterior, posterior.population.evaluator(), one, variates, spread)
+
+    decider = deciding(test)
     theta = mode.position + mode.cholesky @ race_rng.standard_normal(mode.dim)
     decider.reset(theta)
     result = race(decider, list(candidates(mode, proposal)), mode.cholesky, race_rng)
@@ -195,13 +205,22 @@ def anchor(
         found = Anchored(mode, variates, first, "adaptive-metropolis", 1.0, choices, decider.n_evaluated)
         return found, _late(given, variates, fitted)
     mixture, choices["proposal"] = mixed(result, mode.cholesky)
-    evaluated = decider.n_evaluated
+    evaluated, rate = decider.n_evaluated, result.rate
     if fitted and variates is not None:
         progress("Trying first looks")
         pairs, n_passes = pairs_along(posterior, decider, mixture, variates, race_rng, threads)
         test, choices["first look"] = choose_looks(pairs, test, len(posterior.blocks), race_rng)
         evaluated += n_passes * posterior.blocks.n_observations
-    return Anchored(mode, variates, mixture, result.winner.name, result.rate, choices, evaluated), test
+        if test_free and isinstance(given, Pocock):
+            other, looked = choose_looks(pairs, Penalty(epsilon=given.epsilon), len(posterior.blocks), race_rng)
+            if counts_rightly(pairs, other, race_rng):
+                better, choices["test"], rate, n = choose_test(
+                    test, other, Candidate(result.winner.name, mixture), mode, deciding, theta, race_rng
+                )
+                evaluated += n
+                if better:
+                    test, choices["first look"] = other, looked
+    return Anchored(mode, variates, mixture, result.winner.name, rate, choices, evaluated), test
 
 
 def _late(test: Test, variates: ControlVariates | None, fitted: bool) -> Test:

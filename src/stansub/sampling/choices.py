@@ -26,7 +26,7 @@ _BLOCK_EXACT = 1024
 # With control variates a decision needs a number of blocks that hardly depends on their size: they are as small as a
 # call to the program allows. Bounds on remainders use 7 % of 100,000 observations with blocks of 1, 25 % with 32 and
 # 36 % with 64, but observations evaluated one by one cost so much that blocks of 32 take least time there too.
-_BLOCK_VARIATES, _BLOCK_INSTANCES = 32, 64
+_BLOCK_VARIATES = 32
 # Tests need units to draw from: at least this many blocks where the data allow it.
 _MIN_BLOCKS = 100
 # Instances that memory and construction time allow (some kilobytes and 10 microseconds each).
@@ -137,10 +137,25 @@ def choose_block_size(test: Test, n: int, *, instances: bool, variates: bool = F
     elif test.needs_range and not variates:
         size = 1
     else:
-        largest = (_BLOCK_INSTANCES if instances else _BLOCK_VARIATES) if variates else DEFAULT_BLOCK_SIZE
+        largest = _BLOCK_VARIATES if variates else DEFAULT_BLOCK_SIZE
         size = min(largest, max(1, n // _MIN_BLOCKS))
     least = math.ceil(n / _MAX_INSTANCES) if instances else 1
     return min(n, max(size, least))
+
+
+def tell_block_size(size: int, *, given: bool, test: Test, variates: bool) -> str:
+    """The size of a block, and why."""
+    if given:
+        reason = "as given"
+    elif isinstance(test, Exact):
+        reason = "exact decisions use them all"
+    elif variates:
+        reason = "with control variates a decision needs so many blocks, nearly whatever their size"
+    elif test.needs_range:
+        reason = "the range of a block's sum grows as its size"
+    else:
+        reason = "adjacent observations are read several times faster than single ones"
+    return f"{size:,} observation{'s' if size > 1 else ''} each: {reason}"
 
 
 @dataclass(frozen=True)

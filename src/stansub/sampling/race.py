@@ -5,7 +5,7 @@ What is chosen depends on the seed and the data alone, not on the clock, so that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -28,6 +28,8 @@ from stansub.sampling.trial import pairs_at
 FIRST_LOOKS, _GROWTH = (5, 10, 20, 50, 100), 1.5
 # Noise that is counted in may be so many times as large as it is measured, in squares.
 _TOLERATED_SQUARE = 1.1
+# How many times the effective draws another test must make.
+_WORTH = 2.0
 
 # Share of the steps that are a random walk's: where the tails of the posterior are heavier than the approximation's an
 # independent proposal alone would stay long where it gets there (Mengersen and Tweedie 1996, theorem 2.1). The larger
@@ -95,12 +97,15 @@ class Result:
         Why it won.
     rate, first_rate : float
         Acceptance rates of the winner and of the first candidate.
+    merit : float
+        Effective draws per observation of the winner.
     """
 
     winner: Candidate
     told: str
     rate: float
     first_rate: float
+    merit: float
 
 
 def candidates(about: Normal, proposal: str, kind: str = "Laplace") -> Iterator[Candidate]:
@@ -188,7 +193,9 @@ def race(
         last = len(runners) - 1
         if second != last and best != last and merit[last] > 0:
             told += f" and {merit[best] / merit[last]:.2g} times that of {runners[last].name}"
-    return Result(runners[best], told, float(accepted[best] / steps), float(accepted[0] / steps))
+    return Result(
+        runners[best], told, float(accepted[best] / steps), float(accepted[0] / steps), merit=float(merit[best])
+    )
 
 
 def control(rng: np.random.Generator) -> Control:
@@ -274,6 +281,55 @@ def _choose_noise_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.ra
         if not square > _TOLERATED_SQUARE:
             break
     return at_first_look(test, found), f"{found} blocks: {told}"
+
+
+def choose_test(
+    test: Test,
+    other: Test,
+    proposal: Candidate,
+    about: Normal,
+    make: Callable[[Test], Decider],
+    theta: FloatArray,
+    rng: np.random.Generator,
+) -> tuple[bool, str, float, int]:
+    """Whether to take another test, by what both make of one proposal, and why.
+
+    Parameters
+    ----------
+    make : callable
+        A decider with a test.
+    theta : ndarray, shape (dim,)
+        Where both begin.
+
+    Returns
+    -------
+    better : bool
+    told : str
+    rate : float
+        Acceptance rate with the test that is taken.
+    n_obs_evaluated : int
+    """
+    results, evaluated = [], 0
+    for one in (test, other):
+        decider = make(one)
+        decider.reset(theta)
+        results.append(race(decider, [proposal], about.cholesky, rng))
+        evaluated += decider.n_evaluated
+    gain = results[1].merit / max(results[0].merit, 1e-300)
+    better = gain >= _WORTH
+    told = f"{other.name}, {gain:.2g} times the effective draws per observation of {test.name}"
+    if not better:
+        told = (
+            f"{test.name}; {other.name}, which asks more of subset means, would make {gain:.2g} times the effective "
+            f"draws per observation, and is taken from {_WORTH:g} on"
+        )
+    return better, told, results[better].rate, evaluated
+
+
+def counts_rightly(pairs: list[Pair], test: Test, rng: np.random.Generator) -> bool:
+    """Whether estimates at the first look are off by no more than the standard errors that a test counts in."""
+    first = int(test.table(pairs[0].differences.size).n[0]) if pairs else 0
+    return bool(pairs) and mean_square(pairs, first, _SUBSETS, rng) <= _TOLERATED_SQUARE
 
 
 def _told(seen: dict[str, Any]) -> str:

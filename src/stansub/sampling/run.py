@@ -256,7 +256,6 @@ def sample(
         check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, order=order, progress=say)
         promise, asked = choices.guarantee(rule, ranges.kind), rule
-        tried = promise == "asymptotic" and is_t_test(rule) and iter_warmup > 0
         found, rule, chosen = about_mode(
             posterior,
             rule,
@@ -266,12 +265,22 @@ def sample(
             seed=seed,
             threads=parallel,
             looks_given=looks_given,
+            test_free=test is None and epsilon is None and max_error is None,
             spread=ranges.source,
             say=say,
         )
+        # What meetings begin with is the test before its looks were fitted, or that which took its place.
+        asked = asked if type(rule) is type(asked) else rule
+        tried = promise == "asymptotic" and is_t_test(rule) and iter_warmup > 0
         n_decisions, n_observations = chains * iter_sampling, posterior.blocks.n_observations
         share = choices.choose_audit(audit, n_decisions, n_observations)
-        asides: dict[str, str] = {}
+        told = choices.tell_block_size(
+            posterior.blocks.size,
+            given=block_size is not None or isinstance(model, Posterior),
+            test=rule,
+            variates=found is not None and found.order > 0,
+        )
+        asides = {"blocks": told}
         if max_error is not None and audit is None and promise != "exact":
             share, told = choices.audit_within(max_error, n_decisions, n_observations)
             level = f", with epsilon = {rule.epsilon:.2g} at each look" if isinstance(rule, Austerity) else ""
@@ -406,6 +415,7 @@ def about_mode(
     seed: int,
     threads: int,
     looks_given: bool,
+    test_free: bool = False,
     spread: Range | None = None,
     say: Callable[[str], None],
 ) -> tuple[Anchored | None, Test, dict[str, str]]:
@@ -429,6 +439,7 @@ def about_mode(
             seed=seed,
             threads=threads,
             looks_given=looks_given,
+            test_free=test_free,
             spread=spread,
             progress=say,
         )
