@@ -232,6 +232,8 @@ def sample(
     stop = np.zeros(1, dtype=np.int32)
 
     began = time.perf_counter()
+    # ArviZ takes a second or two to import: while data are read and compilers run, not beside the chains.
+    threading.Thread(target=arviz_module, daemon=True).start()
     with telling(console, show=show) as say:
         posterior, compiled_at = make_posterior(
             model,
@@ -324,8 +326,6 @@ def sample(
             meetings = stages.Meetings(posterior, found, rule, wishes)
     evaluated = _evaluated(found, posterior)
     ready_at = time.perf_counter()
-    # ArviZ takes a second or two to import, which the chains need not wait for.
-    threading.Thread(target=arviz_module, daemon=True).start()
     with chain_progress(chains, show=show, console=console) as view:
         outcome = stages.run(
             made,
