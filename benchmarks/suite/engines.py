@@ -8,8 +8,8 @@ from typing import Any
 from suite import hmcecs, laplace, metropolis, nuts
 from suite.base import Engine, compile_program, nothing_to_compile
 
-# Of plain Metropolis, whose rate a minute tells as well as an hour.
-_PLAIN_SECONDS = 30.0
+# Of plain Metropolis, whose rate some seconds tell as well as an hour.
+_PLAIN_SECONDS = 20.0
 
 
 def _stansub(about: str, **options: Any) -> Engine:

@@ -153,7 +153,7 @@ _ALL = (
         family="logistic",
         reference_draws=1000,
     ),
-    _reference("covtype", 400_000, "covtype10", seconds=900.0),
+    _reference("covtype", 400_000, "covtype10", seconds=480.0),
     _reference("mnist7v9", 12_214, "mnist7v9"),
     _simulated("poisson-1e5", MODELS / "poisson.stan", "poisson", 100_000, family="poisson"),
     _simulated("linear-1e5", STAN_MODELS / "linear.stan", "linear", 100_000, family="linear"),
