@@ -33,7 +33,7 @@ _MIN_BLOCKS = 100
 _MAX_INSTANCES = 50_000
 
 # Share of the decisions that are audited, their number at most and at least, and what they may evaluate between.
-_AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 100, 100_000_000
+_AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 30, 100_000_000
 
 # Where the user accepts an error, audits that can tell whether it is kept may evaluate so many passes over the data or
 # observations, whichever is more.
