@@ -122,7 +122,7 @@ def second_run(folder: Path, n: int) -> None:
     path, program = folder / "second.json", ROOT / "stan_models" / "logistic.stan"
     data = simulate("logistic", observations=n, covariates=10, seed=1)
     path.write_bytes(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY))
-    command = [sys.executable, "-m", "stansub.cli", "sample", str(program), str(path), "--chains", "1"]
+    command = [sys.executable, "-P", "-m", "stansub.cli", "sample", str(program), str(path), "--chains", "1"]
     command += ["--iter-warmup", "0", "--iter-sampling", "10", "--seed", "1", "--inits", "0", "--force"]
     command += ["--output", str(folder / "second.nc")]
 

@@ -39,7 +39,7 @@ def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, 
 def command(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     """The same in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "stansub.cli", *arguments],
+        [sys.executable, "-P", "-m", "stansub.cli", *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -334,7 +334,7 @@ def test_a_cache_that_cannot_be_written(place: Path, cache: str) -> None:
 
 def test_an_interrupt_writes_what_there_is(place: Path) -> None:
     running = subprocess.Popen(
-        [sys.executable, "-m", "stansub.cli", *options("--iter-warmup", "20", "--iter-sampling", "20000000")],
+        [sys.executable, "-P", "-m", "stansub.cli", *options("--iter-warmup", "20", "--iter-sampling", "20000000")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -382,5 +382,5 @@ from stansub.sampling import run
 found = imported("scipy.stats", "arviz", "matplotlib", "pandas", "xarray")
 assert not found, found
 """
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-P", "-c", check], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -31,5 +31,5 @@ def test_gradients_of_reduce_sum_outlive_the_thread_that_loaded_the_library() ->
     """A thread of the task scheduler may get the id of one that has ended."""
     path = compile_model(REDUCE_SUM).original.path
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", SCRIPT, path], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, "-P", "-c", SCRIPT, path], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -22,7 +22,7 @@ from stansub.program.syntax import Program, Target, Tilde, calls, parse, tokeniz
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
-HEADER = ROOT / "src/stansub/program/cpp/stansub_blocks.hpp"
+HEADER = ROOT / "stansub/program/cpp/stansub_blocks.hpp"
 REWRITABLE = [*PROGRAMS.glob("*.stan"), ROOT / "stan_models/logistic_reduce_sum.stan"]
 
 Parse = Callable[[str], Program]

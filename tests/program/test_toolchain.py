@@ -283,7 +283,7 @@ def test_two_processes_compile_one_library(no_download, fake_make):
     source = str(Path(stansub.__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
     processes = [
-        subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([sys.executable, "-P", "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
     outputs = [process.communicate()[0].splitlines() for process in processes]
