@@ -137,7 +137,9 @@ def test_a_full_disk_is_one_error_and_leaves_the_old_file(tmp_path: Path) -> Non
         except RunError as err:
             print(err)
     """
-    done = subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "could not write" in done.stdout
     assert path.read_text() == "precious"
@@ -180,5 +182,7 @@ def test_importing_the_package_imports_no_heavy_library() -> None:
         import stansub.output.inference_data, stansub.output.summary, stansub.output.plots
         print([m for m in ("arviz", "pandas", "xarray", "matplotlib", "scipy.stats") if m in sys.modules])
     """
-    done = subprocess.run([sys.executable, "-P", "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
