@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stansub._loop import CallbackEvaluator, Decider
+from stansub._loop import CallbackEvaluator, Decider, Surrogate
 from stansub.decision.boundary import Geometric, make_test
 from stansub.decision.decide import make_decider
 from stansub.kernels.proposals import Proposal, RandomWalk, compiled, laplace_pcn
@@ -124,7 +124,7 @@ def main() -> None:
             extra = {}
             if order:
                 rows = control_variates(x, options.dim, order)
-                extra = {"anchor": np.zeros(options.dim), "coefficients": rows}
+                extra = {"surrogate": Surrogate([np.zeros(options.dim)], (rows,))}
             decider = make_decider(evaluator, np.ones(options.blocks, np.int32), test, **extra)
             rng = np.random.default_rng(2)
             decider.reset(np.zeros(options.dim))

@@ -218,14 +218,45 @@ RangeSource to_range_source(const std::string& kind, double constant, std::uintp
   throw std::invalid_argument("range_kind must be none, lipschitz, callback, derivative, scan or estimate, not " + kind);
 }
 
-std::optional<Surrogate> to_surrogate(const Evaluator& f, const std::optional<Vector<double>>& anchor,
-                                      const std::optional<Rows32>& coefficients) {
-  if (anchor.has_value() != coefficients.has_value())
-    throw std::invalid_argument("anchor and coefficients must be given together");
-  if (!anchor) return std::nullopt;
-  require_length(anchor->shape(0), f.dim, "anchor");
-  require_length(coefficients->shape(0), f.n_blocks, "coefficients");
-  return Surrogate(to_vector(*anchor), coefficients->data(), f.n_blocks, coefficients->shape(1));
+Surrogate to_surrogate(const std::vector<Vector<double>>& anchors, const std::vector<Rows32>& coefficients,
+                       const std::vector<Vector<double>>& values, const std::vector<Matrix>& precisions) {
+  if (anchors.empty()) throw std::invalid_argument("there must be an anchor");
+  require_length(coefficients.size(), anchors.size(), "coefficients");
+  if (anchors.size() > 1 || !values.empty()) {
+    require_length(values.size(), anchors.size(), "values");
+    require_length(precisions.size(), anchors.size(), "precisions");
+  }
+  const std::size_t dim = anchors[0].shape(0), n_blocks = coefficients[0].shape(0), width = coefficients[0].shape(1);
+  std::vector<Surrogate::Expansion> expansions;
+  for (std::size_t k = 0; k < anchors.size(); ++k) {
+    require_length(anchors[k].shape(0), dim, "anchor");
+    require_length(coefficients[k].shape(0), n_blocks, "coefficients");
+    require_length(coefficients[k].shape(1), width, "a row of coefficients");
+    expansions.push_back({to_vector(anchors[k]), coefficients[k].data(), nullptr, {}});
+    if (values.empty()) continue;
+    require_length(values[k].shape(0), n_blocks, "values");
+    for (const std::size_t axis : {0, 1}) require_length(precisions[k].shape(axis), dim, "a side of a precision matrix");
+    expansions[k].values = values[k].data();
+    expansions[k].precision.assign(precisions[k].data(), precisions[k].data() + dim * dim);
+  }
+  return Surrogate(std::move(expansions), static_cast<std::int32_t>(n_blocks), width);
+}
+
+std::optional<Surrogate> checked_surrogate(const Evaluator& f, const Surrogate* surrogate) {
+  if (!surrogate) return std::nullopt;
+  require_length(surrogate->dim(), f.dim, "anchor");
+  require_length(surrogate->n_blocks(), f.n_blocks, "coefficients");
+  return *surrogate;
+}
+
+// The changes of all blocks' expansions between two points.
+NumpyVector surrogate_changes(const Surrogate& surrogate, const Vector<double>& theta, const Vector<double>& theta_new) {
+  for (const auto* point : {&theta, &theta_new}) require_length(point->shape(0), surrogate.dim(), "theta");
+  std::vector<double> changes(surrogate.n_blocks());
+  Surrogate own = surrogate;  // turning it to a pair is not for threads to share
+  own.set_pair(theta.data(), theta_new.data());
+  for (std::int32_t b = 0; b < surrogate.n_blocks(); ++b) changes[b] = own.change(b);
+  return to_numpy(std::move(changes));
 }
 
 std::optional<NoiseRule> to_noise_rule(const std::string& kind, double limit, double share,
@@ -379,28 +410,38 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("dim", &Proposals::dim)
       .def("draw", &draw_proposal, "bitgen"_a, "theta"_a);
 
+  nb::class_<Surrogate>(m, "Surrogate")
+      .def(
+          "__init__",
+          [](Surrogate* self, const std::vector<Vector<double>>& anchors, const std::vector<Rows32>& coefficients,
+             const std::vector<Vector<double>>& values, const std::vector<Matrix>& precisions) {
+            new (self) Surrogate(to_surrogate(anchors, coefficients, values, precisions));
+          },
+          "anchors"_a, "coefficients"_a.noconvert(), "values"_a.noconvert() = nb::make_tuple(),
+          "precisions"_a = nb::make_tuple(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>())
+      .def_prop_ro("order", &Surrogate::order)
+      .def("changes", &surrogate_changes, "theta"_a, "theta_new"_a);
+
   nb::class_<Decider>(m, "Decider")
       .def(
           "__init__",
           [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,
              const Vector<std::int32_t>& n, const Vector<double>& scale, const Vector<double>& offset,
              const std::string& range_kind, double range_constant, std::uintptr_t range_self,
-             std::uintptr_t range_function, const std::optional<Vector<double>>& anchor,
-             const std::optional<Rows32>& coefficients, const std::string& noise_kind, double noise_limit,
-             double noise_share, const std::optional<Vector<double>>& correction_points,
+             std::uintptr_t range_function, const Surrogate* surrogate, const std::string& noise_kind,
+             double noise_limit, double noise_share, const std::optional<Vector<double>>& correction_points,
              const std::optional<Vector<double>>& correction_bounds) {
             new (self) Decider(&evaluator.functions(), to_vector(block_sizes),
                                {to_vector(n), to_vector(scale), to_vector(offset)},
                                to_range_source(range_kind, range_constant, range_self, range_function),
-                               to_surrogate(evaluator.functions(), anchor, coefficients),
+                               checked_surrogate(evaluator.functions(), surrogate),
                                to_noise_rule(noise_kind, noise_limit, noise_share, correction_points,
                                              correction_bounds));
           },
           "evaluator"_a, "block_sizes"_a, "n"_a, "scale"_a, "offset"_a, nb::kw_only(), "range_kind"_a = "none",
-          "range_constant"_a = 0.0, "range_self"_a = 0, "range_function"_a = 0, "anchor"_a = nb::none(),
-          "coefficients"_a.noconvert() = nb::none(), "noise_kind"_a = "none", "noise_limit"_a = 0.0,
-          "noise_share"_a = 0.0, "correction_points"_a = nb::none(), "correction_bounds"_a = nb::none(),
-          nb::keep_alive<1, 2>(), nb::keep_alive<1, 12>())
+          "range_constant"_a = 0.0, "range_self"_a = 0, "range_function"_a = 0, "surrogate"_a = nb::none(),
+          "noise_kind"_a = "none", "noise_limit"_a = 0.0, "noise_share"_a = 0.0, "correction_points"_a = nb::none(),
+          "correction_bounds"_a = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 11>())
       .def(
           "reset",
           [](Decider& decider, const Vector<double>& theta) {

@@ -1,4 +1,4 @@
-// Second-order Taylor expansions of the blocks' log likelihoods: control variates of a decision.
+// Taylor expansions of the blocks' log likelihoods: control variates of a decision.
 #pragma once
 
 #include <algorithm>
@@ -16,78 +16,93 @@ inline std::size_t n_coefficients(std::size_t dim, int order) {
   return order == 1 ? dim : dim + dim * (dim + 1) / 2;
 }
 
-// Around the anchor m block b changes by about q_b = g_b.(d' - d) + (d'.H_b d' - d.H_b d) / 2 from theta =
-// m + d to theta' = m + d' (Bardenet, Doucet and Holmes 2017, section 7). That is linear in what is stored:
-// q_b = c_b.w with c_b = [g_b, H_b's lower triangle row by row] and the features w of the pair, which
-// all blocks share. The sum over the blocks is C.w with C the sum of the very numbers that are stored, so
-// their precision affects how small the remainders are, but not whether the decision is right.
+// Around an anchor m the log likelihood of block b is about Q_b(theta) = v_b + g_b.d + d'.H_b d / 2 with d = theta - m
+// (Bardenet, Doucet and Holmes 2017, section 7). Of several anchors, the modes of a posterior, each point takes the
+// nearest, by the curvature there, so that from theta to theta' the block changes by about q_b = Q_b(theta') -
+// Q_b(theta), also where the two belong to different anchors. Q_b is linear in what is stored: v_b + c_b.w with c_b =
+// [g_b, H_b's lower triangle row by row] and the features w of the point, which all blocks share. The sum over the
+// blocks is that of the very numbers that are stored, so their precision affects how small the remainders are, but not
+// whether the decision is right.
 class Surrogate {
  public:
-  // `rows` (n_blocks rows of n_features numbers) stays the caller's.
+  // One anchor; `rows` (n_blocks rows of n_features numbers) stays the caller's.
   Surrogate(std::vector<double> anchor, const float* rows, std::int32_t n_blocks, std::size_t n_features)
-      : anchor_(std::move(anchor)),
-        n_features_(n_features),
-        rows_(rows),
-        total_(n_features, 0.0),
-        features_(n_features) {
-    const std::size_t dim = anchor_.size();
-    if (n_features != n_coefficients(dim, 1) && n_features != n_coefficients(dim, 2))
-      throw std::invalid_argument("a row of coefficients must have dim or dim + dim * (dim + 1) / 2 numbers");
-    for (std::int32_t b = 0; b < n_blocks; ++b) {
-      double squares = 0;
-      for (std::size_t j = 0; j < n_features; ++j) {
-        const double c = row(b)[j];
-        total_[j] += c;
-        squares += c * c;
-      }
-      longest_ = std::max(longest_, std::sqrt(squares));
-    }
-    for (const auto* numbers : {&anchor_, &total_})
-      for (const double x : *numbers)
-        if (!std::isfinite(x)) throw std::invalid_argument("anchor and coefficients must be finite");
+      : n_features_(n_features), features_(n_features), features_new_(n_features) {
+    add({std::move(anchor), rows, nullptr, {}}, n_blocks);
   }
+
+  // An anchor with the blocks' log likelihoods there, which stay the caller's, and the matrix (dim by dim) that
+  // measures how far points are from it.
+  struct Expansion {
+    std::vector<double> anchor;
+    const float* rows;
+    const double* values;
+    std::vector<double> precision;
+    std::vector<double> total{};  // of the rows
+    double total_value = 0;
+    double longest = 0;  // Euclidean norm of a row, at most
+  };
+
+  Surrogate(std::vector<Expansion> expansions, std::int32_t n_blocks, std::size_t n_features)
+      : n_features_(n_features), features_(n_features), features_new_(n_features) {
+    if (expansions.empty()) throw std::invalid_argument("there must be an anchor");
+    for (Expansion& expansion : expansions) {
+      if (expansions.size() > 1 && (!expansion.values || expansion.precision.empty()))
+        throw std::invalid_argument("several anchors need the blocks' log likelihoods and a precision matrix each");
+      add(std::move(expansion), n_blocks);
+    }
+  }
+
+  std::size_t dim() const { return expansions_.front().anchor.size(); }
+  std::int32_t n_blocks() const { return n_blocks_; }
+  int order() const { return n_features_ == dim() ? 1 : 2; }
 
   // Turns to another pair of parameter values.
   void set_pair(const double* theta, const double* theta_new) {
-    const std::size_t dim = anchor_.size();
-    double* w = features_.data();
-    for (std::size_t i = 0; i < dim; ++i) *w++ = theta_new[i] - theta[i];
-    if (n_features_ == dim) return;
-    for (std::size_t i = 0; i < dim; ++i) {
-      const double d = theta[i] - anchor_[i], d_new = theta_new[i] - anchor_[i];
-      for (std::size_t j = 0; j < i; ++j) *w++ = d_new * (theta_new[j] - anchor_[j]) - d * (theta[j] - anchor_[j]);
-      *w++ = 0.5 * (d_new * d_new - d * d);
+    from_ = nearest(theta);
+    to_ = nearest(theta_new);
+    if (from_ == to_) {
+      set_change(from().anchor, theta, theta_new, features_.data());
+      return;
     }
+    set_change(from().anchor, from().anchor.data(), theta, features_.data());
+    set_change(to().anchor, to().anchor.data(), theta_new, features_new_.data());
   }
 
   // The change of a block's expansion between the two.
-  double change(std::int32_t b) const { return dot(row(b)); }
+  double change(std::int32_t b) const {
+    if (from_ == to_) return dot(row(from(), b), features_);
+    return to().values[b] - from().values[b] + dot(row(to(), b), features_new_) - dot(row(from(), b), features_);
+  }
 
   // The sum of all blocks' changes.
-  double total_change() const { return dot(total_.data()); }
+  double total_change() const {
+    if (from_ == to_) return dot(from().total.data(), features_);
+    return to().total_value - from().total_value + dot(to().total.data(), features_new_) -
+           dot(from().total.data(), features_);
+  }
 
   // The largest remainder in absolute value of a block whose log likelihood has a derivative of the next order (third
   // to a second-order expansion) of operator norm at most `derivative`: by Taylor's theorem an expansion is off by
   // derivative / (p + 1)! |theta - m|^(p + 1) at either end (Bardenet, Doucet and Holmes 2017, section 7). The
   // coefficients are those of the expansion up to the rounding of what is stored and of differences of gradients.
   double largest_remainder(const double* theta, const double* theta_new, double derivative) const {
-    const std::size_t dim = anchor_.size();
-    double squares = 0, squares_new = 0;
-    for (std::size_t i = 0; i < dim; ++i) {
-      squares += (theta[i] - anchor_[i]) * (theta[i] - anchor_[i]);
-      squares_new += (theta_new[i] - anchor_[i]) * (theta_new[i] - anchor_[i]);
-    }
-    const double rounding = kRounding * longest_ * std::sqrt(dot_self(features_));
-    if (n_features_ == dim) return derivative / 2 * (squares + squares_new) + rounding;
-    return derivative / 6 * (squares * std::sqrt(squares) + squares_new * std::sqrt(squares_new)) + rounding;
+    const double r = distance(from(), theta), r_new = distance(to(), theta_new);
+    double rounding = kRounding * from().longest * std::sqrt(dot_self(features_));
+    if (from_ != to_) rounding += kRounding * to().longest * std::sqrt(dot_self(features_new_));
+    if (order() == 1) return derivative / 2 * (r * r + r_new * r_new) + rounding;
+    return derivative / 6 * (r * r * r + r_new * r_new * r_new) + rounding;
   }
 
   // Coefficients lie anywhere in memory: has them fetched while the blocks are evaluated. What
   // follows the first lines of a long row the processor fetches by itself.
   void prefetch(std::int32_t b) const {
-    const auto* begin = reinterpret_cast<const char*>(row(b));
     const std::size_t bytes = std::min(n_features_ * sizeof(float), std::size_t{512});
-    for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at);
+    for (const Expansion* expansion : {&from(), &to()}) {
+      const auto* begin = reinterpret_cast<const char*>(row(*expansion, b));
+      for (std::size_t at = 0; at < bytes; at += 64) __builtin_prefetch(begin + at);
+      if (from_ == to_) return;
+    }
   }
 
  private:
@@ -100,13 +115,76 @@ class Surrogate {
     return sum;
   }
 
-  const float* row(std::int32_t b) const { return rows_ + static_cast<std::size_t>(b) * n_features_; }
+  void add(Expansion expansion, std::int32_t n_blocks) {
+    const std::size_t dim = expansion.anchor.size();
+    if (n_features_ != n_coefficients(dim, 1) && n_features_ != n_coefficients(dim, 2))
+      throw std::invalid_argument("a row of coefficients must have dim or dim + dim * (dim + 1) / 2 numbers");
+    n_blocks_ = n_blocks;
+    expansion.total.assign(n_features_, 0.0);
+    for (std::int32_t b = 0; b < n_blocks; ++b) {
+      double squares = 0;
+      for (std::size_t j = 0; j < n_features_; ++j) {
+        const double c = row(expansion, b)[j];
+        expansion.total[j] += c;
+        squares += c * c;
+      }
+      expansion.longest = std::max(expansion.longest, std::sqrt(squares));
+      if (expansion.values) expansion.total_value += expansion.values[b];
+    }
+    for (const auto* numbers : {&expansion.anchor, &expansion.total, &expansion.precision})
+      for (const double x : *numbers)
+        if (!std::isfinite(x)) throw std::invalid_argument("anchor and coefficients must be finite");
+    if (!std::isfinite(expansion.total_value)) throw std::invalid_argument("log likelihoods must be finite");
+    expansions_.push_back(std::move(expansion));
+  }
+
+  const Expansion& from() const { return expansions_[from_]; }
+  const Expansion& to() const { return expansions_[to_]; }
+
+  std::size_t nearest(const double* theta) const {
+    if (expansions_.size() == 1) return 0;
+    const auto away = [&](const Expansion& expansion) {
+      const std::size_t dim = expansion.anchor.size();
+      double sum = 0;
+      for (std::size_t i = 0; i < dim; ++i) {
+        double along = 0;
+        for (std::size_t j = 0; j < dim; ++j) along += expansion.precision[i * dim + j] * (theta[j] - expansion.anchor[j]);
+        sum += (theta[i] - expansion.anchor[i]) * along;
+      }
+      return sum;
+    };
+    const auto closer = [&](const Expansion& a, const Expansion& b) { return away(a) < away(b); };
+    return std::min_element(expansions_.begin(), expansions_.end(), closer) - expansions_.begin();
+  }
+
+  // What rows about an anchor are multiplied with from theta to theta_new.
+  void set_change(const std::vector<double>& anchor, const double* theta, const double* theta_new, double* w) const {
+    const std::size_t dim = anchor.size();
+    for (std::size_t i = 0; i < dim; ++i) *w++ = theta_new[i] - theta[i];
+    if (n_features_ == dim) return;
+    for (std::size_t i = 0; i < dim; ++i) {
+      const double d = theta[i] - anchor[i], d_new = theta_new[i] - anchor[i];
+      for (std::size_t j = 0; j < i; ++j) *w++ = d_new * (theta_new[j] - anchor[j]) - d * (theta[j] - anchor[j]);
+      *w++ = 0.5 * (d_new * d_new - d * d);
+    }
+  }
+
+  static double distance(const Expansion& expansion, const double* theta) {
+    double squares = 0;
+    for (std::size_t i = 0; i < expansion.anchor.size(); ++i)
+      squares += (theta[i] - expansion.anchor[i]) * (theta[i] - expansion.anchor[i]);
+    return std::sqrt(squares);
+  }
+
+  const float* row(const Expansion& expansion, std::int32_t b) const {
+    return expansion.rows + static_cast<std::size_t>(b) * n_features_;
+  }
 
   // In double, as several sums, which the compiler makes vector instructions of.
   template <class Number>
-  double dot(const Number* c) const {
+  double dot(const Number* c, const std::vector<double>& features) const {
     constexpr std::size_t lanes = 8;
-    const double* w = features_.data();
+    const double* w = features.data();
     double sums[lanes] = {};
     std::size_t j = 0;
     for (; j + lanes <= n_features_; j += lanes)
@@ -116,11 +194,11 @@ class Surrogate {
     return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7])) + rest;
   }
 
-  std::vector<double> anchor_;
   std::size_t n_features_;
-  const float* rows_;
-  std::vector<double> total_, features_;
-  double longest_ = 0;  // Euclidean norm of a row, at most
+  std::int32_t n_blocks_ = 0;
+  std::vector<Expansion> expansions_;
+  std::vector<double> features_, features_new_;
+  std::size_t from_ = 0, to_ = 0;  // the anchors of the pair
 };
 
 }  // namespace stansub

@@ -4,6 +4,8 @@ A population of M blocks has log likelihoods l_b(theta); beside them stands a gl
 Parameters are unconstrained throughout. Addresses are plain integers, as `ctypes` gives them.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import CapsuleType
@@ -281,6 +283,43 @@ class Decision:
         the normal deviate of the same tail probability (Wallace 1959).
         """
 
+class Surrogate:
+    """Taylor expansions of the blocks' log likelihoods about an anchor, or several of which a point takes the nearest.
+
+    With e = theta - anchor the expansion is v_b + c_b.w, c_b being row b of the anchor's coefficients and w the
+    features e_i and, in the second order, e_i e_j for i >= j, halved where i = j. From theta to theta_new block b
+    changes by the difference of its expansions at both, each about its own anchor; v_b cancels where that is the same.
+
+    Parameters
+    ----------
+    anchors : sequence of ndarray, shape (dim,)
+    coefficients : tuple of ndarray of float32, shape (M, dim) or (M, dim + dim * (dim + 1) / 2)
+        An array an anchor, as `Evaluator.block_taylor` writes it. Kept, not copied, and not to be changed.
+    values : tuple of ndarray, shape (M,), optional
+        v, the blocks' log likelihoods at each anchor, where there are several. Kept, not copied.
+    precisions : sequence of ndarray, shape (dim, dim), optional
+        Matrices P of each anchor, where there are several: the nearest anchor is that with the smallest e' P e.
+
+    Raises
+    ------
+    ValueError
+        When the arrays do not fit each other, or a number is not finite.
+    """
+
+    def __init__(
+        self,
+        anchors: Sequence[NDArray[np.float64]],
+        coefficients: tuple[NDArray[np.float32], ...],
+        values: tuple[NDArray[np.float64], ...] = (),
+        precisions: Sequence[NDArray[np.float64]] = (),
+    ) -> None: ...
+    @property
+    def order(self) -> int:
+        """Of the expansions: 1 or 2."""
+
+    def changes(self, theta: NDArray[np.float64], theta_new: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Changes of all blocks' expansions from one point, shape (dim,), to another; shape (M,)."""
+
 class Decider:
     """The accept/reject decisions of one chain, and its current state.
 
@@ -290,11 +329,9 @@ class Decider:
     While all drawn differences are equal, a look that knows R by them or not at all (offset 0) does not decide.
 
     With control variates the looks before the last take mean, s and R not of the differences but of the remainders
-    r_b = d_b - c_b.w, and the sum of c_b.w over all blocks goes into the threshold (Bardenet, Doucet and Holmes 2017,
-    section 7). Here c_b is row b of `coefficients` and w belongs to the pair: with e = theta - anchor and
-    e' = theta_new - anchor it is e'_i - e_i and, in the second order, e'_i e'_j - e_i e_j for i >= j, halved where
-    i = j, so that c_b.w is the change of the block's Taylor expansion. A range that is a constant or a function is then
-    promised for the remainders. The last look, audits and log densities do without control variates.
+    r_b = d_b - q_b, and the sum of the changes q_b of all blocks' expansions (see `Surrogate`) goes into the threshold
+    (Bardenet, Doucet and Holmes 2017, section 7). A range that is a constant or a function is then promised for the
+    remainders. The last look, audits and log densities do without control variates.
 
     With a noise rule a decision falls at the first look at which the standard error of the log ratio x,
     s = M sd / sqrt(n) sqrt(1 - (n - 1) / (M - 1)), is positive and at most `noise_limit`, or `noise_limit` n / 20 after
@@ -319,13 +356,11 @@ class Decider:
         ``int range_function(void *range_self, const double *theta, const double *theta_new, double *out)`` writes
         (no decision before the last look if it does not return 0); twice what a remainder is at most where a block's
         derivative of order p + 1 is at most range_constant in operator norm, p being the order of the control variates:
-        range_constant / (p + 1)! * (||e_new||^(p + 1) + ||e||^(p + 1)) + 2^-22 max ||c_b|| ||w||, the last for
-        rounding; an evaluation of all blocks; the range of the differences drawn so far.
-    anchor : ndarray, shape (dim,), optional
-        Point of the control variates.
-    coefficients : ndarray of float32, shape (M, dim) or (M, dim + dim * (dim + 1) / 2), optional
-        Control variates of first or second order as `Evaluator.block_taylor` writes them. Kept, not copied, and not to
-        be changed.
+        range_constant / (p + 1)! * (||e_new||^(p + 1) + ||e||^(p + 1)) + 2^-22 max ||c_b|| ||w||, e being the distance
+        from the anchor and the last term for rounding; an evaluation of all blocks; the range of the differences drawn
+        so far.
+    surrogate : Surrogate, optional
+        Control variates.
     noise_kind : {"none", "barker", "penalty"}
     noise_limit, noise_share : float
     correction_points, correction_bounds : ndarray, shape (k,) and (k - 1,), optional
@@ -349,8 +384,7 @@ class Decider:
         range_constant: float = 0.0,
         range_self: int = 0,
         range_function: int = 0,
-        anchor: NDArray[np.float64] | None = None,
-        coefficients: NDArray[np.float32] | None = None,
+        surrogate: Surrogate | None = None,
         noise_kind: str = "none",
         noise_limit: float = 0.0,
         noise_share: float = 0.0,

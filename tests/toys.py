@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import CallbackEvaluator, Decider
+from stansub._loop import CallbackEvaluator, Decider, Surrogate
 from stansub.decision.boundary import Exact, Test
 from stansub.decision.decide import make_decider
+from stansub.model.taylor import ControlVariates
 
 Array = NDArray[np.float64]
 
@@ -48,9 +50,8 @@ def decider(
     _KEPT.append(functions)
     addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
     evaluator = CallbackEvaluator(dim, n_blocks, 0, *addresses)  # type: ignore[arg-type]
-    made = make_decider(
-        evaluator, np.ones(n_blocks, np.int32), test or Exact(), anchor=anchor, coefficients=coefficients
-    )
+    surrogate = None if anchor is None or coefficients is None else Surrogate([anchor], (coefficients,))
+    made = make_decider(evaluator, np.ones(n_blocks, np.int32), test or Exact(), surrogate=surrogate)
     made.reset(np.zeros(dim))
     return made
 
@@ -85,3 +86,9 @@ def logistic(x: Array, test: Test, anchor: Array, *, order: int = 2) -> Decider:
         anchor=anchor if order else None,
         coefficients=coefficients,
     )
+
+
+def with_own_rows(variates: ControlVariates) -> ControlVariates:
+    """The same control variates with a copy of the coefficients, which a test may spoil."""
+    first = replace(variates.first, coefficients=variates.first.coefficients.copy())
+    return replace(variates, expansions=(first,))

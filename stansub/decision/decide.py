@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import Decider, Decision, Evaluator
+from stansub._loop import Decider, Decision, Evaluator, Surrogate
 from stansub.decision.boundary import Barker, Penalty, Test
 from stansub.errors import InputError
 
@@ -21,6 +21,7 @@ __all__ = [
     "Range",
     "RangeFunction",
     "Scan",
+    "Surrogate",
     "make_decider",
 ]
 
@@ -125,8 +126,7 @@ def make_decider(
     test: Test,
     *,
     spread: Range | None = None,
-    anchor: NDArray[np.float64] | None = None,
-    coefficients: NDArray[np.float32] | None = None,
+    surrogate: Surrogate | None = None,
 ) -> Decider:
     """The decisions of one chain.
 
@@ -142,11 +142,8 @@ def make_decider(
         Where the range of the differences comes from, for tests that need it. With control variates the test looks at
         remainders; a `Lipschitz` constant or a `RangeFunction` is then taken for theirs, and whoever gives it vouches
         for it. A `Derivative` needs control variates of its order.
-    anchor : ndarray, shape (dim,), optional
-        Point of the control variates.
-    coefficients : ndarray of float32, shape (n_blocks, dim) or (n_blocks, dim + dim * (dim + 1) / 2), optional
-        Derivatives of the blocks' log likelihoods at the anchor, from `Evaluator.block_taylor`: control variates of
-        first or second order.
+    surrogate : Surrogate, optional
+        Control variates of first or second order.
 
     Raises
     ------
@@ -154,9 +151,7 @@ def make_decider(
         When the test needs a range and none is given, or the control variates are not those of a `Derivative`.
     """
     table = test.table(evaluator.n_blocks)
-    decider = partial(
-        Decider, evaluator, block_sizes, table.n, table.scale, table.offset, anchor=anchor, coefficients=coefficients
-    )
+    decider = partial(Decider, evaluator, block_sizes, table.n, table.scale, table.offset, surrogate=surrogate)
     if isinstance(test, Barker | Penalty):
         rule = test.rule
         return decider(
@@ -174,7 +169,7 @@ def make_decider(
             "range, or have it estimated or scanned"
         )
     if isinstance(spread, Derivative):
-        order = 0 if coefficients is None or anchor is None else 1 if coefficients.shape[1] == anchor.size else 2
+        order = 0 if surrogate is None else surrogate.order
         if order != spread.order:
             raise InputError(
                 f"this bound on a derivative is for control variates of order {spread.order}, not of order {order}"

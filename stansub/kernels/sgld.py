@@ -66,8 +66,10 @@ class MiniBatches:
         wanted = size or (_FEW if variates else max(_FEW, round(_SHARE * self.n_blocks)))
         self.size = min(wanted, self.n_blocks)
         self.n_evaluated = 0
-        self._evaluator, self._block_sizes, self._variates = evaluator, block_sizes, variates
-        self._total = variates.total if variates else None
+        self._evaluator, self._block_sizes = evaluator, block_sizes
+        # A gradient that only proposes may be rough away from the first anchor.
+        self._expansion = variates.first if variates else None
+        self._total = self._expansion.total if self._expansion else None
 
     def draw(self, rng: np.random.Generator) -> Callable[[FloatArray], FloatArray]:
         """The gradient, shape (dim,), as a function of the parameters, from one mini-batch.
@@ -78,9 +80,9 @@ class MiniBatches:
         scale = self.n_blocks / self.size
         n_observations = int(self._block_sizes[which].sum())
         expansion = None
-        if self._variates is not None:
-            drawn = self._variates.coefficients[which].sum(0, dtype=np.float64)
-            expansion = self._variates.gradient_of(self._total - scale * drawn)
+        if self._expansion is not None:
+            drawn = self._expansion.coefficients[which].sum(0, dtype=np.float64)
+            expansion = self._expansion.gradient_of(self._total - scale * drawn)
 
         def gradient(theta: FloatArray) -> FloatArray:
             found = scale * self._evaluator.subset_log_density_gradient(theta, which)[1]
@@ -97,7 +99,7 @@ class MiniBatches:
     def summary(self) -> str:
         """One line: how gradients are estimated."""
         text = f"gradients from {self.size:,} of {self.n_blocks:,} blocks a step"
-        if self._variates is not None:
+        if self._expansion is not None:
             return f"{text}, for what the expansions leave"
         return f"{text}; without control variates their noise keeps steps short" if self.size < self.n_blocks else text
 

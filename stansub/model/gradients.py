@@ -92,21 +92,23 @@ class Together:
 
 
 class Objective:
-    """Log density from ``which`` blocks: global part plus n_blocks / len(which) times their log likelihoods.
+    """Log density from ``which`` blocks: global part plus ``weight`` times their log likelihoods.
 
     Parameters
     ----------
     team : Team
     which : ndarray of int32, optional
         Blocks, without repetition; all by default, which gives the log density itself.
+    weight : float, optional
+        n_blocks / len(which) by default.
     """
 
-    def __init__(self, team: Team, which: NDArray[np.int32] | None = None) -> None:
+    def __init__(self, team: Team, which: NDArray[np.int32] | None = None, *, weight: float | None = None) -> None:
         n_blocks = len(team.population.blocks)
         self.team = team
         self.dim = team.population.dim
         self.which = np.arange(n_blocks, dtype=np.int32) if which is None else which
-        self.weight = n_blocks / len(self.which)
+        self.weight = n_blocks / len(self.which) if weight is None else weight
         self._chunks = team.chunks(self.which)
         self._n_obs = int(team.population.blocks.sizes[self.which].sum())
 

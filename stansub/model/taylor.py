@@ -12,15 +12,17 @@ remainders larger by some 1e-7 of the expansion and the decision no less valid.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub._loop import Surrogate
 from stansub.errors import InputError
-from stansub.model.gradients import Team
+from stansub.model.gradients import Team, Together
 from stansub.model.mode import Mode, Target
 from stansub.model.posterior import Evaluator, Population
 from stansub.program.library import FloatArray
@@ -48,12 +50,10 @@ _WEIGHTS = np.exp(-_GAPS) * _GAPS / np.sum(np.exp(-_GAPS) * _GAPS)
 _GRADIENT, _COEFFICIENT = 6.0, 5e-4
 # Where decisions need this share of all blocks, control variates save little.
 _NO_HELP = 0.5
-# Log density by which another mode may be lower and still hold a share of the posterior.
-_NEAR = 10.0
 
 
 @dataclass(frozen=True)
-class ControlVariates:
+class Expansion:
     """Expansions of all blocks at one anchor.
 
     Attributes
@@ -62,19 +62,11 @@ class ControlVariates:
     order : {1, 2}
     coefficients : ndarray of float32, shape (M, n_features)
         A row a block: gradient and, in the second order, the lower triangle of the Hessian row by row.
-    seconds : float
-        That making them took.
     """
 
     anchor: FloatArray
     order: int
     coefficients: Rows
-    seconds: float
-
-    @property
-    def memory(self) -> int:
-        """Bytes of the coefficients."""
-        return self.coefficients.nbytes
 
     @property
     def total(self) -> FloatArray:
@@ -96,6 +88,62 @@ class ControlVariates:
         i, j = np.tril_indices(dim)
         hessian[i, j] = hessian[j, i] = row[dim:]
         return lambda theta: np.asarray(slope + hessian @ (theta - self.anchor))
+
+
+@dataclass(frozen=True)
+class ControlVariates:
+    """Expansions of all blocks at one anchor or, where a posterior has several modes, at each of them.
+
+    Attributes
+    ----------
+    expansions : tuple of Expansion
+        All of the same order, the most important first.
+    values : tuple of ndarray, shape (M,)
+        Log likelihoods of the blocks at the anchors, where there are several.
+    precisions : tuple of ndarray, shape (dim, dim)
+        Each point takes the anchor that is nearest by its matrix, where there are several.
+    seconds : float
+        That making them took.
+    """
+
+    expansions: tuple[Expansion, ...]
+    values: tuple[FloatArray, ...] = ()
+    precisions: tuple[FloatArray, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def first(self) -> Expansion:
+        """The most important."""
+        return self.expansions[0]
+
+    @property
+    def anchor(self) -> FloatArray:
+        """Of the first, shape (dim,)."""
+        return self.first.anchor
+
+    @property
+    def order(self) -> int:
+        """Of all expansions."""
+        return self.first.order
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the coefficients."""
+        return sum(one.coefficients.nbytes for one in self.expansions)
+
+    @cached_property
+    def surrogate(self) -> Surrogate:
+        """The same for the decision loop."""
+        return Surrogate(
+            [one.anchor for one in self.expansions],
+            tuple(one.coefficients for one in self.expansions),
+            self.values,
+            self.precisions,
+        )
+
+    def changes(self, theta: FloatArray, proposed: FloatArray) -> FloatArray:
+        """Changes of the blocks' expansions between two points, shape (M,)."""
+        return self.surrogate.changes(theta, proposed)
 
 
 def n_features(dim: int, order: int) -> int:
@@ -193,7 +241,35 @@ def build(
                     f"no control variates: {error} at the anchor; take another anchor, or sample with "
                     "--control-variates 0"
                 ) from error
-    return ControlVariates(np.array(anchor), order, coefficients, time.perf_counter() - began)
+    expansion = Expansion(np.array(anchor), order, coefficients)
+    return ControlVariates((expansion,), seconds=time.perf_counter() - began)
+
+
+def build_at_modes(
+    posterior: Target, modes: Sequence[Mode], *, order: int, threads: int = 1, progress: Progress | None = None
+) -> ControlVariates:
+    """Differentiate all blocks at each of several modes, the most important of which comes first.
+
+    Raises
+    ------
+    InputError
+        When the coefficients would take too much memory, or a derivative is not defined.
+    """
+    check_memory(len(modes) * len(posterior.population.blocks), posterior.population.dim, order)
+    parts = [
+        build(posterior, mode.position, order=order, steps=mode.steps, threads=threads, progress=progress)
+        for mode in modes
+    ]
+    if len(modes) == 1:
+        return parts[0]
+    with Team(posterior.population, threads=threads) as team:
+        values = tuple(Together(team).block_log_lik(mode.position) for mode in modes)
+    return ControlVariates(
+        tuple(part.first for part in parts),
+        values,
+        tuple(-mode.hessian for mode in modes),
+        sum(part.seconds for part in parts),
+    )
 
 
 def check_memory(n_blocks: int, dim: int, order: int, max_memory: int | None = None) -> None:
@@ -283,7 +359,7 @@ def choose_order(
         if fits[higher] and cost[higher] < 0.9 * cost[order]:
             order = higher
     seconds = float(gradients[order]) * pilot.gradient_seconds / threads
-    return Choice(order, _reason(order, pilot, mode, n_blocks, dim, seconds, fits, allowed), pilot)
+    return Choice(order, _reason(order, pilot, n_blocks, dim, seconds, fits, allowed), pilot)
 
 
 def n_gradients(n_blocks: int, dim: int) -> NDArray[np.int64]:
@@ -398,7 +474,6 @@ def _blocks_needed(scale: FloatArray, n_blocks: int) -> float:
 def _reason(
     order: int,
     pilot: Pilot,
-    mode: Mode,
     n_blocks: int,
     dim: int,
     seconds: float,
@@ -416,9 +491,6 @@ def _reason(
         if not fits[higher]:
             needed = _bytes(memory_needed(n_blocks, dim, higher))
             text += f"; order {higher} would take {needed}, more than the {_bytes(allowed)} allowed"
-    near = sum(mode.log_density - value < _NEAR for _, value in mode.others)
-    if near:
-        text += f"; not near {near} other mode{'s' if near > 1 else ''}, which this anchor does not serve"
     return text
 
 

@@ -170,6 +170,7 @@ def diagnose(idata: "InferenceData", *, statistics: "pd.DataFrame | None" = None
     if statistics is None:
         statistics = table(idata, percentiles=(), max_rows=affordable(idata))
     cautions = (
+        *_missed_modes(facts),
         *_stopped(facts),
         *_left_out(facts),
         *_stuck(idata, facts, n_chains),
@@ -235,6 +236,30 @@ def _stopped(facts: dict[str, Any]) -> Iterable[Caution]:
         yield Caution(
             f"The run stopped before its last iteration: {why}.",
             "Use these draws only if the checks below say so, or run again to the end.",
+        )
+
+
+def _missed_modes(facts: dict[str, Any]) -> Iterable[Caution]:
+    """What no chain visited, and modes that are the same but for labels."""
+    check = facts.get("mode_check", {})
+    for mode in check.get("missed", ()):
+        above = mode["above"]
+        height = f", and its log density is {above:,.1f} above the highest mode that they did" if above > 0 else ""
+        places = [
+            f"{name} is {there:.3g} (draws: {low:.3g} to {high:.3g})"
+            for name, (there, low, high) in mode["values"].items()
+        ]
+        yield Caution(
+            f"Chains missed a mode: about {percent(mode['share'])} of the posterior is where no chain has been"
+            f"{height}. There {', '.join(places) or 'nothing lies outside of the draws'}.",
+            "Do not use these draws. Run again with another --seed or with --inits near that mode; where modes differ "
+            "by their labels, order the parameters in the program.",
+        )
+    if names := check.get("interchangeable"):
+        yield Caution(
+            f"Labels switch: the elements of {', '.join(names)} can change places without changing the posterior, so "
+            "that their single means and sds say nothing.",
+            "Declare one of them as ordered, or give it priors that tell the elements apart.",
         )
 
 

@@ -19,11 +19,11 @@ from stansub.decision.boundary import Exact, NoiseTest, Penalty, Pocock, Test
 from stansub.decision.decide import Decider, Derivative, Range, make_decider
 from stansub.errors import InputError
 from stansub.kernels.base import FloatArray
-from stansub.kernels.proposals import Proposal
-from stansub.model.mode import Mode, find_mode
+from stansub.kernels.proposals import LaplaceMixture, Mixture, NearestWalk, Proposal
+from stansub.model.mode import Mode, Modes, find_modes
 from stansub.model.posterior import Evaluator, Posterior
 from stansub.model.ranges import DERIVATIVES
-from stansub.model.taylor import ControlVariates, build, choose_order
+from stansub.model.taylor import ControlVariates, build_at_modes, choose_order
 from stansub.sampling.adapt import FirstWalk
 from stansub.sampling.race import (
     FIRST_LOOKS,
@@ -45,6 +45,10 @@ Progress = Callable[[str], None]
 ORDERS = ("auto", "0", "1", "2")
 PROPOSALS = ("auto", "laplace-pcn", "langevin")
 
+# Every mode is proposed with at least this probability, be its evidence as small as it is estimated to be, and so many
+# steps stay about the mode where they are.
+_LEAST_PROPOSED, _LOCAL_SHARE = 0.02, 0.5
+
 # Chains start so many sds of the Laplace approximation from the mode, in each direction: further apart than the
 # posterior is wide, for R-hat.
 _START_SDS = 2.0
@@ -56,7 +60,7 @@ class Anchored:
 
     Attributes
     ----------
-    mode : Mode
+    modes : Modes
     variates : ControlVariates or None
         None where they do not pay.
     proposal : Proposal or None
@@ -72,13 +76,18 @@ class Anchored:
         Observations whose log likelihood the race evaluated.
     """
 
-    mode: Mode
+    modes: Modes
     variates: ControlVariates | None
     proposal: Proposal | None
     name: str
     rate: float
     choices: dict[str, str]
     n_obs_evaluated: int
+
+    @property
+    def mode(self) -> Mode:
+        """The one with most evidence."""
+        return self.modes.best
 
     @property
     def order(self) -> int:
@@ -89,14 +98,19 @@ class Anchored:
         """Decisions with these control variates."""
         return decider_with(posterior, evaluator, test, self.variates, spread)
 
-    def start(self, posterior: Posterior, rng: np.random.Generator) -> FloatArray:
-        """A starting value, shape (dim,), from a wide normal distribution about the mode."""
+    def start(self, posterior: Posterior, rng: np.random.Generator, place: float = 0.0) -> FloatArray:
+        """A starting value, shape (dim,), from a wide normal distribution about a mode.
+
+        ``place`` between 0 and 1 says which: each has a share of the interval in proportion to its evidence.
+        """
+        number = int(np.searchsorted(np.cumsum(self.modes.weights[:-1]), place, side="right"))
+        mode = self.modes.found[number]
         for attempt in range(100):
             width = _START_SDS * 0.9**attempt
-            theta = self.mode.position + width * self.mode.cholesky @ rng.standard_normal(self.mode.dim)
+            theta = mode.position + width * mode.cholesky @ rng.standard_normal(mode.dim)
             if np.isfinite(posterior.full.log_density(theta)):
                 return np.asarray(theta)
-        return self.mode.position.copy()
+        return mode.position.copy()
 
 
 def check_order(order: int | str) -> str:
@@ -159,15 +173,15 @@ def anchor(
     mode_rng, order_rng, race_rng = (
         np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, stream))) for stream in range(1, 4)
     )
-    mode = find_mode(posterior, mode_rng, threads=threads, progress=progress)
-    choices = {"mode": mode.summary()}
+    modes = find_modes(posterior, mode_rng, threads=threads, progress=progress)
+    mode, choices = modes.best, {"mode": modes.summary()}
     choose = partial(choose_order, posterior, mode, rng=order_rng, n_steps=n_steps, threads=threads)
 
     def make(wanted: int, reason: str) -> ControlVariates | None:
         choices["control variates"] = f"{f'order {wanted}' if wanted else 'none'}: {reason}"
         if not wanted:
             return None
-        return build(posterior, mode.position, order=wanted, steps=mode.steps, threads=threads, progress=progress)
+        return build_at_modes(posterior, modes.found, order=wanted, threads=threads, progress=progress)
 
     free = free_order(test, order)
     if isinstance(spread, Derivative):
@@ -183,7 +197,14 @@ def anchor(
     if variates is not None and fitted:
         test = at_first_look(given, FIRST_LOOKS[1])
     if proposal not in PROPOSALS:
-        return Anchored(mode, variates, None, proposal, 0.0, choices, 0), _late(given, variates, fitted)
+        return Anchored(modes, variates, None, proposal, 0.0, choices, 0), _late(given, variates, fitted)
+    if len(modes.found) > 1:
+        moves = between_modes(modes)
+        choices["proposal"] = (
+            f"independent draws from the Laplace approximations of {len(modes.found)} modes, so that chains change "
+            "modes, and as many random-walk steps about each"
+        )
+        return Anchored(modes, variates, moves, "laplace-mixture", 0.0, choices, 0), _late(given, variates, fitted)
     progress("Trying proposals")
 
     def deciding(one: Test) -> Decider:
@@ -202,7 +223,7 @@ def anchor(
             "draws from it were accepted"
         )
         first = FirstWalk(walk(mode.cholesky).cholesky)
-        found = Anchored(mode, variates, first, "adaptive-metropolis", 1.0, choices, decider.n_evaluated)
+        found = Anchored(modes, variates, first, "adaptive-metropolis", 1.0, choices, decider.n_evaluated)
         return found, _late(given, variates, fitted)
     mixture, choices["proposal"] = mixed(result, mode.cholesky)
     evaluated, rate = decider.n_evaluated, result.rate
@@ -220,7 +241,19 @@ def anchor(
                 evaluated += n
                 if better:
                     test, choices["first look"] = other, looked
-    return Anchored(mode, variates, mixture, result.winner.name, rate, choices, evaluated), test
+    return Anchored(modes, variates, mixture, result.winner.name, rate, choices, evaluated), test
+
+
+def between_modes(modes: Modes) -> Mixture:
+    """Moves between modes and about each."""
+    weights = np.maximum(modes.weights, _LEAST_PROPOSED)
+    mixture = LaplaceMixture(
+        np.array([mode.position for mode in modes.found]),
+        np.array([mode.cholesky for mode in modes.found]),
+        weights / weights.sum(),
+    )
+    local = NearestWalk(mixture, 2.38 / np.sqrt(modes.best.dim))
+    return Mixture([mixture, local], np.array([1 - _LOCAL_SHARE, _LOCAL_SHARE]))
 
 
 def _late(test: Test, variates: ControlVariates | None, fitted: bool) -> Test:
@@ -242,13 +275,5 @@ def decider_with(
     posterior: Posterior, evaluator: Evaluator, test: Test, variates: ControlVariates | None, spread: Any = None
 ) -> Decider:
     """Decisions of one chain with such control variates."""
-    if variates is None:
-        return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread)
-    return make_decider(
-        evaluator,
-        posterior.blocks.sizes,
-        test,
-        spread=spread,
-        anchor=variates.anchor,
-        coefficients=variates.coefficients,
-    )
+    surrogate = variates.surrogate if variates is not None else None
+    return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread, surrogate=surrogate)

@@ -36,6 +36,7 @@ from stansub.sampling.anchored import PROPOSALS, Anchored, anchor, check_order
 from stansub.sampling.chain import Chain, Plan
 from stansub.sampling.constrain import Kept, check_draws
 from stansub.sampling.inits import RADIUS, Init, Inits, load, start
+from stansub.sampling.missed import ModeCheck, check_modes
 from stansub.sampling.progress import ProgressView, chain_progress, default_console, telling, wanted
 from stansub.sampling.trial import WarmupTrial
 
@@ -301,6 +302,7 @@ def sample(
                 None if found is not None and inits is None else init,
                 seed=seed,
                 chain=chain,
+                n_chains=chains,
                 stop=stop,
                 trial=tried,
                 found=found,
@@ -311,7 +313,7 @@ def sample(
         if isinstance(moves, Sgld):
             asides["proposal"] = f"Langevin moves with {moves.batches.summary()}"
         meetings = None
-        if found is not None:
+        if found is not None and len(found.modes.found) == 1:
             wishes = stages.Asked(
                 test=asked,
                 order=order,
@@ -363,12 +365,16 @@ def sample(
         observation_level=observation_level,
     )
     drawn, stopped = results.usable(made, outcome)
+    with telling(console, show=show) as say:
+        checked = _check_modes(posterior, drawn, stopped, seed=seed, threads=parallel, say=say)
     attrs = {
         **results.facts(posterior, rule, promise),
         "normality": results.normality(
             drawn, rule, variates=found is not None and found.order > 0, max_error=max_error
         ),
         "choices": chosen or None,
+        "starts": _starts(found),
+        "mode_check": checked.record(),
         "anchor_n_obs_evaluated": evaluated,
         "settings": asdict(settings),
         "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
@@ -388,6 +394,35 @@ def sample(
     for caution in cautions:
         warnings.warn(caution, DrawsWarning, stacklevel=2)
     return idata
+
+
+def _check_modes(
+    posterior: Posterior,
+    chains: Sequence[Chain],
+    stopped: str,
+    *,
+    seed: int,
+    threads: int,
+    say: Callable[[str], None],
+) -> ModeCheck:
+    """Whether chains missed a mode; no failure to find that out keeps the draws back."""
+    if stopped:
+        return ModeCheck(reason="the run was stopped")
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 6)))
+    try:
+        return check_modes(posterior, [chain.draws for chain in chains], rng, threads=threads, progress=say)
+    except (Exception, KeyboardInterrupt) as error:
+        return ModeCheck(reason=results.one_line(error))
+
+
+def _starts(found: Anchored | None) -> list[dict[str, Any]] | None:
+    """What came of every start of the search for modes."""
+    if found is None:
+        return None
+    return [
+        {name: getattr(one, name) for name in ("kind", "log_density", "n_iterations", "outcome")}
+        for one in found.modes.starts
+    ]
 
 
 def _cautions(idata: InferenceData) -> list[str]:
@@ -464,7 +499,10 @@ def _evaluated(found: Anchored | None, posterior: Posterior) -> float:
     if found is None:
         return 0.0
     gradients = {0: 0, 1: 1, 2: 1 + 2 * posterior.dim}[found.order]
-    return found.n_obs_evaluated + (found.mode.n_passes + gradients) * posterior.blocks.n_observations
+    return (
+        found.n_obs_evaluated
+        + (found.modes.n_passes + len(found.modes.found) * gradients) * posterior.blocks.n_observations
+    )
 
 
 def _text(inits: Inits) -> str:
@@ -537,6 +575,7 @@ def make_chain(
     *,
     seed: int,
     chain: int,
+    n_chains: int = 1,
     stop: NDArray[np.int32],
     trial: bool = False,
     found: Anchored | None = None,
@@ -567,7 +606,8 @@ def make_chain(
     if found is None or init is not None:
         theta = start(posterior, init or Init(), init_rng, chain=chain)
     else:
-        theta = found.start(posterior, init_rng)
+        first = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 5))).random()
+        theta = found.start(posterior, init_rng, (first + chain / n_chains) % 1.0)
     if found is None:
         decider = make_decider(evaluator, posterior.blocks.sizes, test, spread=ranges.source)
     else:

@@ -391,7 +391,7 @@ class Meetings:
         evaluator, dim, at = self._posterior.population.evaluator(), len(moments.position), variates.anchor
         hessian = np.empty((dim, dim))
         i, j = np.tril_indices(dim)
-        hessian[i, j] = hessian[j, i] = variates.total[dim:]
+        hessian[i, j] = hessian[j, i] = variates.first.total[dim:]
         steps = scaled_steps(at, moments.hessian)
         try:
             for k, step in enumerate(np.diag(steps)):

@@ -80,8 +80,8 @@ def pairs_at(
         n_passes += 1
         differences = evaluator.block_log_lik(proposed) - here
         if variates is not None:
-            expansion = variates.coefficients @ variates.features(position, proposed)
-            differences, rest = differences - expansion, rest + float(expansion.sum())
+            changes = variates.changes(position, proposed)
+            differences, rest = differences - changes, rest + float(changes.sum())
         if np.isfinite(differences).all():
             pairs.append(Pair(differences, float(rest)))
     return pairs, n_passes

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from populations import Model, ReferenceLoop, features, logistic, taylor
 
+from stansub._loop import Surrogate
 from stansub.decision.boundary import Geometric, make_test
 from stansub.decision.decide import Derivative, Lipschitz, make_decider
 from stansub.errors import InputError
@@ -74,7 +75,7 @@ def test_a_bound_that_does_not_hold_is_seen(model, x, order, factor, broken):
     rows, seen = taylor(model, ANCHOR, order), 0
     spread = Derivative(factor * constant(x, order), order)
     decider = make_decider(
-        model.evaluator, model.sizes, make_test("bernstein"), spread=spread, anchor=ANCHOR, coefficients=rows
+        model.evaluator, model.sizes, make_test("bernstein"), spread=spread, surrogate=Surrogate([ANCHOR], (rows,))
     )
     rng = np.random.default_rng(3)
     for theta, theta_new in pairs(rng, 100, (0.1, 0.3)):
@@ -91,7 +92,7 @@ def test_decisions_are_those_of_the_range_by_definition(model, x, order, name):
     theta, theta_new = ANCHOR + np.array([[0.02, -0.01, 0.03], [-0.02, 0.02, 0.01]])
     test = make_test(name, looks=Geometric(first=8))
     decider = make_decider(
-        model.evaluator, model.sizes, test, spread=Derivative(bound, order), anchor=ANCHOR, coefficients=rows
+        model.evaluator, model.sizes, test, spread=Derivative(bound, order), surrogate=Surrogate([ANCHOR], (rows,))
     )
     rest = model.evaluator.global_log_density(theta_new) - model.evaluator.global_log_density(theta)
     seen = remainders(model, rows, theta, theta_new)
@@ -123,8 +124,7 @@ def test_wrong_decisions_stay_within_delta(scaled):
         model.sizes,
         make_test("bernstein", delta=0.05, looks=Geometric(first=16)),
         spread=Derivative(scaled * bend, 2),
-        anchor=np.zeros(1),
-        coefficients=rows,
+        surrogate=Surrogate([np.zeros(1)], (rows,)),
     )
     rng, wrong, early = np.random.default_rng(6), 0, 0
     total = model.evaluator.block_log_lik(np.ones(1)).sum()
@@ -139,9 +139,9 @@ def test_wrong_decisions_stay_within_delta(scaled):
 
 def test_a_bound_is_for_control_variates_of_its_order(model):
     rows = taylor(model, ANCHOR, 2)
-    given = {"spread": Derivative(1.0, 1)}
+    given, second = {"spread": Derivative(1.0, 1)}, Surrogate([ANCHOR], (rows,))
     with pytest.raises(InputError, match="order 1, not of order 2"):
-        make_decider(model.evaluator, model.sizes, make_test("bernstein"), anchor=ANCHOR, coefficients=rows, **given)
+        make_decider(model.evaluator, model.sizes, make_test("bernstein"), surrogate=second, **given)
     with pytest.raises(InputError, match="order 1, not of order 0"):
         make_decider(model.evaluator, model.sizes, make_test("bernstein"), **given)
     for made in (Derivative, lambda value, _: Lipschitz(value)):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from populations import Model, ReferenceLoop, features, linear, logistic, taylor
 
-from stansub._loop import Decider
+from stansub._loop import Decider, Surrogate
 from stansub.decision.boundary import Austerity, Exact, Fixed, Geometric, make_test
 from stansub.decision.decide import Estimate, Lipschitz, Scan, make_decider
 
@@ -21,8 +21,8 @@ def capsule(rng):
 
 
 def make(model, test, start, rows, *, anchor=ANCHOR, spread=None):
-    extra = {} if rows is None else {"anchor": anchor, "coefficients": rows}
-    decider = make_decider(model.evaluator, model.sizes, test, spread=spread, **extra)
+    surrogate = None if rows is None else Surrogate([anchor], (rows,))
+    decider = make_decider(model.evaluator, model.sizes, test, spread=spread, surrogate=surrogate)
     decider.reset(start)
     return decider
 
@@ -254,27 +254,100 @@ class TestCost:
         assert cost[200_000] <= 1.5 * cost[2_000]
 
 
+class TestSeveralAnchors:
+    """Expansions at several points, of which each end of a pair takes the nearest."""
+
+    FAR = np.array([4.0, -3.0, 2.0])
+
+    def both(self, model, order=2):
+        anchors = [ANCHOR, self.FAR]
+        rows = tuple(taylor(model, anchor, order) for anchor in anchors)
+        values = tuple(model.evaluator.block_log_lik(anchor) for anchor in anchors)
+        return Surrogate(anchors, rows, values, [np.eye(3), np.eye(3)])
+
+    def near(self, shift):
+        return FIRST, self.FAR + shift * np.array([0.1, 0.2, -0.1])
+
+    @pytest.mark.parametrize("order", [1, 2])
+    def test_changes_between_anchors_by_the_definition(self, order):
+        model = regression(40)
+        theta, theta_new = self.near(1.0)
+        expansions = []
+        for point, anchor in ((theta, ANCHOR), (theta_new, self.FAR)):
+            rows = taylor(model, anchor, order)
+            w = features(anchor, point, anchor, rows.shape[1])
+            expansions.append(model.evaluator.block_log_lik(anchor) + rows @ w)
+        changes = self.both(model, order).changes(theta, theta_new)
+        np.testing.assert_allclose(changes, expansions[1] - expansions[0], rtol=1e-12, atol=1e-12)
+
+    def test_a_pair_about_one_anchor_is_that_of_one_anchor(self):
+        model = regression(40)
+        alone = Surrogate([ANCHOR], (taylor(model, ANCHOR, 2),))
+        np.testing.assert_array_equal(self.both(model).changes(FIRST, SECOND), alone.changes(FIRST, SECOND))
+
+    def test_remainders_between_anchors_are_small_and_without_the_second_anchor_are_not(self):
+        model = regression(40)
+        theta, theta_new = self.near(0.2)
+        exact = differences(model, theta, theta_new)
+        there = np.abs(exact - self.both(model).changes(theta, theta_new)).max()
+        alone = Surrogate([ANCHOR], (taylor(model, ANCHOR, 2),))
+        assert there < 0.02 * np.abs(exact - alone.changes(theta, theta_new)).max()
+
+    def test_the_nearest_is_found_by_the_matrices(self):
+        model = regression(40)
+        anchors = [ANCHOR, self.FAR]
+        rows = tuple(taylor(model, anchor, 1) for anchor in anchors)
+        values = tuple(model.evaluator.block_log_lik(anchor) for anchor in anchors)
+        # By the second matrix everything is next to the second anchor.
+        surrogate = Surrogate(anchors, rows, values, [np.eye(3), 1e-9 * np.eye(3)])
+        np.testing.assert_array_equal(
+            surrogate.changes(FIRST, SECOND), Surrogate([self.FAR], (rows[1],)).changes(FIRST, SECOND)
+        )
+
+    def test_decisions_are_those_of_the_definition(self):
+        model = regression(200)
+        test = Austerity(epsilon=0.2, looks=SMALL)
+        surrogate = self.both(model)
+        theta, theta_new = self.near(0.5)
+        changes = surrogate.changes(theta, theta_new)
+        remainders = differences(model, theta, theta_new) - changes
+        loop = ReferenceLoop(test.table(200))
+        decider = make_decider(model.evaluator, model.sizes, test, surrogate=surrogate)
+        one, other = np.random.default_rng(3), np.random.default_rng(3)
+        ratio = differences(model, theta, theta_new).sum()
+        for gap in np.linspace(-3, 3, 41):
+            decider.reset(theta)
+            decision = decider.decide(theta_new, ratio + gap - 0.0, 0.0, capsule(one))
+            shared = np.subtract(*map(model.evaluator.global_log_density, (theta_new, theta)))
+            by_hand = loop.decide(remainders, changes.sum() + shared, ratio + gap, other, None)
+            assert (decision.accepted, decision.n_looks) == (by_hand.accepted, by_hand.looks)
+
+
 class TestArguments:
     def test_arrays_must_fit(self):
         model = regression(10)
         good, anchor = taylor(model, ANCHOR, 2), ANCHOR
         n, scale, offset = np.array([5, 10], np.int32), np.ones(2), np.zeros(2)
+        plane = np.eye(3)
         bad = good.copy()
         bad[3, 4] = np.inf
         for arguments, message in (
-            ({"coefficients": good}, "together"),
-            ({"anchor": anchor}, "together"),
-            ({"anchor": anchor, "coefficients": good[:, :8].copy()}, "row of coefficients"),
-            ({"anchor": anchor, "coefficients": np.empty((10, 0), np.float32)}, "row of coefficients"),
-            ({"anchor": anchor, "coefficients": good[:9]}, "length 10, not 9"),
-            ({"anchor": anchor[:2], "coefficients": good}, "length 3, not 2"),
-            ({"anchor": anchor, "coefficients": bad}, "finite"),
-            ({"anchor": np.array([0.0, np.nan, 0.0]), "coefficients": good}, "finite"),
+            (([], ()), "an anchor"),
+            (([anchor], ()), "length 1, not 0"),
+            (([anchor], (good[:, :8].copy(),)), "row of coefficients"),
+            (([anchor], (np.empty((10, 0), np.float32),)), "row of coefficients"),
+            (([anchor], (good[:9],)), "length 10, not 9"),
+            (([anchor[:1]], (np.ones((10, 1), np.float32),)), "length 3, not 1"),
+            (([anchor], (bad,)), "finite"),
+            (([np.array([0.0, np.nan, 0.0])], (good,)), "finite"),
+            (([anchor, anchor], (good, good)), "length 2, not 0"),
+            (([anchor, anchor], (good, good), (np.zeros(10), np.zeros(9)), (plane, plane)), "length 10, not 9"),
+            (([anchor, anchor], (good, good), (np.zeros(10), np.zeros(10)), (plane, plane[:2])), "length 3, not 2"),
         ):
             with pytest.raises(ValueError, match=message):
-                Decider(model.evaluator, model.sizes, n, scale, offset, **arguments)
+                Decider(model.evaluator, model.sizes, n, scale, offset, surrogate=Surrogate(*arguments))
         with pytest.raises(TypeError):
-            Decider(model.evaluator, model.sizes, n, scale, offset, anchor=anchor, coefficients=good.astype(float))
+            Surrogate([anchor], (good.astype(float),))
 
     def test_coefficients_are_kept_and_not_copied(self):
         import gc

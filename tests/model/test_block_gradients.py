@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from simulated import ROOT, Compiled, example
 
+from stansub._loop import Surrogate
 from stansub.decision.boundary import Austerity, Fixed
 from stansub.decision.decide import make_decider
 from stansub.model.gradients import Team, Together
@@ -108,8 +109,7 @@ def test_control_variates_of_a_program(posterior: Posterior, theta: FloatArray) 
             posterior.population.evaluator(),
             np.int32(2) ** np.arange(7, dtype=np.int32),  # sizes that tell which blocks were drawn
             Austerity(epsilon=0.49, looks=Fixed(size=2)),
-            anchor=theta + 0.02,
-            coefficients=rows,
+            surrogate=Surrogate([theta + 0.02], (rows,)),
         )
         for seed in range(400):
             decider.reset(theta)

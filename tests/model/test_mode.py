@@ -11,7 +11,7 @@ from toy_targets import Array, Target, logistic, normal_prior
 from stansub.errors import RunError
 from stansub.model.compiled import compile_model
 from stansub.model.gradients import Objective, Team
-from stansub.model.mode import Mode, NoModeError, find_mode
+from stansub.model.mode import Mode, NoModeError, find_modes
 
 MODELS = ROOT / "stan_models"
 
@@ -38,19 +38,22 @@ def distance(mode: Mode, position: Array) -> float:
 def test_mean_of_a_normal_sample_in_closed_form() -> None:
     file = MODELS / "normal_mean.stan"
     data = example(file, observations=10_000)
-    mode = find_mode(compile_model(file).with_data(data, block_size=16), rng())
+    modes = find_modes(compile_model(file).with_data(data, block_size=16), rng())
+    mode = modes.best
     precision = 10_000 / data["sigma"] ** 2 + 1 / 100
     sd = precision**-0.5
     assert mode.position[0] == pytest.approx(np.sum(data["y"]) / data["sigma"] ** 2 / precision, abs=1e-6 * sd)
     assert mode.cholesky[0, 0] == pytest.approx(sd, rel=1e-6)
-    assert mode.others == ()
+    assert modes.lower == ()
+    assert len(modes.found) == 1
 
 
 @pytest.mark.parametrize("n", [103, 20_000])
 def test_logistic_regression_against_newton_by_hand(n: int) -> None:
     file = MODELS / "logistic.stan"
     data = example(file, observations=n)
-    mode = find_mode(compile_model(file).with_data(data, block_size=16), rng(), threads=2)
+    modes = find_modes(compile_model(file).with_data(data, block_size=16), rng(), threads=2)
+    mode = modes.best
     x, theta = np.column_stack([np.ones(n), data["x"]]), np.zeros(4)
     for _ in range(20):
         p = expit(x @ theta)
@@ -60,17 +63,18 @@ def test_logistic_regression_against_newton_by_hand(n: int) -> None:
     np.testing.assert_allclose(mode.covariance @ precision, np.eye(4), atol=1e-5)
     np.testing.assert_allclose(-mode.hessian, precision, rtol=1e-5, atol=1e-6 * precision.max())
     assert mode.distance < 1e-6
-    assert [one.outcome for one in mode.history] == ["mode 1"] * 3
-    assert all(one.log_density == mode.log_density for one in mode.history)
-    # Three starts by L-BFGS on all the data take more than twice as much.
-    assert n < 1000 or mode.n_passes < 35
+    assert [one.outcome for one in modes.starts] == ["mode 1"] * 9
+    assert [one.kind for one in modes.starts] == ["random", "prior", "subsample"] * 3
+    assert all(one.log_density == mode.log_density for one in modes.starts)
+    # Nine starts by L-BFGS on all the data take more than six times as much.
+    assert n < 1000 or modes.n_passes < 35
 
 
 @pytest.mark.parametrize("name", ["linear", "hierarchical_logistic"])
 def test_constrained_parameters_with_their_jacobian(name: str) -> None:
     file = MODELS / f"{name}.stan"
     posterior = compile_model(file).with_data(example(file, observations=2003), block_size=32)
-    mode = find_mode(posterior, rng())
+    mode = find_modes(posterior, rng()).best
     value, gradient = posterior.full.log_density_gradient(mode.position)
     assert value == pytest.approx(mode.log_density, abs=1e-6)
     assert np.linalg.norm(mode.cholesky.T @ gradient) < 1e-5
@@ -87,7 +91,7 @@ def test_constrained_parameters_with_their_jacobian(name: str) -> None:
 def test_scales_that_differ_by_orders() -> None:
     scales = np.array([1e-4, 1.0, 1e4])
     x, y = simulated_logistic(3000, 3, scales=scales)
-    mode = find_mode(logistic(x, y, prior_sd=1e6), rng(), inits=[np.zeros(3)])
+    mode = find_modes(logistic(x, y, prior_sd=1e6), rng(), points=[np.zeros(3)], starts=0).best
     p = expit(x @ mode.position)
     precision = (x.T * (p * (1 - p))) @ x + np.eye(3) / 1e12
     np.testing.assert_allclose(
@@ -100,7 +104,7 @@ def test_scales_that_differ_by_orders() -> None:
 def test_the_same_whatever_the_threads_and_again() -> None:
     x, y = simulated_logistic(20_000, 2)
     target = logistic(x, y, prior_sd=1.0, block_size=10)
-    one, again, three = (find_mode(target, rng(), threads=threads) for threads in (1, 1, 3))
+    one, again, three = (find_modes(target, rng(), threads=threads).best for threads in (1, 1, 3))
     for other in (again, three):
         np.testing.assert_array_equal(one.position, other.position)
         np.testing.assert_array_equal(one.cholesky, other.cholesky)
@@ -130,13 +134,26 @@ def two_modes(tilt: float = 0.0, n: int = 50) -> Target:
 
 def test_two_modes_are_both_told() -> None:
     points = [np.array([value]) for value in (-1.5, 0.4, 2.0, -0.2)]
-    mode = find_mode(two_modes(1.5), rng(), inits=points)
-    assert mode.position[0] == pytest.approx(1.0, abs=0.01)
-    ((position, log_density),) = mode.others
-    assert position[0] == pytest.approx(-1.0, abs=0.01)
-    assert mode.log_density - log_density == pytest.approx(3.0, abs=0.01)
-    assert [one.outcome for one in mode.history] == ["mode 2", "mode 1", "mode 1", "mode 2"]
-    assert "reached by 2 of 4 starts (1 more, lower by 3.0)" in mode.summary()
+    modes = find_modes(two_modes(1.5), rng(), points=points, starts=0)
+    best, other = modes.found
+    assert best.position[0] == pytest.approx(1.0, abs=0.01)
+    assert other.position[0] == pytest.approx(-1.0, abs=0.01)
+    assert best.log_density - other.log_density == pytest.approx(3.0, abs=0.01)
+    assert [one.outcome for one in modes.starts] == ["mode 2", "mode 1", "mode 1", "mode 2"]
+    # The two are equally wide but for the tilt: Laplace evidence is nearly that of the heights.
+    assert modes.weights[1] == pytest.approx(1 / (1 + np.exp(3)), rel=0.05)
+    assert "(2 of 4 starts); 2 modes with shares 0.95, 0.048 of the evidence" in modes.summary()
+    assert modes.lower == ()
+
+
+def test_a_mode_without_a_share_of_the_evidence_is_told_and_not_kept() -> None:
+    modes = find_modes(two_modes(15.0), rng(), points=[np.array([-1.0]), np.array([1.0])], starts=0)
+    assert len(modes.found) == 1
+    ((position, log_density),) = modes.lower
+    assert position[0] == pytest.approx(-1.0, abs=0.1)
+    assert modes.best.log_density - log_density == pytest.approx(30.0, abs=0.5)
+    assert [one.outcome for one in modes.starts] == ["lower", "mode 1"]
+    assert "1 with negligible evidence, lower by 3" in modes.summary()
 
 
 def test_a_start_where_the_density_is_undefined_does_not_spoil_the_others() -> None:
@@ -144,12 +161,13 @@ def test_a_start_where_the_density_is_undefined_does_not_spoil_the_others() -> N
         value = np.log(theta[0]) - theta[0] if theta[0] > 0 else np.nan
         return np.full(50, value), np.full((50, 1), 1 / theta[0] - 1)
 
-    mode = find_mode(Target(["rate"], 50, each), rng(), inits=[np.array([-1.0]), np.array([9.0])])
+    modes = find_modes(Target(["rate"], 50, each), rng(), points=[np.array([-1.0]), np.array([9.0])], starts=0)
+    mode = modes.best
     assert mode.position[0] == pytest.approx(1.0, abs=1e-6)
     assert mode.cholesky[0, 0] == pytest.approx(50**-0.5, rel=1e-4)
-    assert "not finite where the search began" in mode.history[0].outcome
-    assert np.isnan(mode.history[0].log_density)
-    assert mode.history[1].outcome == "mode 1"
+    assert "not finite where the search began" in modes.starts[0].outcome
+    assert np.isnan(modes.starts[0].log_density)
+    assert modes.starts[1].outcome == "mode 1"
 
 
 def constant(names: list[str], slope: float = 0.0) -> Target:
@@ -221,7 +239,7 @@ FAILURES = {
 def test_where_there_is_no_mode_it_is_said_why(name: str) -> None:
     target, reason, parameters, text = FAILURES[name]
     with pytest.raises(NoModeError, match=text) as raised:
-        find_mode(target, rng())
+        find_modes(target, rng())
     assert isinstance(raised.value, RunError)
     assert raised.value.reason == reason
     assert sorted(raised.value.parameters) == parameters
@@ -232,17 +250,18 @@ def test_where_there_is_no_mode_it_is_said_why(name: str) -> None:
 def test_a_weak_prior_makes_the_same_a_mode() -> None:
     """The negative control of the failures above: what they lack is a prior, and nothing else is amiss."""
     x = rng().standard_normal((200, 2))
-    mode = find_mode(logistic(x, (x[:, 0] > 0).astype(float), prior_sd=10.0), rng())
+    mode = find_modes(logistic(x, (x[:, 0] > 0).astype(float), prior_sd=10.0), rng()).best
     assert mode.distance < 1e-6
     weak = only_the_sum()
     weak._shared = normal_prior(5.0)
-    covariance = find_mode(weak, rng()).covariance
+    covariance = find_modes(weak, rng()).best.covariance
     assert covariance[0, 1] / covariance[0, 0] == pytest.approx(-1, abs=0.01)
 
 
 def test_progress_is_told() -> None:
     x, y = simulated_logistic(30_000, 2)
     said: list[str] = []
-    find_mode(logistic(x, y, prior_sd=1.0, block_size=10), rng(), starts=2, progress=said.append)
-    assert said[0] == "Looking for the mode on 6.7 % of the data from 2 points"
+    find_modes(logistic(x, y, prior_sd=1.0, block_size=10), rng(), starts=2, progress=said.append)
+    assert said[0] == "Looking for modes on 1.7 % of the data"
+    assert "Looking for the mode on 10 % of the data from 1 point" in said
     assert said[-1] == "Curvature at the mode: 4 gradients of all the data"

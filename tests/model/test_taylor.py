@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,10 @@ from toy_targets import Array, Target, logistic, normal_prior
 
 from stansub.errors import InputError
 from stansub.model.compiled import compile_model
-from stansub.model.mode import Mode, find_mode
+from stansub.model.mode import Mode, find_modes
 from stansub.model.taylor import (
     ControlVariates,
+    Expansion,
     build,
     choose_order,
     features,
@@ -45,21 +45,21 @@ def target() -> Target:
 
 @pytest.fixture(scope="module")
 def mode(target: Target) -> Mode:
-    return find_mode(target, rng(), starts=1)
+    return find_modes(target, rng(), starts=1).best
 
 
 def remainders(target: Target, variates: ControlVariates, theta: Array, proposed: Array) -> Array:
     """Of all blocks, by the definition."""
     which = np.arange(len(target.blocks), dtype=np.int32)
     raw = target.block_log_lik(proposed, which) - target.block_log_lik(theta, which)
-    return np.asarray(raw - variates.coefficients @ variates.features(theta, proposed))
+    return np.asarray(raw - variates.first.coefficients @ variates.first.features(theta, proposed))
 
 
 def unpack(variates: ControlVariates) -> tuple[Array, Array]:
     dim = len(variates.anchor)
     hessian = np.zeros((dim, dim))
-    hessian[np.tril_indices(dim)] = variates.total[dim:]
-    return variates.total[:dim], hessian + np.tril(hessian, -1).T
+    hessian[np.tril_indices(dim)] = variates.first.total[dim:]
+    return variates.first.total[:dim], hessian + np.tril(hessian, -1).T
 
 
 @pytest.mark.parametrize("file", ["logistic", "hierarchical_logistic"])
@@ -72,11 +72,11 @@ def test_rows_add_up_to_the_derivatives_of_the_whole(file: str) -> None:
     shared = posterior.population.evaluator().global_gradient
     whole = posterior.full.log_density_gradient
     np.testing.assert_allclose(gradient, whole(anchor)[1] - shared(anchor), rtol=1e-5, atol=1e-3)
-    np.testing.assert_array_equal(first.coefficients, second.coefficients[:, : posterior.dim])
+    np.testing.assert_array_equal(first.first.coefficients, second.first.coefficients[:, : posterior.dim])
     for i, step in enumerate(1e-4 * np.eye(posterior.dim)):
         above, below = (whole(point)[1] - shared(point) for point in (anchor + step, anchor - step))
         np.testing.assert_allclose(hessian[i], (above - below) / 2e-4, rtol=1e-4, atol=1e-5 * np.abs(hessian).max())
-    assert second.coefficients.shape == (len(posterior.blocks), n_features(posterior.dim, 2))
+    assert second.first.coefficients.shape == (len(posterior.blocks), n_features(posterior.dim, 2))
     assert second.memory == memory_needed(len(posterior.blocks), posterior.dim, 2)
 
 
@@ -102,7 +102,7 @@ def test_with_all_blocks_the_estimate_is_the_log_ratio(target: Target, mode: Mod
     exact = (target.block_log_lik(proposed, which) - target.block_log_lik(theta, which)).sum()
     for order in (1, 2):
         variates = build(target, mode.position, order=order, steps=mode.steps)
-        expansion = variates.total @ variates.features(theta, proposed)
+        expansion = variates.first.total @ variates.first.features(theta, proposed)
         estimate = len(which) * remainders(target, variates, theta, proposed).mean() + expansion
         assert estimate == pytest.approx(exact, rel=1e-9)
     # The total of the rows before they were rounded to single precision would be seen.
@@ -121,7 +121,7 @@ def test_remainders_shrink_with_the_third_power_and_the_second(target: Target, m
             for h in (0.1, 0.05)
         )
         assert far / near == pytest.approx(2**power, rel=0.1)
-    none = replace(variates, order=0, coefficients=np.zeros((len(target.blocks), 0), np.float32))
+    none = ControlVariates((Expansion(mode.position, 0, np.zeros((len(target.blocks), 0), np.float32)),))
     far, near = (
         remainders(target, none, mode.position + h * theta, mode.position + h * proposed).std() for h in (0.1, 0.05)
     )
@@ -131,7 +131,7 @@ def test_remainders_shrink_with_the_third_power_and_the_second(target: Target, m
 def test_a_quadratic_leaves_only_rounding() -> None:
     file = MODELS / "normal_mean.stan"
     posterior = compile_model(file).with_data(example(file, observations=5000), block_size=10)
-    mode = find_mode(posterior, rng())
+    mode = find_modes(posterior, rng()).best
     theta, proposed = mode.position + 3 * mode.cholesky[0, 0] * rng().standard_normal((2, 20, 1))
     scale = measure_pairs(posterior.population, mode.position, mode.steps, theta, proposed, rng=rng()).scale
     # Blocks of equal size have equal curvatures: in the first order, too, nothing tells their remainders apart.
@@ -250,7 +250,7 @@ def test_threads_do_not_change_the_rows(target: Target, mode: Mode) -> None:
     said: list[str] = []
     one = build(target, mode.position, order=2, progress=said.append)
     three = build(target, mode.position, order=2, threads=3)
-    np.testing.assert_array_equal(one.coefficients, three.coefficients)
+    np.testing.assert_array_equal(one.first.coefficients, three.first.coefficients)
     assert said[0] == "Control variates of order 2: 0 of 1,000 blocks"
     assert 2 < len(said) <= 20
 

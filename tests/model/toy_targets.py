@@ -47,6 +47,16 @@ class Target:
     def param_unc_names(self) -> list[str]:
         return self.names
 
+    def param_names(self) -> list[str]:
+        return self.names
+
+    def param_constrain(self, theta: Array) -> Array:
+        return theta
+
+    def global_log_density(self, theta: Array) -> float:
+        value = self._shared(theta)[0]
+        return value if np.isfinite(value) else -np.inf
+
     def evaluator(self) -> Target:
         return self
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from toys import with_own_rows
 
 import stansub
 from stansub import CompiledModel, InputError, Pocock, RandomWalk, cli
 from stansub.decision.normality import Pair
 from stansub.kernels.proposals import Affine, Mixture
 from stansub.model import taylor
-from stansub.model.mode import NoModeError, find_mode
+from stansub.model.mode import NoModeError, find_modes
 from stansub.output import inference_data
 from stansub.output.diagnosis import diagnose
 from stansub.output.summary import table
@@ -93,9 +94,10 @@ def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
     right = anchored.decider_with
 
     def wrong(posterior: Any, evaluator: Any, test: Any, variates: Any, spread: Any = None) -> Any:
-        own = replace(variates, coefficients=variates.coefficients.copy())
+        own = with_own_rows(variates)
         decider = right(posterior, evaluator, test, own, spread)
-        own.coefficients[:] -= 0.2 * own.coefficients.mean(axis=0, dtype=np.float64)
+        rows = own.first.coefficients
+        rows[:] -= 0.2 * rows.mean(axis=0, dtype=np.float64)
         return decider
 
     monkeypatch.setattr(anchored, "decider_with", wrong)
@@ -346,7 +348,7 @@ def test_of_many_cheap_decisions_fewer_are_audited(n_steps: int, n: int, share: 
 def race(compiled: CompiledModel, data: dict[str, Any], shift: float) -> tuple[str, Any]:
     """Name of the winner among all proposals, about a mode that is so many sds off."""
     posterior = compiled.with_data(data, block_size=20, seed=1)
-    mode = find_mode(posterior, np.random.default_rng(1))
+    mode = find_modes(posterior, np.random.default_rng(1)).best
     variates = taylor.build(posterior, mode.position, order=2, steps=mode.steps)
     off = replace(mode, position=mode.position + shift * mode.cholesky @ np.ones(mode.dim))
     decider = anchored.decider_with(posterior, posterior.population.evaluator(), Pocock(), variates)
@@ -382,7 +384,7 @@ def test_random_walk_steps_are_mixed_in(logistic: CompiledModel, logistic_data: 
 
 def test_the_trial_of_normality_looks_at_remainders(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
     posterior = logistic.with_data(logistic_data, block_size=20, seed=1)
-    mode = find_mode(posterior, np.random.default_rng(1))
+    mode = find_modes(posterior, np.random.default_rng(1)).best
     variates = taylor.build(posterior, mode.position, order=2, steps=mode.steps)
     evaluator, walk = posterior.population.evaluator(), RandomWalk(mode.cholesky)
     position = mode.position + mode.cholesky @ np.ones(3)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from toys import with_own_rows
 
 import stansub
 from stansub import CompiledModel, RandomWalk
-from stansub.model.mode import find_mode
+from stansub.model.mode import find_modes
 from stansub.output import inference_data
 from stansub.output.summary import table
 from stansub.sampling import anchored, stages
@@ -75,15 +76,17 @@ def displaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mode is taken to be four sds from where it is, in one direction, and too narrow."""
 
     def elsewhere(*args: Any, **options: Any) -> Any:
-        mode = find_mode(*args, **options)
-        return replace(
+        modes = find_modes(*args, **options)
+        mode = modes.best
+        wrong = replace(
             mode,
             position=mode.position + 4 * mode.cholesky[:, 0],
             cholesky=0.6 * mode.cholesky,
             hessian=mode.hessian / 0.36,
         )
+        return replace(modes, found=(wrong,))
 
-    monkeypatch.setattr(anchored, "find_mode", elsewhere)
+    monkeypatch.setattr(anchored, "find_modes", elsewhere)
 
 
 def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +96,10 @@ def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(posterior: Any, evaluator: Any, test: Any, variates: Any, spread: Any = None) -> Any:
         if variates is None:
             return right(posterior, evaluator, test, variates, spread)
-        own = replace(variates, coefficients=variates.coefficients.copy())
+        own = with_own_rows(variates)
         decider = right(posterior, evaluator, test, own, spread)
-        own.coefficients[:] -= 0.2 * own.coefficients.mean(axis=0, dtype=np.float64)
+        rows = own.first.coefficients
+        rows[:] -= 0.2 * rows.mean(axis=0, dtype=np.float64)
         return decider
 
     monkeypatch.setattr(anchored, "decider_with", wrong)
