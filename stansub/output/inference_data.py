@@ -57,7 +57,7 @@ PER_CHAIN_ATTRS = (
     "n_divergences",
     "n_max_treedepth",
 )
-JSON_ATTRS = ("settings", "versions", "normality", "choices")
+JSON_ATTRS = ("mode_check", "starts", "settings", "versions", "normality", "choices")
 _FOREIGN_GROUPS = ("posterior", "sample_stats")
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 
