@@ -13,6 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from stansub.program import processes
+from stansub.program.cache import make_folder
+
 CONNECT_SECONDS = 4.0
 DOWNLOAD_SECONDS = 300.0
 STANC_SECONDS = 60.0
@@ -30,8 +33,8 @@ def downloads_folder() -> Path:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a folder of sources has what a compilation starts from."""
-    return (folder / "Makefile").is_file() and (folder / "bin/stanc").is_file()
+    """Whether a folder of sources has what a compilation starts from, and may be read."""
+    return os.path.isfile(folder / "Makefile") and os.path.isfile(folder / "bin/stanc")
 
 
 def provide(folder: Path, cache: Path) -> None:
@@ -39,7 +42,7 @@ def provide(folder: Path, cache: Path) -> None:
     reason = _download(folder) or fetch_stanc(folder)
     if reason is not None:
         with suppress(OSError):
-            cache.mkdir(parents=True, exist_ok=True)
+            make_folder(cache)
             _failure_file(cache).write_text(reason + "\n", encoding="utf-8")
 
 
@@ -49,17 +52,15 @@ def fetch_stanc(folder: Path) -> str | None:
         return None
     command = [os.environ.get("MAKE") or "make", "bin/stanc", "STANC=bin/stanc", "STANC_DL_RETRY=0"]
     try:
-        done = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=STANC_SECONDS, check=False
-        )
+        done = processes.run(command, cwd=folder, timeout=STANC_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"stanc was not downloaded: {error}"
-    return None if is_complete(folder) else f"stanc was not downloaded: {done.stderr.decode(errors='replace').strip()}"
+    return None if is_complete(folder) else f"stanc was not downloaded: {done.stderr.strip()}"
 
 
 def _download(folder: Path) -> str | None:
     """Download and unpack the sources of the installed version unless they are there; the reason if that fails."""
-    if (folder / "Makefile").is_file():
+    if os.path.isfile(folder / "Makefile"):
         return None
     import tarfile  # only here, as they are slow to import
     import urllib.request
@@ -84,7 +85,7 @@ def _download(folder: Path) -> str | None:
             (Path(scratch) / folder.name).rename(folder)
     except (OSError, tarfile.TarError) as error:
         # Another process may have put the folder there in the meantime.
-        return None if (folder / "Makefile").is_file() else f"{url}: {error}"
+        return None if os.path.isfile(folder / "Makefile") else f"{url}: {error}"
     return None
 
 
