@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub.errors import InputError, RunError
 from stansub.model.data import Data
-from stansub.nuts.base import Program, Run, Settings
+from stansub.nuts.base import Missing, Program, Run, Settings
+from stansub.nuts.rescue import keep_arrays, rescuing
 from stansub.output import inference_data
+from stansub.output.layout import by_variable
 from stansub.program import rewrite, toolchain
 from stansub.program.library import Library
 from stansub.sampling.progress import telling
@@ -35,9 +36,9 @@ _STATISTICS = {
 }
 
 
-def unavailable() -> str:
-    """Why nutpie cannot be used, or nothing."""
-    return "" if find_spec("nutpie") else "nutpie is not installed (pip install nutpie)"
+def unavailable() -> Missing | None:
+    """Why nutpie cannot be used, if it cannot."""
+    return None if find_spec("nutpie") else Missing("nutpie is not installed", "`pip install nutpie` gets it")
 
 
 def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
@@ -85,23 +86,26 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     except (RuntimeError, ValueError) as error:
         raise RunError(f"nutpie could not sample {program.name}: {_first_lines(error)}") from error
     wall_time = time.perf_counter() - ready_at
-    warmup = inference_data.group(drawn, "warmup_sample_stats")["n_steps"].values.sum(axis=1)
-    stats = inference_data.group(drawn, "sample_stats")
-    sampling = stats["n_steps"].values.sum(axis=1)
-    per_gradient = wall_time / max(1, _makespan([int(n) for n in warmup + sampling], settings.parallel_chains))
-    return Run(
-        posterior=_plain(inference_data.group(drawn, "posterior").data_vars),
-        sample_stats={new: stats[old].values for old, new in _STATISTICS.items() if old in stats},
-        warmup_time=[per_gradient * int(n) for n in warmup],
-        sampling_time=[per_gradient * int(n) for n in sampling],
-        warmup_n_gradients=[int(n) for n in warmup],
-        n_gradients=[int(n) for n in sampling],
-        time_split="by gradient evaluations",
-        compile_time=compiled_at - began,
-        setup_time=ready_at - compiled_at,
-        wall_time=wall_time,
-        version=metadata.version("nutpie"),
-    )
+    posterior = inference_data.group(drawn, "posterior").data_vars
+    arrays = {str(name): np.asarray(values.values) for name, values in posterior.items()}
+    with rescuing(lambda: keep_arrays(arrays)):
+        warmup = inference_data.group(drawn, "warmup_sample_stats")["n_steps"].values.sum(axis=1)
+        stats = inference_data.group(drawn, "sample_stats")
+        sampling = stats["n_steps"].values.sum(axis=1)
+        per_gradient = wall_time / max(1, _makespan([int(n) for n in warmup + sampling], settings.parallel_chains))
+        return Run(
+            posterior=by_variable(arrays),
+            sample_stats={new: stats[old].values for old, new in _STATISTICS.items() if old in stats},
+            warmup_time=[per_gradient * int(n) for n in warmup],
+            sampling_time=[per_gradient * int(n) for n in sampling],
+            warmup_n_gradients=[int(n) for n in warmup],
+            n_gradients=[int(n) for n in sampling],
+            time_split="by gradient evaluations",
+            compile_time=compiled_at - began,
+            setup_time=ready_at - compiled_at,
+            wall_time=wall_time,
+            version=metadata.version("nutpie"),
+        )
 
 
 def _with_data(path: Path, program: Program, data: Data, *, seed: int) -> Any:
@@ -132,15 +136,6 @@ def _makespan(work: Sequence[int], workers: int) -> int:
     for amount in work:
         heapq.heapreplace(free, free[0] + amount)
     return max(free)
-
-
-def _plain(variables: Mapping[Any, Any]) -> dict[str, NDArray[Any]]:
-    """Draws by name, complex numbers as pairs as elsewhere in stansub."""
-    arrays = {str(name): np.asarray(values.values) for name, values in variables.items()}
-    return {
-        name: np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
-        for name, array in arrays.items()
-    }
 
 
 def _first_lines(error: BaseException) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,13 @@ class Layout:
         """Read indexed names such as ``beta.1``, ``omega.2.3`` or ``z.1.real``.
 
         Real and imaginary parts of complex values become a last dimension of length 2; elements of tuples
-        (``pair:1.2``) are variables of their own.
+        (``pair:1.2``) are variables of their own, and gathered where tuples stand in an array (``t.2:1`` is element 2
+        of ``t:1``).
+
+        Raises
+        ------
+        ValueError
+            When an index is no number, or names do not fill an array.
         """
         entries: dict[str, list[tuple[tuple[int, ...], int]]] = {}
         for column, name in enumerate(names):
@@ -56,9 +63,11 @@ class Layout:
             shape = (
                 tuple(int(size) + 1 for size in np.max([index for index, _ in found], axis=0)) if found[0][0] else ()
             )
-            places = np.empty(shape, dtype=np.int64)
+            places = np.full(shape, -1, dtype=np.int64)
             for place, column in found:
                 places[place] = column
+            if (places < 0).any() or places.size != len(found):
+                raise ValueError(f"{base}: {len(found)} names for {places.size} values")
             shapes[base], columns[base] = shape, places
         return cls(shapes, columns)
 
@@ -71,3 +80,46 @@ class Layout:
     def split(self, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Arrays by variable, shape (..., *shape), from values of shape (..., n)."""
         return {name: values[..., columns] for name, columns in self.columns.items()}
+
+
+def by_variable(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Draws under the names of a `Layout`, from those under which other samplers keep them.
+
+    Parameters
+    ----------
+    arrays
+        Draws of shape (chain, draw, ...) by name. Complex values may be complex numbers or two arrays ``z.real`` and
+        ``z.imag``; where tuples stand in arrays, each may have arrays of its own (``t.2:1``).
+
+    Raises
+    ------
+    ValueError
+        When a name with a point in it is none of Stan's.
+    """
+    found: dict[str, list[tuple[str, NDArray[Any]]]] = {}
+    for name, values in arrays.items():
+        base = ":".join([name.partition(".")[0], *_components(name)])
+        found.setdefault(base, []).append((name, values))
+    return {base: _gathered(base, parts) for base, parts in found.items()}
+
+
+def _components(name: str) -> list[str]:
+    """The positions in tuples that come after an index: 1 in ``t.2:1``."""
+    return [component for part in name.split(".")[1:] for component in part.split(":")[1:]]
+
+
+def _gathered(base: str, parts: Sequence[tuple[str, NDArray[Any]]]) -> NDArray[Any]:
+    name, values = parts[0]
+    if name == base and len(parts) == 1:
+        return np.stack([values.real, values.imag], axis=-1) if np.iscomplexobj(values) else values
+    names = [flat for name, values in parts for flat in _flat_names(name, values.shape[2:])]
+    (columns,) = Layout.from_names(names).columns.values()
+    return np.concatenate([values.reshape(*values.shape[:2], -1) for _, values in parts], axis=2)[:, :, columns]
+
+
+def _flat_names(name: str, shape: tuple[int, ...]) -> list[str]:
+    """A name for each value of an array in C order, the part of a complex number last."""
+    stem, point, part = name.rpartition(".")
+    if part not in ("real", "imag"):
+        stem, point, part = name, "", ""
+    return [".".join([stem, *(str(i + 1) for i in at)]) + point + part for at in np.ndindex(shape)]
