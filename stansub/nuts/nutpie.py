@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 import time
 from collections.abc import Sequence
 from importlib import metadata
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub.errors import InputError, RunError
@@ -18,9 +20,9 @@ from stansub.model.data import Data
 from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.nuts.rescue import keep_arrays, rescuing
 from stansub.output import inference_data
-from stansub.output.layout import by_variable
+from stansub.output.layout import Layout, by_variable
 from stansub.program import rewrite, toolchain
-from stansub.program.library import Library
+from stansub.program.library import Library, Model
 from stansub.sampling.progress import telling
 
 # nutpie's names of statistics, and ArviZ's.
@@ -34,6 +36,9 @@ _STATISTICS = {
     "energy": "energy",
     "logp": "lp",
 }
+# Elements of complex vectors, matrices and arrays: Stan writes real and imaginary parts in turn, which nutpie takes for
+# all real parts followed by all imaginary parts.
+_COMPLEX_ELEMENT = re.compile(r"\.\d+\.real$")
 
 
 def unavailable() -> Missing | None:
@@ -57,13 +62,16 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     began = time.perf_counter()
     with telling(console, show=show) as say:
         path = toolchain.compile_library(rewrite.silent(program.code), name=program.name, progress=say)
-        Library(path)  # loading it here silences the program's print statements
+        library = Library(path)  # loading it here silences the program's print statements
         compiled_at = time.perf_counter()
         say(f"Loading {data.source}")
         try:
             model = _with_data(path, program, data, seed=settings.seed)
         except (RuntimeError, ValueError) as error:
             raise InputError(f"{data.source}: {_first_lines(error)}") from error
+    own = data.model(library) if "complex" in program.code else None
+    if own is not None and not any(map(_COMPLEX_ELEMENT.search, own.param_names(include_tp=True, include_gq=True))):
+        own = None
     ready_at = time.perf_counter()
     sampler = nutpie.sample(
         model,
@@ -75,6 +83,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
         target_accept=settings.adapt_delta,
         maxdepth=settings.max_treedepth,
         save_warmup=True,
+        store_unconstrained=own is not None,
         progress_bar=show,
         blocking=False,
     )
@@ -94,7 +103,9 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
         sampling = stats["n_steps"].values.sum(axis=1)
         per_gradient = wall_time / max(1, _makespan([int(n) for n in warmup + sampling], settings.parallel_chains))
         return Run(
-            posterior=by_variable(arrays),
+            posterior=by_variable(arrays)
+            if own is None
+            else _constrained(own, stats["unconstrained_draw"].values, settings.seed),
             sample_stats={new: stats[old].values for old, new in _STATISTICS.items() if old in stats},
             warmup_time=[per_gradient * int(n) for n in warmup],
             sampling_time=[per_gradient * int(n) for n in sampling],
@@ -106,6 +117,17 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
             wall_time=wall_time,
             version=metadata.version("nutpie"),
         )
+
+
+def _constrained(model: Model, theta: NDArray[np.float64], seed: int) -> dict[str, NDArray[np.float64]]:
+    """All values that the program writes, by variable, of unconstrained draws of shape (chain, draw, dim)."""
+    names = model.param_names(include_tp=True, include_gq=True)
+    values = np.empty((*theta.shape[:2], len(names)))
+    for chain, points in enumerate(theta):
+        rng = model.library.rng(int(np.random.SeedSequence(seed, spawn_key=(chain,)).generate_state(1)[0]))
+        for draw, point in enumerate(points):
+            model.param_constrain(point, include_tp=True, include_gq=True, rng=rng, out=values[chain, draw])
+    return Layout.from_names(names).split(values)
 
 
 def _with_data(path: Path, program: Program, data: Data, *, seed: int) -> Any:

@@ -88,8 +88,9 @@ def by_variable(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     Parameters
     ----------
     arrays
-        Draws of shape (chain, draw, ...) by name. Complex values may be complex numbers or two arrays ``z.real`` and
-        ``z.imag``; where tuples stand in arrays, each may have arrays of its own (``t.2:1``).
+        Draws of shape (chain, draw, ...) by name. A complex value may be a complex number or two arrays ``z.real`` and
+        ``z.imag``; where tuples stand in arrays, each may have arrays of its own (``t.2:1``). Arrays of real or
+        imaginary parts of several values keep their names: those of nutpie do not hold what these say.
 
     Raises
     ------
@@ -98,28 +99,23 @@ def by_variable(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """
     found: dict[str, list[tuple[str, NDArray[Any]]]] = {}
     for name, values in arrays.items():
-        base = ":".join([name.partition(".")[0], *_components(name)])
-        found.setdefault(base, []).append((name, values))
+        as_it_is = values.ndim > 2 and name.endswith((".real", ".imag"))
+        found.setdefault(name if as_it_is else _base(name), []).append((name, values))
     return {base: _gathered(base, parts) for base, parts in found.items()}
 
 
-def _components(name: str) -> list[str]:
-    """The positions in tuples that come after an index: 1 in ``t.2:1``."""
-    return [component for part in name.split(".")[1:] for component in part.split(":")[1:]]
+def _base(name: str) -> str:
+    """The variable: ``t:1`` of ``t.2:1``."""
+    first, *parts = name.split(".")
+    return ":".join([first, *(component for part in parts for component in part.split(":")[1:])])
 
 
 def _gathered(base: str, parts: Sequence[tuple[str, NDArray[Any]]]) -> NDArray[Any]:
-    name, values = parts[0]
-    if name == base and len(parts) == 1:
+    if [name for name, _ in parts] == [base]:
+        ((_, values),) = parts
         return np.stack([values.real, values.imag], axis=-1) if np.iscomplexobj(values) else values
-    names = [flat for name, values in parts for flat in _flat_names(name, values.shape[2:])]
+    names = [
+        ".".join([name, *(str(i + 1) for i in at)]) for name, values in parts for at in np.ndindex(values.shape[2:])
+    ]
     (columns,) = Layout.from_names(names).columns.values()
     return np.concatenate([values.reshape(*values.shape[:2], -1) for _, values in parts], axis=2)[:, :, columns]
-
-
-def _flat_names(name: str, shape: tuple[int, ...]) -> list[str]:
-    """A name for each value of an array in C order, the part of a complex number last."""
-    stem, point, part = name.rpartition(".")
-    if part not in ("real", "imag"):
-        stem, point, part = name, "", ""
-    return [".".join([stem, *(str(i + 1) for i in at)]) + point + part for at in np.ndindex(shape)]
