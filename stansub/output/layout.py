@@ -60,14 +60,14 @@ class Layout:
             entries.setdefault(base, []).append((tuple(index), column))
         shapes, columns = {}, {}
         for base, found in entries.items():
-            shape = (
-                tuple(int(size) + 1 for size in np.max([index for index, _ in found], axis=0)) if found[0][0] else ()
-            )
+            if len({len(index) for index, _ in found}) > 1:
+                raise ValueError(f"{base}: names with different numbers of indices")
+            shape = tuple(max(sizes) + 1 for sizes in zip(*(index for index, _ in found), strict=True))
             places = np.full(shape, -1, dtype=np.int64)
             for place, column in found:
                 places[place] = column
             if (places < 0).any() or places.size != len(found):
-                raise ValueError(f"{base}: {len(found)} names for {places.size} values")
+                raise ValueError(f"{base}: {len(found)} names do not fill an array of {places.size} values")
             shapes[base], columns[base] = shape, places
         return cls(shapes, columns)
 
