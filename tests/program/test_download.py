@@ -6,7 +6,6 @@ import pytest
 
 from stansub.program.download import fetch_stanc, without_meter
 
-
 SAID = (
     "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n"
     "                                 Dload  Upload   Total   Spent    Left  Speed\n"

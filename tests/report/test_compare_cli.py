@@ -209,11 +209,12 @@ def test_what_cannot_be_compared_is_known_before_the_run(
 
 
 def test_a_reference_in_memory_is_kept_when_the_comparison_fails(
-    draws: Path, made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, draws: Path, made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*args: Any, **options: Any) -> None:
         raise MemoryError
 
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(module, "compare_draws", fails)
     with pytest.raises(RunError, match="MemoryError; the draws were kept in") as caught:
         compare(inference_data.read(draws), show_progress=False)
