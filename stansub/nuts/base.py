@@ -87,6 +87,13 @@ class Settings:
     max_treedepth: int
 
 
+class Missing(NamedTuple):
+    """Why an engine cannot be used, and what to do about it."""
+
+    what: str
+    remedy: str
+
+
 class Run(NamedTuple):
     """What an engine gives back.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
+import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
@@ -19,12 +21,15 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub.errors import RunError
+from stansub.errors import InputError, RunError
 from stansub.model.data import Data
-from stansub.nuts.base import Program, Run, Settings
+from stansub.nuts.base import Missing, Program, Run, Settings
+from stansub.nuts.processes import run_all
 from stansub.nuts.progress import file_progress
+from stansub.nuts.rescue import keep_files, rescuing
 from stansub.output.layout import Layout
 from stansub.program.cache import cache_dir, cache_errors
+from stansub.program.download import without_meter
 from stansub.sampling.progress import telling
 
 # CmdStan's names of statistics, and ArviZ's with their types.
@@ -40,33 +45,50 @@ _STATISTICS = {
 # Enough digits for parameters whose mean is many sds from zero; CmdStan's default has been six and eight.
 _DIGITS = 12
 _TROUBLE = re.compile(
-    r"error|exception|rejecting|reject|fail|killed|no such file|not found|undefined|terminated|invalid", re.IGNORECASE
+    r"could not|error|exception|rejecting|reject|fail|killed|no such file|not found|undefined|terminated|invalid",
+    re.IGNORECASE,
 )
+NOT_INSTALLED = Missing("no CmdStan is installed", "--install-cmdstan gets it")
 _NOISE = re.compile(r"^(\s*$|DEBUG|INFO|make:|Command and output files|Informational Message)")
 
 
-def unavailable() -> str:
-    """Why CmdStan cannot be used, or nothing."""
+def unavailable() -> Missing | None:
+    """Why CmdStan cannot be used, if it cannot."""
     if not find_spec("cmdstanpy"):
-        return "cmdstanpy is not installed (pip install cmdstanpy)"
+        return Missing("cmdstanpy is not installed", "`pip install cmdstanpy` gets it")
+    chosen = os.environ.get("CMDSTAN")  # cmdstanpy sets it to what it finds
     with _quiet() as cmdstanpy:
         try:
             folder = Path(cmdstanpy.cmdstan_path())
         except ValueError as error:
+            if chosen:
+                what = "holds no CmdStan (no makefile)" if Path(chosen).is_dir() else "does not exist"
+                return Missing(
+                    f"CMDSTAN is set to {chosen}, which {what}", "set it to the folder of a CmdStan, or unset it"
+                )
             if "No CmdStan installation found" in str(error):
-                return "no CmdStan is installed"
-            return " ".join(str(error).split())
-    return "" if (folder / "bin").is_dir() else f"the CmdStan in {folder} is not built"
+                return NOT_INSTALLED
+            return Missing(" ".join(str(error).split()), "set CMDSTAN to the folder of a CmdStan")
+    if not (folder / "bin" / "stanc").is_file():
+        return Missing(f"the CmdStan in {folder} is not built", f"run `make -C {folder} build`")
+    return None
 
 
 def install(*, say: Callable[[str], None]) -> None:
-    """Have cmdstanpy download and build CmdStan.
+    """Have cmdstanpy download and build CmdStan where there is none.
 
     Raises
     ------
+    InputError
+        When there is one that cannot be used.
     RunError
         When the download or the build fails.
     """
+    lack = unavailable()
+    if lack is None:
+        return
+    if lack != NOT_INSTALLED:
+        raise InputError(f"{lack.what}; {lack.remedy}")
     say("Installing CmdStan (several minutes)")
     told = StringIO()
     with _quiet() as cmdstanpy, redirect_stdout(told):
@@ -91,45 +113,70 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     RunError
         When the program cannot be compiled, or CmdStan fails.
     """
-    with _quiet() as cmdstanpy, _scratch() as scratch:
+    with _quiet() as cmdstanpy, _scratch() as place:
+        scratch = Path(place)
         began = time.perf_counter()
         with telling(console, show=show) as say:
-            model = _compiled(cmdstanpy, program, say)
+            executable = _compiled(cmdstanpy, program, say)
         compiled_at = time.perf_counter()
-        file = Path(scratch) / "data.json"
+        file = scratch / "data.json"
         file.write_bytes(data.json())
         ready_at = time.perf_counter()
-        try:
-            with file_progress(Path(scratch), settings, console=console, show=show):
-                fit = model.sample(
-                    data=str(file),
-                    chains=settings.chains,
-                    parallel_chains=settings.parallel_chains,
-                    iter_warmup=settings.iter_warmup,
-                    iter_sampling=settings.iter_sampling,
-                    save_warmup=True,
-                    seed=settings.seed,
-                    adapt_delta=settings.adapt_delta,
-                    max_treedepth=settings.max_treedepth,
-                    sig_figs=_DIGITS,
-                    output_dir=scratch,
-                    show_progress=False,
-                )
-        except (RuntimeError, ValueError) as error:
-            text = f"{error}\n{_consoles(Path(scratch))}"
-            raise RunError(f"CmdStan could not sample {program.name}: {_reason(text, last=True)}") from error
+        outputs = [scratch / f"chain_{chain + 1}.csv" for chain in range(settings.chains)]
+        with file_progress(scratch, settings, console=console, show=show):
+            _sample(program.name, executable, file, outputs, settings)
         wall_time = time.perf_counter() - ready_at
-        draws = fit.draws(inc_warmup=True)
-        return _collect(
-            np.moveaxis(draws, 1, 0),
-            fit.column_names,
-            [dict(one) for one in fit.time],
-            settings,
-            version=".".join(map(str, cmdstanpy.cmdstan_version() or ())) or "unknown",
-            compile_time=compiled_at - began,
-            setup_time=ready_at - compiled_at,
-            wall_time=wall_time,
-        )
+        with rescuing(lambda: keep_files(outputs)):
+            fit = cmdstanpy.from_csv([str(output) for output in outputs], method="sample")
+            return _collect(
+                np.moveaxis(fit.draws(inc_warmup=True), 1, 0),
+                _columns(outputs[0]),
+                [dict(one) for one in fit.time],
+                settings,
+                version=".".join(map(str, cmdstanpy.cmdstan_version() or ())) or "unknown",
+                compile_time=compiled_at - began,
+                setup_time=ready_at - compiled_at,
+                wall_time=wall_time,
+            )
+
+
+def _sample(name: str, executable: str, data: Path, outputs: Sequence[Path], settings: Settings) -> None:
+    """Run the chains, each a process of its own.
+
+    Raises
+    ------
+    RunError
+        When one fails; the files of those that did not are kept.
+    """
+    consoles = [output.with_suffix(".txt") for output in outputs]
+    commands = [
+        [
+            *(executable, f"id={chain}", "random", f"seed={settings.seed}", "data", f"file={data}"),
+            *("output", f"file={output}", f"sig_figs={_DIGITS}"),
+            *("method=sample", f"num_samples={settings.iter_sampling}", f"num_warmup={settings.iter_warmup}"),
+            *("save_warmup=1", "algorithm=hmc", "engine=nuts", f"max_depth={settings.max_treedepth}"),
+            *("adapt", "engaged=1", f"delta={settings.adapt_delta}"),
+        ]
+        for chain, output in enumerate(outputs, start=1)
+    ]
+    try:
+        codes = run_all(commands, consoles, parallel=settings.parallel_chains)
+    except OSError as error:
+        raise RunError(f"CmdStan could not sample {name}: {error}") from error
+    if not any(codes):
+        return
+    ended = [f"chain {k + 1} was ended by {signal.Signals(-code).name}" for k, code in enumerate(codes) if code < 0]
+    said = "\n".join(file.read_text(errors="replace") for file in consoles)
+    reason = "; ".join(ended) or _reason(said, last=True)
+    whole = [output for output, code in zip(outputs, codes, strict=True) if code == 0]
+    kept = f"; the draws of the other chains were kept in {keep_files(whole)}" if whole else ""
+    raise RunError(f"CmdStan could not sample {name}: {reason}{kept}")
+
+
+def _columns(output: Path) -> tuple[str, ...]:
+    """Names of the columns as CmdStan writes them, with which cmdstanpy takes liberties."""
+    with output.open(encoding="utf-8") as lines:
+        return tuple(next(line for line in lines if not line.startswith("#")).strip().split(","))
 
 
 def _collect(
@@ -154,7 +201,7 @@ def _collect(
     }
     stats["reached_max_treedepth"] = stats["tree_depth"] >= settings.max_treedepth
     quantities = [name for name in columns if not name.endswith("__")]
-    layout = Layout.from_names(map(_stan_name, quantities))
+    layout = Layout.from_names(quantities)
     values = kept[:, :, [places[name] for name in quantities]]
     return Run(
         posterior={name: values[:, :, columns] for name, columns in layout.columns.items()},
@@ -171,13 +218,7 @@ def _collect(
     )
 
 
-def _stan_name(name: str) -> str:
-    """cmdstanpy's ``beta[1,2]`` or ``pair.1[2]`` as Stan writes it: ``beta.1.2``, ``pair:1.2``."""
-    base, _, indices = name.partition("[")
-    return ".".join([base.replace(".", ":"), *indices.rstrip("]").split(",")]) if indices else base.replace(".", ":")
-
-
-def _compiled(cmdstanpy: Any, program: Program, say: Callable[[str], None]) -> Any:
+def _compiled(cmdstanpy: Any, program: Program, say: Callable[[str], None]) -> str:
     """The program's executable, kept in the cache under a name that changes with the program and with CmdStan."""
     home = cmdstanpy.cmdstan_path()
     key = hashlib.sha256(f"{home}\n{cmdstanpy.cmdstan_version()}\n{program.code}".encode()).hexdigest()[:20]
@@ -193,7 +234,7 @@ def _compiled(cmdstanpy: Any, program: Program, say: Callable[[str], None]) -> A
         if not file.with_suffix("").exists():
             say(f"Compiling {program.name} for CmdStan (about half a minute)")
         try:
-            return cmdstanpy.CmdStanModel(stan_file=str(file))
+            return str(cmdstanpy.CmdStanModel(stan_file=str(file)).exe_file)
         except (RuntimeError, ValueError, OSError) as error:
             raise RunError(f"CmdStan could not compile {program.name}: {_reason(str(error))}") from error
 
@@ -208,25 +249,17 @@ def _quiet() -> Iterator[Any]:
     logger.disabled = True
     try:
         yield cmdstanpy
-    except KeyboardInterrupt:
-        before = True  # its threads go on talking
-        raise
     finally:
         logger.disabled = before
 
 
 def _scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder for CmdStan's files, removed afterwards even if an interrupted chain is still writing to it."""
+    """A folder for CmdStan's files, removed afterwards."""
     return tempfile.TemporaryDirectory(prefix="stansub-", ignore_cleanup_errors=True)
-
-
-def _consoles(folder: Path) -> str:
-    """What the chains wrote on their consoles."""
-    return "\n".join(file.read_text(errors="replace") for file in sorted(folder.glob("*.txt")))
 
 
 def _reason(text: str, *, last: bool = False) -> str:
     """The few lines that say what went wrong: the first of a compiler, the last of a run."""
-    lines = [" ".join(line.split()) for line in text.splitlines() if not _NOISE.match(line)]
+    lines = [" ".join(line.split()) for line in without_meter(text).splitlines() if not _NOISE.match(line)]
     relevant = [line for line in dict.fromkeys(lines) if _TROUBLE.search(line)] or lines[-3:]
     return " | ".join(relevant[-3:] if last else relevant[:3]) or "no message"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,10 +17,12 @@ from rich.console import Console
 
 from stansub.errors import InputError, RunError
 from stansub.model.data import Data
-from stansub.nuts.base import Program, Run, Settings
+from stansub.nuts.base import Missing, Program, Run, Settings
+from stansub.nuts.rescue import keep_arrays, rescuing
 from stansub.output import inference_data
+from stansub.output.layout import Layout, by_variable
 from stansub.program import rewrite, toolchain
-from stansub.program.library import Library
+from stansub.program.library import Library, Model
 from stansub.sampling.progress import telling
 
 # nutpie's names of statistics, and ArviZ's.
@@ -33,11 +36,14 @@ _STATISTICS = {
     "energy": "energy",
     "logp": "lp",
 }
+# Elements of complex vectors, matrices and arrays: Stan writes real and imaginary parts in turn, which nutpie takes for
+# all real parts followed by all imaginary parts.
+_COMPLEX_ELEMENT = re.compile(r"\.\d+\.real$")
 
 
-def unavailable() -> str:
-    """Why nutpie cannot be used, or nothing."""
-    return "" if find_spec("nutpie") else "nutpie is not installed (pip install nutpie)"
+def unavailable() -> Missing | None:
+    """Why nutpie cannot be used, if it cannot."""
+    return None if find_spec("nutpie") else Missing("nutpie is not installed", "`pip install nutpie` gets it")
 
 
 def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
@@ -56,13 +62,16 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     began = time.perf_counter()
     with telling(console, show=show) as say:
         path = toolchain.compile_library(rewrite.silent(program.code), name=program.name, progress=say)
-        Library(path)  # loading it here silences the program's print statements
+        library = Library(path)  # loading it here silences the program's print statements
         compiled_at = time.perf_counter()
         say(f"Loading {data.source}")
         try:
             model = _with_data(path, program, data, seed=settings.seed)
         except (RuntimeError, ValueError) as error:
             raise InputError(f"{data.source}: {_first_lines(error)}") from error
+    own = data.model(library) if "complex" in program.code else None
+    if own is not None and not any(map(_COMPLEX_ELEMENT.search, own.param_names(include_tp=True, include_gq=True))):
+        own = None
     ready_at = time.perf_counter()
     sampler = nutpie.sample(
         model,
@@ -74,6 +83,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
         target_accept=settings.adapt_delta,
         maxdepth=settings.max_treedepth,
         save_warmup=True,
+        store_unconstrained=own is not None,
         progress_bar=show,
         blocking=False,
     )
@@ -85,23 +95,39 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     except (RuntimeError, ValueError) as error:
         raise RunError(f"nutpie could not sample {program.name}: {_first_lines(error)}") from error
     wall_time = time.perf_counter() - ready_at
-    warmup = inference_data.group(drawn, "warmup_sample_stats")["n_steps"].values.sum(axis=1)
-    stats = inference_data.group(drawn, "sample_stats")
-    sampling = stats["n_steps"].values.sum(axis=1)
-    per_gradient = wall_time / max(1, _makespan([int(n) for n in warmup + sampling], settings.parallel_chains))
-    return Run(
-        posterior=_plain(inference_data.group(drawn, "posterior").data_vars),
-        sample_stats={new: stats[old].values for old, new in _STATISTICS.items() if old in stats},
-        warmup_time=[per_gradient * int(n) for n in warmup],
-        sampling_time=[per_gradient * int(n) for n in sampling],
-        warmup_n_gradients=[int(n) for n in warmup],
-        n_gradients=[int(n) for n in sampling],
-        time_split="by gradient evaluations",
-        compile_time=compiled_at - began,
-        setup_time=ready_at - compiled_at,
-        wall_time=wall_time,
-        version=metadata.version("nutpie"),
-    )
+    posterior = inference_data.group(drawn, "posterior").data_vars
+    arrays = {str(name): np.asarray(values.values) for name, values in posterior.items()}
+    with rescuing(lambda: keep_arrays(arrays)):
+        warmup = inference_data.group(drawn, "warmup_sample_stats")["n_steps"].values.sum(axis=1)
+        stats = inference_data.group(drawn, "sample_stats")
+        sampling = stats["n_steps"].values.sum(axis=1)
+        per_gradient = wall_time / max(1, _makespan([int(n) for n in warmup + sampling], settings.parallel_chains))
+        return Run(
+            posterior=by_variable(arrays)
+            if own is None
+            else _constrained(own, stats["unconstrained_draw"].values, settings.seed),
+            sample_stats={new: stats[old].values for old, new in _STATISTICS.items() if old in stats},
+            warmup_time=[per_gradient * int(n) for n in warmup],
+            sampling_time=[per_gradient * int(n) for n in sampling],
+            warmup_n_gradients=[int(n) for n in warmup],
+            n_gradients=[int(n) for n in sampling],
+            time_split="by gradient evaluations",
+            compile_time=compiled_at - began,
+            setup_time=ready_at - compiled_at,
+            wall_time=wall_time,
+            version=metadata.version("nutpie"),
+        )
+
+
+def _constrained(model: Model, theta: NDArray[np.float64], seed: int) -> dict[str, NDArray[np.float64]]:
+    """All values that the program writes, by variable, of unconstrained draws of shape (chain, draw, dim)."""
+    names = model.param_names(include_tp=True, include_gq=True)
+    values = np.empty((*theta.shape[:2], len(names)))
+    for chain, points in enumerate(theta):
+        rng = model.library.rng(int(np.random.SeedSequence(seed, spawn_key=(chain,)).generate_state(1)[0]))
+        for draw, point in enumerate(points):
+            model.param_constrain(point, include_tp=True, include_gq=True, rng=rng, out=values[chain, draw])
+    return Layout.from_names(names).split(values)
 
 
 def _with_data(path: Path, program: Program, data: Data, *, seed: int) -> Any:
@@ -132,15 +158,6 @@ def _makespan(work: Sequence[int], workers: int) -> int:
     for amount in work:
         heapq.heapreplace(free, free[0] + amount)
     return max(free)
-
-
-def _plain(variables: Mapping[Any, Any]) -> dict[str, NDArray[Any]]:
-    """Draws by name, complex numbers as pairs as elsewhere in stansub."""
-    arrays = {str(name): np.asarray(values.values) for name, values in variables.items()}
-    return {
-        name: np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
-        for name, array in arrays.items()
-    }
 
 
 def _first_lines(error: BaseException) -> str:

@@ -22,6 +22,7 @@ from stansub.model import data as data_module
 from stansub.model.data import Data
 from stansub.nuts import cmdstan, equivalence, nutpie
 from stansub.nuts.base import Engine, Program, Settings
+from stansub.nuts.rescue import keep_arrays, rescuing
 from stansub.output import inference_data
 from stansub.output.diagnosis import R_HAT_MAX
 from stansub.output.statistics import affordable, table
@@ -120,7 +121,7 @@ def reference(
     read_at = time.perf_counter()
     ran, ran_values, found = program, values, ""
     with telling(console, show=show) as say:
-        if install_cmdstan and cmdstan.unavailable():
+        if install_cmdstan:
             cmdstan.install(say=say)
         chosen, reason = choose_engine(engine)
         if reference_model is not None:
@@ -130,37 +131,38 @@ def reference(
     tall = ran.observation_level(ran_values)
     lean = _lean(ran, tall, settings)
     run = (cmdstan if chosen == "cmdstan" else nutpie).run(lean, ran_values, settings, console=console, show=show)
-    gone = [one.name for one in ran.syntax.generated_quantities.declarations] if lean is not ran else []
-    posterior = {name: draws for name, draws in run.posterior.items() if name.partition(":")[0] not in tall}
-    attrs = {
-        "model": program.name,
-        "model_code": ran.code,
-        "model_hash": ran.hash,
-        "reference_for": program.hash,
-        "reference_model": ran.name,
-        "equivalence": found,
-        "data_hash": values.digest(),
-        "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
-        "n_observations": program.n_observations(values),
-        "engine": chosen,
-        "engine_version": run.version,
-        "engine_reason": reason,
-        "versions": _versions(),
-        "settings": asdict(settings),
-        "not_kept": ", ".join(sorted({*tall, *gone})),
-        "warmup_time": run.warmup_time,
-        "sampling_time": run.sampling_time,
-        "warmup_n_gradients": run.warmup_n_gradients,
-        "n_gradients": run.n_gradients,
-        "n_divergences": run.sample_stats["diverging"].sum(axis=1),
-        "n_max_treedepth": run.sample_stats["reached_max_treedepth"].sum(axis=1),
-        "time_split": run.time_split,
-        "compile_time": run.compile_time + parsed_at - began,
-        "setup_time": run.setup_time + read_at - parsed_at,
-        "wall_time": run.wall_time,
-    }
-    attrs |= _quality(posterior, run.sample_stats)
-    return inference_data.build(posterior=posterior, sample_stats=run.sample_stats, attrs=attrs)
+    with rescuing(lambda: keep_arrays(run.posterior)):
+        gone = [one.name for one in ran.syntax.generated_quantities.declarations] if lean is not ran else []
+        posterior = {name: draws for name, draws in run.posterior.items() if name.partition(":")[0] not in tall}
+        attrs = {
+            "model": program.name,
+            "model_code": ran.code,
+            "model_hash": ran.hash,
+            "reference_for": program.hash,
+            "reference_model": ran.name,
+            "equivalence": found,
+            "data_hash": values.digest(),
+            "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
+            "n_observations": program.n_observations(values),
+            "engine": chosen,
+            "engine_version": run.version,
+            "engine_reason": reason,
+            "versions": _versions(),
+            "settings": asdict(settings),
+            "not_kept": ", ".join(sorted({*tall, *gone})),
+            "warmup_time": run.warmup_time,
+            "sampling_time": run.sampling_time,
+            "warmup_n_gradients": run.warmup_n_gradients,
+            "n_gradients": run.n_gradients,
+            "n_divergences": run.sample_stats["diverging"].sum(axis=1),
+            "n_max_treedepth": run.sample_stats["reached_max_treedepth"].sum(axis=1),
+            "time_split": run.time_split,
+            "compile_time": run.compile_time + parsed_at - began,
+            "setup_time": run.setup_time + read_at - parsed_at,
+            "wall_time": run.wall_time,
+        }
+        attrs |= _quality(posterior, run.sample_stats)
+        return inference_data.build(posterior=posterior, sample_stats=run.sample_stats, attrs=attrs)
 
 
 def choose_engine(engine: str) -> tuple[Engine, str]:
@@ -173,15 +175,20 @@ def choose_engine(engine: str) -> tuple[Engine, str]:
     """
     lacking = {"cmdstan": cmdstan.unavailable(), "nutpie": nutpie.unavailable()}
     if engine in lacking:
-        if not lacking[engine]:
+        lack = lacking[engine]
+        if lack is None:
             return ("cmdstan" if engine == "cmdstan" else "nutpie"), "asked for"
-        remedy = "--install-cmdstan gets it" if engine == "cmdstan" else "use --engine cmdstan"
-        raise InputError(f"{lacking[engine]}; {remedy}")
-    if not lacking["cmdstan"]:
+        raise InputError(
+            f"{lack.what}; {lack.remedy}, or use --engine {'nutpie' if engine == 'cmdstan' else 'cmdstan'}"
+        )
+    if lacking["cmdstan"] is None:
         return "cmdstan", "CmdStan is installed"
-    if not lacking["nutpie"]:
-        return "nutpie", lacking["cmdstan"]
-    raise InputError(f"{lacking['cmdstan']}, and {lacking['nutpie']}; --install-cmdstan gets CmdStan")
+    if lacking["nutpie"] is None:
+        return "nutpie", lacking["cmdstan"].what
+    raise InputError(
+        f"{lacking['cmdstan'].what}, and {lacking['nutpie'].what}; {lacking['cmdstan'].remedy}, and "
+        f"{lacking['nutpie'].remedy}"
+    )
 
 
 def told(facts: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from stansub.errors import InputError
 from stansub.model import data as data_module
 from stansub.nuts.base import Program
 from stansub.nuts.reference import reference
+from stansub.nuts.rescue import keep_draws, rescuing
 from stansub.output import inference_data
 
 if TYPE_CHECKING:
@@ -132,5 +133,17 @@ def obtain(
             return Stored(found, path, made=False)
     inference_data.check_target(path, overwrite=force)
     draws = reference(model, data, **asked)
-    inference_data.write(draws, path, overwrite=force)
+    store(draws, path, overwrite=force)
     return Stored(draws, path, made=True)
+
+
+def store(draws: InferenceData, path: Path, *, overwrite: bool) -> None:
+    """Write a reference that was made just now.
+
+    Raises
+    ------
+    RunError
+        When the file cannot be written; the message says where the draws are instead.
+    """
+    with rescuing(lambda: keep_draws(draws, path.name)):
+        inference_data.write(draws, path, overwrite=overwrite)

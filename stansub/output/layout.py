@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,13 @@ class Layout:
         """Read indexed names such as ``beta.1``, ``omega.2.3`` or ``z.1.real``.
 
         Real and imaginary parts of complex values become a last dimension of length 2; elements of tuples
-        (``pair:1.2``) are variables of their own.
+        (``pair:1.2``) are variables of their own, and gathered where tuples stand in an array (``t.2:1`` is element 2
+        of ``t:1``).
+
+        Raises
+        ------
+        ValueError
+            When an index is no number, or names do not fill an array.
         """
         entries: dict[str, list[tuple[tuple[int, ...], int]]] = {}
         for column, name in enumerate(names):
@@ -53,12 +60,14 @@ class Layout:
             entries.setdefault(base, []).append((tuple(index), column))
         shapes, columns = {}, {}
         for base, found in entries.items():
-            shape = (
-                tuple(int(size) + 1 for size in np.max([index for index, _ in found], axis=0)) if found[0][0] else ()
-            )
-            places = np.empty(shape, dtype=np.int64)
+            if len({len(index) for index, _ in found}) > 1:
+                raise ValueError(f"{base}: names with different numbers of indices")
+            shape = tuple(max(sizes) + 1 for sizes in zip(*(index for index, _ in found), strict=True))
+            places = np.full(shape, -1, dtype=np.int64)
             for place, column in found:
                 places[place] = column
+            if (places < 0).any() or places.size != len(found):
+                raise ValueError(f"{base}: {len(found)} names do not fill an array of {places.size} values")
             shapes[base], columns[base] = shape, places
         return cls(shapes, columns)
 
@@ -71,3 +80,42 @@ class Layout:
     def split(self, values: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Arrays by variable, shape (..., *shape), from values of shape (..., n)."""
         return {name: values[..., columns] for name, columns in self.columns.items()}
+
+
+def by_variable(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Draws under the names of a `Layout`, from those under which other samplers keep them.
+
+    Parameters
+    ----------
+    arrays
+        Draws of shape (chain, draw, ...) by name. A complex value may be a complex number or two arrays ``z.real`` and
+        ``z.imag``; where tuples stand in arrays, each may have arrays of its own (``t.2:1``). Arrays of real or
+        imaginary parts of several values keep their names: those of nutpie do not hold what these say.
+
+    Raises
+    ------
+    ValueError
+        When a name with a point in it is none of Stan's.
+    """
+    found: dict[str, list[tuple[str, NDArray[Any]]]] = {}
+    for name, values in arrays.items():
+        as_it_is = values.ndim > 2 and name.endswith((".real", ".imag"))
+        found.setdefault(name if as_it_is else _base(name), []).append((name, values))
+    return {base: _gathered(base, parts) for base, parts in found.items()}
+
+
+def _base(name: str) -> str:
+    """The variable: ``t:1`` of ``t.2:1``."""
+    first, *parts = name.split(".")
+    return ":".join([first, *(component for part in parts for component in part.split(":")[1:])])
+
+
+def _gathered(base: str, parts: Sequence[tuple[str, NDArray[Any]]]) -> NDArray[Any]:
+    if [name for name, _ in parts] == [base]:
+        ((_, values),) = parts
+        return np.stack([values.real, values.imag], axis=-1) if np.iscomplexobj(values) else values
+    names = [
+        ".".join([name, *(str(i + 1) for i in at)]) for name, values in parts for at in np.ndindex(values.shape[2:])
+    ]
+    (columns,) = Layout.from_names(names).columns.values()
+    return np.concatenate([values.reshape(*values.shape[:2], -1) for _, values in parts], axis=2)[:, :, columns]

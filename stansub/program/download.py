@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import tempfile
 import threading
@@ -20,6 +21,10 @@ CONNECT_SECONDS = 4.0
 DOWNLOAD_SECONDS = 300.0
 STANC_SECONDS = 60.0
 RETRY_SECONDS = 24 * 3600.0
+# curl's heading, and its figures, which the reason may follow on the same line.
+_METER = re.compile(
+    r"^\s*(% Total .*|Dload +Upload .*|(\d[\d.]*[kMGTP]?\s+){8}(([\d.]+d)?\s*[-\d:]{6,}\s+){3}\d[\d.]*[kMGTP]?)"
+)
 
 
 def bridgestan_version() -> str:
@@ -55,7 +60,16 @@ def fetch_stanc(folder: Path) -> str | None:
         done = processes.run(command, cwd=folder, timeout=STANC_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"stanc was not downloaded: {error}"
-    return None if is_complete(folder) else f"stanc was not downloaded: {done.stderr.strip()}"
+    if is_complete(folder):
+        return None
+    said = " | ".join(without_meter(done.stderr).splitlines())
+    return f"stanc was not downloaded: {said or 'no message'}"
+
+
+def without_meter(text: str) -> str:
+    """What a command said, a line each, but for the progress meter of curl."""
+    lines = (_METER.sub("", line).strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line)
 
 
 def _download(folder: Path) -> str | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.output.inference_data import attrs, group
+from stansub.output.layout import by_variable
 from stansub.output.statistics import scalar_names
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class Alignment:
         Variables that one side lacks.
     other_shape
         Variables of both sides with different shapes, the shapes in brackets.
+    not_numeric
+        Variables of either side that are no numbers for each chain and draw.
+    in_neither
+        Quantities of the model that the reference did not keep and the draws do not have.
     constant
         Names of scalar quantities that have one and the same value throughout both sides; they are not compared.
     """
@@ -43,13 +48,15 @@ class Alignment:
     only_in_draws: tuple[str, ...]
     only_in_reference: tuple[str, ...]
     other_shape: tuple[str, ...]
+    not_numeric: tuple[str, ...]
+    in_neither: tuple[str, ...]
     constant: tuple[str, ...]
 
 
 def align(
     draws: InferenceData, reference: InferenceData, var_names: Sequence[str] | None = None
 ) -> tuple[Alignment, FloatArray, FloatArray]:
-    """Pair scalar quantities by variable name and shape.
+    """Pair scalar quantities by variable name and shape; names and complex numbers are brought to those of stansub.
 
     Parameters
     ----------
@@ -68,16 +75,17 @@ def align(
         If nothing is common, a variable of `var_names` is on neither side, or a side has too few draws.
     """
     left, right = _numeric(draws), _numeric(reference)
+    others = [name for side in (draws, reference) for name in _others(side)]
+    lacking = [name for name in _not_kept(reference) if name not in {one.partition(":")[0] for one in left}]
     for side, idata in (("draws", draws), ("reference", reference)):
-        n_draws = group(idata, "posterior").sizes["draw"]
-        if n_draws < _MIN_DRAWS:
-            raise InputError(f"{side}: {n_draws} draws a chain are too few to compare; sample 1000 at least")
+        _check_length(side, idata)
     if var_names is not None:
         unknown = [name for name in var_names if name not in left and name not in right]
         if unknown:
             raise InputError(f"neither side holds {', '.join(unknown)}; the draws have {', '.join(left)}")
         left = {name: values for name, values in left.items() if name in var_names}
         right = {name: values for name, values in right.items() if name in var_names}
+        others, lacking = ([name for name in names if name in var_names] for names in (others, lacking))
     both = [name for name in left if name in right]
     same = [name for name in both if left[name].shape[2:] == right[name].shape[2:]]
     if not same:
@@ -97,9 +105,32 @@ def align(
         other_shape=tuple(
             f"{name} ({_shape(left[name])} against {_shape(right[name])})" for name in both if name not in same
         ),
+        not_numeric=tuple(dict.fromkeys(others)),
+        in_neither=tuple(lacking),
         constant=tuple(name for name, still in zip(names, constant, strict=True) if still),
     )
     return alignment, x[:, :, ~constant], y[:, :, ~constant]
+
+
+def check_comparable(draws: InferenceData, var_names: Sequence[str] | None) -> None:
+    """See that draws can be compared with any reference, before one is made.
+
+    Raises
+    ------
+    InputError
+        If a variable of `var_names` is not among the draws, or there are too few of them.
+    """
+    _check_length("draws", draws)
+    held = _numeric(draws)
+    unknown = [name for name in var_names or () if name not in held]
+    if unknown:
+        raise InputError(f"the draws hold no {', '.join(unknown)}; they have {', '.join(held)}")
+
+
+def _check_length(side: str, idata: InferenceData) -> None:
+    n_draws = group(idata, "posterior").sizes["draw"]
+    if n_draws < _MIN_DRAWS:
+        raise InputError(f"{side}: {n_draws} draws a chain are too few to compare; sample 1000 at least")
 
 
 def check_provenance(draws: InferenceData, reference: InferenceData) -> tuple[str, ...]:
@@ -156,8 +187,41 @@ def _same_constant(x: FloatArray, y: FloatArray) -> NDArray[np.bool_]:
 
 
 def _numeric(idata: InferenceData) -> dict[str, Any]:
+    """Variables that can be compared, by name, with chains and draws as their first dimensions."""
     posterior = group(idata, "posterior")
-    return {str(name): values for name, values in posterior.data_vars.items() if values.dtype.kind in "biuf"}
+    found = {
+        str(name): values.transpose("chain", "draw", ...)
+        for name, values in posterior.data_vars.items()
+        if _is_numeric(values)
+    }
+    if not any("." in name or values.dtype.kind == "c" for name, values in found.items()):
+        return found
+    try:
+        arrays = by_variable({name: values.values for name, values in found.items()})
+    except ValueError:  # points in names mean something else here
+        return {name: values for name, values in found.items() if values.dtype.kind != "c"}
+    return {
+        name: found[name] if name in found and found[name].dtype.kind != "c" else _labelled(name, values)
+        for name, values in arrays.items()
+    }
+
+
+def _others(idata: InferenceData) -> list[str]:
+    return [str(name) for name, values in group(idata, "posterior").data_vars.items() if not _is_numeric(values)]
+
+
+def _is_numeric(values: Any) -> bool:
+    return values.dtype.kind in "biufc" and {"chain", "draw"} <= set(values.dims)
+
+
+def _labelled(name: str, values: NDArray[Any]) -> Any:
+    import xarray
+
+    return xarray.DataArray(values, dims=("chain", "draw", *(f"{name}_dim_{k}" for k in range(values.ndim - 2))))
+
+
+def _not_kept(reference: InferenceData) -> list[str]:
+    return [name for name in str(attrs(reference).get("not_kept") or "").split(", ") if name]
 
 
 def _flat(variables: dict[str, Any], names: Sequence[str]) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from stansub.output.style import clipped
-from stansub.report.page import Cell, Table, compose, fixed, signed
+from stansub.report.page import Cell, Table, apart, compose, fixed, signed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,6 +44,8 @@ def render(comparison: "Comparison", console: "Console") -> None:
     others = len(comparison.parameters) - len(worst.rows)
     if others > 0:
         say(f"the {len(worst.rows)} that differ most of {len(comparison.parameters):,} quantities", "dim")
+    for label, names in apart(comparison, page.samplers, most=_ROWS):
+        wrapped(f"{label}: {names}", "Not compared: ")
     say()
     costs = zip(comparison.cost.index, page.cost.rows, strict=True)
     _tabulate(page.cost._replace(rows=tuple(row for figure, row in costs if figure in _COSTS)), say)

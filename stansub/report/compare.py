@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +15,9 @@ from stansub.nuts import stored
 from stansub.nuts.base import Program
 from stansub.nuts.reference import reference as make_reference
 from stansub.nuts.reference import told
+from stansub.nuts.rescue import keep_draws, rescuing
 from stansub.output import inference_data
+from stansub.report.alignment import check_comparable
 from stansub.report.comparison import Comparison, compare_draws
 from stansub.sampling.progress import default_console, telling, wanted
 
@@ -81,11 +84,13 @@ def compare(
     """
     console = console or default_console()
     own = inference_data.read(draws) if isinstance(draws, str | Path) else draws
+    safe: AbstractContextManager[None] = nullcontext()
     if isinstance(reference, str | Path):
         other = inference_data.read(reference, foreign=True)
     elif reference is not None:
         other = reference
     else:
+        check_comparable(own, var_names)
         settings = {"chains": chains, "iter_warmup": iter_warmup, "iter_sampling": iter_sampling, "seed": seed}
         wish = _Wish(
             engine=engine,
@@ -96,7 +101,9 @@ def compare(
         folder = Path(draws).parent if isinstance(draws, str | Path) else None
         show = wanted(show_progress, console)
         other = _obtain(inference_data.attrs(own), data, folder, wish, force=force, show=show, console=console)
-    with telling(console, show=wanted(show_progress, console)) as say:
+        if folder is None:
+            safe = rescuing(lambda: keep_draws(other, "reference.nc"))
+    with safe, telling(console, show=wanted(show_progress, console)) as say:
         say("Comparing the draws")
         return compare_draws(own, other, var_names=var_names, level=level)
 
@@ -145,7 +152,7 @@ def _obtain(
     )
     _say(console, told(inference_data.attrs(made)))
     if path is not None:
-        inference_data.write(made, path, overwrite=force)
+        stored.store(made, path, overwrite=force)
         _say(console, f"Reference: {path}")
     return made
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from stansub.report.statistics import Side, mcse
 FloatArray = NDArray[np.float64]
 
 _NEAR_ONE = 1 - 1e-6
+_BLOCK = 5_000_000  # elements of a matrix of pairs that are in memory at a time
 
 
 class Pair(NamedTuple):
@@ -62,15 +63,22 @@ def compare_covariances(draws: Side, reference: Side) -> Covariances:
     use = _usable(draws, reference)
     if not use.any():
         return Covariances(np.nan, np.nan, np.nan)
-    scale = np.outer(reference.sd[use], reference.sd[use])
-    own, other = (np.atleast_2d(np.cov(_flat(side)[:, use], rowvar=False)) for side in (draws, reference))
-    correlation = other / scale
-    variances = sum((1 + correlation**2) / _pairwise(side.ess_squares[use]) for side in (draws, reference))
-    size = np.linalg.norm(correlation)
+    sd = reference.sd[use]
+    root_ess = [np.sqrt(side.ess_squares[use]) for side in (draws, reference)]
+    centred = [_flat(side)[:, use] - side.mean[use] for side in (draws, reference)]
+    squares = np.zeros(5)
+    for rows in _slices(len(sd)):
+        own, other = (values[:, rows].T @ values / (len(values) - 1) for values in centred)
+        scale = np.outer(sd[rows], sd)
+        correlation = other / scale
+        variances = sum((1 + correlation**2) / np.outer(root[rows], root) for root in root_ess)
+        parts = (own - other, other, (own - other) / scale, correlation)
+        squares += [*(np.sum(part**2) for part in parts), np.sum(variances)]
+    difference, size, standardised, correlations, expected = np.sqrt(squares)
     return Covariances(
-        relative=float(np.linalg.norm(own - other) / np.linalg.norm(other)),
-        standardised=float(np.linalg.norm((own - other) / scale) / size),
-        expected=float(np.sqrt(np.sum(variances)) / size),
+        relative=float(difference / size),
+        standardised=float(standardised / correlations),
+        expected=float(expected / correlations),
     )
 
 
@@ -86,26 +94,41 @@ def worst_pair(names: Sequence[str], draws: Side, reference: Side) -> Pair | Non
     if len(use) < 2:
         return None
     scores = [_normal_scores(side.values[:, :, use]) for side in (draws, reference)]
-    own, other = (np.asarray(np.corrcoef(one.reshape(-1, len(use)), rowvar=False)) for one in scores)
-    fisher = [np.arctanh(np.clip(one, -_NEAR_ONE, _NEAR_ONE)) for one in (own, other)]
-    error = np.sqrt(sum(1 / _pairwise(side.ess_squares[use]) for side in (draws, reference)))
-    rows, columns = np.triu_indices(len(use), 1)
-    at = int(np.argmax(np.abs((fisher[0] - fisher[1]) / error)[rows, columns]))
-    i, j = int(rows[at]), int(columns[at])
-    errors = [
-        _correlation_error(one[:, :, i], one[:, :, j], r[i, j]) for one, r in zip(scores, (own, other), strict=True)
-    ]
-    difference, total = own[i, j] - other[i, j], float(np.hypot(errors[0], errors[1]))
+    i, j = _farthest(scores, [np.sqrt(side.ess_squares[use]) for side in (draws, reference)])
+    own, other = (float(np.corrcoef(one[:, :, i].ravel(), one[:, :, j].ravel())[0, 1]) for one in scores)
+    errors = [_correlation_error(one[:, :, i], one[:, :, j], r) for one, r in zip(scores, (own, other), strict=True)]
+    difference, total = own - other, float(np.hypot(errors[0], errors[1]))
     z = difference / total if total > 0 else 0.0
     df = min(side.ess[use[[i, j]]].min() for side in (draws, reference)) / 8
     return Pair(
         names=(names[use[i]], names[use[j]]),
-        correlation=float(own[i, j]),
-        correlation_reference=float(other[i, j]),
+        correlation=own,
+        correlation_reference=other,
         z=float(z),
         p=float(2 * stats.t.sf(abs(z), max(df, 1))),
-        n_pairs=len(rows),
+        n_pairs=len(use) * (len(use) - 1) // 2,
     )
+
+
+def _farthest(scores: Sequence[FloatArray], root_ess: Sequence[FloatArray]) -> tuple[int, int]:
+    """The pair of quantities whose correlations on the two sides are farthest apart, by Fisher's z-transform."""
+    flat = [one.reshape(-1, one.shape[2]) for one in scores]
+    unit = [(one - one.mean(axis=0)) / (one.std(axis=0) * np.sqrt(len(one))) for one in flat]
+    n, found, largest = unit[0].shape[1], (0, 1), -1.0
+    for rows in _slices(n):
+        own, other = (np.arctanh(np.clip(one[:, rows].T @ one, -_NEAR_ONE, _NEAR_ONE)) for one in unit)
+        error = np.sqrt(sum(1 / np.outer(root[rows], root) for root in root_ess))
+        distance = np.where(np.arange(n) > np.arange(n)[rows, None], np.abs(own - other) / error, -1.0)
+        i, j = divmod(int(np.argmax(distance)), n)
+        if distance[i, j] > largest:
+            found, largest = (rows.start + i, j), float(distance[i, j])
+    return found
+
+
+def _slices(n: int) -> Iterator[slice]:
+    """Rows of a matrix of n columns, so many at a time that they take little memory."""
+    step = max(1, _BLOCK // n)
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 def _usable(draws: Side, reference: Side) -> NDArray[np.bool_]:
@@ -117,10 +140,6 @@ def _usable(draws: Side, reference: Side) -> NDArray[np.bool_]:
 
 def _flat(side: Side) -> FloatArray:
     return side.values.reshape(-1, side.values.shape[2])
-
-
-def _pairwise(ess: FloatArray) -> FloatArray:
-    return np.sqrt(np.outer(ess, ess))
 
 
 def _normal_scores(values: FloatArray) -> FloatArray:

@@ -248,7 +248,7 @@ def compose(comparison: "Comparison") -> Page:
         differences=_differences(shown, samplers, significant),
         distributions=_distributions(shown, samplers, significant),
         left_out=len(comparison.parameters) - len(shown),
-        apart=tuple(_apart(comparison, samplers)),
+        apart=tuple(apart(comparison, samplers)),
         provenance=_provenance(comparison, samplers),
         glossary=_GLOSSARY,
         sources=_SOURCES,
@@ -400,18 +400,20 @@ def _p_value(value: float, least: float = _SMALL_P, most: float = 1.0) -> str:
     return f"≥ {most:g}" if value >= most < 1 else f"{value:.2g}"
 
 
-def _apart(comparison: "Comparison", samplers: tuple[str, str]) -> Iterable[tuple[str, str]]:
-    """What could not be compared."""
+def apart(comparison: "Comparison", samplers: tuple[str, str], *, most: int = MAX_ROWS) -> Iterable[tuple[str, str]]:
+    """What could not be compared, so many names of each kind."""
     alignment = comparison.alignment
     for label, names in (
         (f"Only in the {samplers[0]} draws", alignment.only_in_draws),
         (f"Only in the draws of {samplers[1]}", alignment.only_in_reference),
         ("With another shape", alignment.other_shape),
+        ("Not numbers", alignment.not_numeric),
+        ("Kept on neither side", alignment.in_neither),
         ("Constant and equal in both", alignment.constant),
     ):
         if names:
-            more = f" and {len(names) - MAX_ROWS:,} more" if len(names) > MAX_ROWS else ""
-            yield label, ", ".join(names[:MAX_ROWS]) + more
+            more = f" and {len(names) - most:,} more" if len(names) > most else ""
+            yield label, ", ".join(names[:most]) + more
 
 
 def _provenance(comparison: "Comparison", samplers: tuple[str, str]) -> Table:

@@ -62,6 +62,7 @@ def side(values: FloatArray) -> Side:
     """Statistics of draws of shape (chain, draw, quantity); NaN for quantities with draws that are not finite."""
     with np.errstate(all="ignore"):
         mean = values.mean(axis=(0, 1))
+        ess_quantiles = np.stack([_statistic("ess", values, method="quantile", prob=p) for p in PROBABILITIES])
         return Side(
             values=values,
             mean=mean,
@@ -70,9 +71,9 @@ def side(values: FloatArray) -> Side:
             mcse_mean=_statistic("mcse", values, method="mean"),
             mcse_sd=_statistic("mcse", values, method="sd"),
             quantiles=np.quantile(values, PROBABILITIES, axis=(0, 1)),
-            ess_quantiles=np.stack([_statistic("ess", values, method="quantile", prob=p) for p in PROBABILITIES]),
+            ess_quantiles=ess_quantiles,
             ess_bulk=_statistic("ess", values, method="bulk"),
-            ess_tail=_statistic("ess", values, method="tail", prob=(0.05, 0.95)),
+            ess_tail=np.minimum(ess_quantiles[0], ess_quantiles[-1]),
             r_hat=_statistic("rhat", values) if len(values) > 1 else np.full(values.shape[2], np.nan),
         )
 

@@ -11,6 +11,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory without any CmdStan in reach."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CMDSTAN", "")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where draws are kept that cannot be written
     monkeypatch.setattr("cmdstanpy.utils.cmdstan._DOT_CMDSTAN", "no folder of this name")
     return tmp_path
 

@@ -11,7 +11,7 @@ WARMUP_LEAPFROGS, LEAPFROGS = 3, 7
 WARMUP_SECONDS, SECONDS = 1.5, 0.25
 
 SCRIPT = """#!{python}
-import json, sys, pathlib
+import json, os, pathlib, sys, time
 arguments = dict(one.split("=", 1) for one in sys.argv[1:] if "=" in one)
 if sys.argv[1:] == ["info"]:
     print("stan_version_major = 2\\nstan_version_minor = 37\\nstan_version_patch = 0\\nSTAN_THREADS=false")
@@ -22,10 +22,16 @@ if data["N"] == 13:
     print("Exception: normal_lpdf: it is unlucky (in 'toy.stan', line 9, column 2 to column 28)")
     print("Initialization between (-2, 2) failed after 100 attempts.")
     sys.exit(70)
+if data["N"] == 14 and chain == 2:
+    os.abort()
+if data["N"] == 15:
+    pathlib.Path(__file__ + ".%d.pid" % chain).write_text(str(os.getpid()))
+    time.sleep(60)
 warmup, sampling = int(arguments["num_warmup"]), int(arguments["num_samples"])
 code = pathlib.Path(__file__ + ".stan").read_text()
-tall = ["log_lik.%d" % (i + 1) for i in range(data["N"])] if "generated quantities" in code else []
-names = ["mu", *("omega.%d.%d" % (i, j) for j in (1, 2, 3) for i in (1, 2)), *tall]
+tall = ["log_lik.%d" % (i + 1) for i in range(data["N"])] if "log_lik" in code else []
+rich = {rich} if "tuple" in code else []
+names = ["mu", *("omega.%d.%d" % (i, j) for j in (1, 2, 3) for i in (1, 2)), *tall, *rich]
 depth = int(arguments["max_depth"])
 with open(files[1], "w") as out:
     print("# stan_version_major = 2\\n# stan_version_minor = 37\\n# stan_version_patch = 0", file=out)
@@ -47,13 +53,19 @@ with open(files[1], "w") as out:
         limited = depth if draw == 1 else 3
         divergent = int(draw in (2, 3) and chain == 2)
         omega = [10 * i + j + draw / 1000 for j in (1, 2, 3) for i in (1, 2)]
-        values = [chain + draw / 1000, *omega, *(0 for _ in tall)]
+        values = [chain + draw / 1000, *omega, *(0 for _ in tall), *(k + draw / 1000 for k in range(len(rich)))]
         row = [-1.5, 0.9, 0.5, limited, leapfrogs, divergent, 2.5, *values]
         print(",".join("%.12g" % value for value in row), file=out)
     print("# \\n#  Elapsed Time: {warmup_seconds} seconds (Warm-up)", file=out)
     print("#                {seconds} seconds (Sampling)", file=out)
     print("#                %g seconds (Total)\\n# " % ({warmup_seconds} + {seconds}), file=out)
 """
+
+# Of array[2] tuple(int, real) at; tuple(complex, vector[2]) ct; complex_vector[2] cv; as CmdStan orders them.
+RICH = [
+    *("at.1:1", "at.1:2", "at.2:1", "at.2:2", "ct:1.real", "ct:1.imag", "ct:2.1", "ct:2.2"),
+    *("cv.1.real", "cv.1.imag", "cv.2.real", "cv.2.imag"),
+]
 
 MAKEFILE = """CMDSTAN_VERSION := 2.37.0
 %: %.stan
@@ -72,6 +84,7 @@ def build(folder: Path) -> Path:
     filled = SCRIPT
     for name, value in {
         "python": sys.executable,
+        "rich": RICH,
         "leapfrogs": LEAPFROGS,
         "warmup_leapfrogs": WARMUP_LEAPFROGS,
         "warmup_seconds": WARMUP_SECONDS,

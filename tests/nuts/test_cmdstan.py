@@ -16,12 +16,19 @@ from stansub.nuts import cmdstan as engine
 from stansub.nuts.base import Program, Run, Settings
 from stansub.nuts.reference import choose_engine, reference, reservations, told
 from stansub.output import inference_data
+from stansub.output.layout import Layout
 
 LOG_LIK = """generated quantities {
   vector[N] log_lik;
   for (n in 1 : N) {
     log_lik[n] = normal_lpdf(y[n] | mu, 1);
   }
+}
+"""
+RICH = """generated quantities {
+  array[2] tuple(int, real) at;
+  tuple(complex, vector[2]) ct;
+  complex_vector[2] cv;
 }
 """
 QUICK: dict[str, Any] = {"chains": 3, "iter_warmup": 5, "iter_sampling": 8, "seed": 4}
@@ -98,8 +105,6 @@ def test_auto_prefers_cmdstan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_engine("auto") == ("nutpie", "no CmdStan is installed")
     with pytest.raises(InputError, match="no CmdStan is installed; --install-cmdstan gets it"):
         choose_engine("cmdstan")
-    monkeypatch.setenv("CMDSTAN", "/nowhere")
-    assert "/nowhere" in engine.unavailable()
 
 
 def test_the_reference_says_where_it_comes_from() -> None:
@@ -157,6 +162,12 @@ def test_installing_goes_through_cmdstanpy(monkeypatch: pytest.MonkeyPatch, cmds
     monkeypatch.setattr(cmdstanpy, "install_cmdstan", fails)
     with pytest.raises(RunError, match=r"could not be installed: .*no route to host.*--engine nutpie"):
         reference(TOY, data(), install_cmdstan=True, **QUICK)
+    meter = " 0     0    0     0    0     0      0      0 --:--:-- --:--:-- --:--:--     0"
+    monkeypatch.setattr(
+        cmdstanpy, "install_cmdstan", lambda: print(f"{meter}\r{meter}curl: (6) Could not resolve host")
+    )
+    with pytest.raises(RunError, match=r"could not be installed: curl: \(6\) Could not resolve host; install it"):
+        reference(TOY, data(), install_cmdstan=True, **QUICK)
     monkeypatch.setattr(cmdstanpy, "install_cmdstan", works)
     made = reference(TOY, data(), install_cmdstan=True, **QUICK)
     assert inference_data.attrs(made)["engine"] == "cmdstan"
@@ -164,6 +175,56 @@ def test_installing_goes_through_cmdstanpy(monkeypatch: pytest.MonkeyPatch, cmds
         reference(TOY, data(), engine="nutpie", install_cmdstan=True, **QUICK)
 
 
-def test_names_are_those_of_stan() -> None:
-    names = ("mu", "omega[1,2]", "z[1,real]", "pair.1", "pair.2[3]")
-    assert [engine._stan_name(name) for name in names] == ["mu", "omega.1.2", "z.1.real", "pair:1", "pair:2.3"]
+def test_tuples_and_complex_numbers_have_the_names_of_our_own_draws() -> None:
+    posterior = run(Program("toy", CODE + RICH)).posterior
+    expected = Layout.from_names(fake_cmdstan.RICH)
+    assert {name: posterior[name].shape[2:] for name in expected.names} == expected.shapes
+    assert set(posterior) == {"mu", "omega", *expected.names}
+    for name, columns in expected.columns.items():
+        np.testing.assert_allclose(posterior[name][0, 3], columns + 0.003)
+
+
+def test_a_chain_that_is_killed_costs_that_chain_alone() -> None:
+    with pytest.raises(RunError, match="chain 2 was ended by SIGABRT; the draws of the other chains were kept in") as e:
+        run(n=14)
+    kept = Path(str(e.value).rpartition(" ")[2])
+    assert [file.name for file in sorted(kept.iterdir())] == ["chain_1.csv", "chain_3.csv"]
+
+
+@pytest.mark.parametrize("where", ["stansub.nuts.cmdstan._collect", "stansub.nuts.reference.inference_data.build"])
+def test_draws_are_kept_whatever_fails_after_sampling(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*args: Any, **options: Any) -> None:
+        raise ValueError("no such name")
+
+    monkeypatch.setattr(where, fails)
+    with pytest.raises(RunError, match="no such name; the draws were kept in") as caught:
+        reference(TOY, data(), **QUICK)
+    kept = Path(str(caught.value).rpartition(" ")[2])
+    if kept.is_dir():
+        rows = [line for line in (kept / "chain_3.csv").read_text().splitlines() if line[0] not in "#l"]
+        assert len(rows) == 5 + 8
+    else:
+        np.testing.assert_allclose(np.load(kept)["omega"], fake_cmdstan.omega(3, 8), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ("none", r"CMDSTAN is set to none, which does not exist; set it to the folder of a CmdStan, or unset it"),
+        ("empty", r"CMDSTAN is set to empty, which holds no CmdStan \(no makefile\); set it"),
+        ("unbuilt", r"the CmdStan in unbuilt is not built; run `make -C unbuilt build`"),
+    ],
+)
+def test_a_wrong_cmdstan_is_told_with_advice_that_fits(
+    made: str, message: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("empty", "unbuilt"):
+        (place / folder).mkdir()
+    (place / "unbuilt" / "makefile").touch()
+    monkeypatch.setenv("CMDSTAN", made)
+    monkeypatch.setattr("cmdstanpy.install_cmdstan", lambda: pytest.fail("installed"))
+    with pytest.raises(InputError, match=message):
+        choose_engine("cmdstan")
+    with pytest.raises(InputError, match=message):
+        reference(TOY, data(), install_cmdstan=True, **QUICK)
+    assert choose_engine("auto")[0] == "nutpie"

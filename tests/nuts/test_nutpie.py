@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub.errors import InputError
+from stansub.errors import InputError, RunError
 from stansub.model.data import read
 from stansub.nuts import nutpie as engine
-from stansub.nuts.base import Program
+from stansub.nuts.base import Program, Settings
 from stansub.nuts.reference import reference, reservations, told
 from stansub.output import inference_data
 from stansub.output.diagnosis import diagnose
@@ -176,6 +176,32 @@ def test_transformed_parameters_that_do_not_fit_are_refused(monkeypatch: pytest.
     monkeypatch.setattr("os.sysconf", lambda name: 1000)
     with pytest.raises(InputError, match=r"eta\) would take .* declare them in the model block"):
         reference(tall, data(), engine="nutpie")
+
+
+def test_complex_values_stand_where_the_program_puts_them() -> None:
+    rng = np.random.default_rng(1)
+    n, k = 3, 2
+    given: dict[str, Any] = {
+        "N": n,
+        "K": k,
+        **{"y": rng.standard_normal(n), "z": [1, 2, 3], "x": rng.standard_normal((n, k)), "m": np.zeros((n, k), int)},
+        **{"w": rng.standard_normal((k, n)), "r": rng.standard_normal((2, n, k)), "c": rng.standard_normal((n, 2))},
+        **{"fixed": rng.standard_normal(k), "one": [1, -2], "s": -3},
+    }
+    program = Program.read(Path(__file__).parents[1] / "model" / "programs" / "layout.stan")
+    settings = Settings(2, 2, 20, 5, 1, 0.8, 10)
+    values = read(given, program.syntax.data.declarations)
+    posterior = engine.run(program, values, settings, console=Console(), show=False).posterior
+    for name in ("x", "r", "c", "one"):
+        expected = np.asarray(given[name], dtype=float)
+        np.testing.assert_array_equal(posterior[f"{name}_"], np.broadcast_to(expected, (2, 5, *expected.shape)))
+
+
+def test_draws_are_kept_whatever_fails_after_sampling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "by_variable", lambda arrays: [][0])
+    with pytest.raises(RunError, match="list index out of range; the draws were kept in") as caught:
+        reference(MODELS / "normal_mean.stan", data(), engine="nutpie", chains=2, iter_warmup=20, iter_sampling=30)
+    assert np.load(str(caught.value).rpartition(" ")[2])["mu"].shape == (2, 30)
 
 
 class TestSummary:

@@ -14,6 +14,7 @@ import pytest
 from toy import CODE, data
 
 from stansub import cli
+from stansub.errors import RunError
 from stansub.output import inference_data
 
 MODELS = Path(__file__).parents[2] / "stan_models"
@@ -78,7 +79,10 @@ def test_nutpie_runs_where_there_is_no_cmdstan(place: Path, capsys: pytest.Captu
     assert Path("normal_mean_reference.nc").is_file()
 
     code, _, err = run([*arguments, "--engine", "cmdstan", "-o", "other.nc"], capsys)
-    assert (code, err) == (2, "stansub: error: no CmdStan is installed; --install-cmdstan gets it\n")
+    assert (code, err) == (
+        2,
+        "stansub: error: no CmdStan is installed; --install-cmdstan gets it, or use --engine nutpie\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,3 +125,44 @@ def test_ctrl_c_ends_it_at_once(
     assert (code, out, err) == (130, "", "stansub: error: interrupted\n")
     assert time.perf_counter() - sent[0] < 10
     assert not list(place.glob("*.nc"))
+
+
+def test_ctrl_c_ends_the_chains_of_cmdstan(cmdstan: Path, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    def started() -> list[int]:
+        return [int(file.read_text() or 0) for file in cmdstan.parent.rglob("toy.*.pid")]
+
+    def interrupt() -> None:
+        while not (started() and all(started())):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)  # this process alone: its children hear nothing
+
+    Path("toy.json").write_text(json.dumps(data(15)))
+    threading.Thread(target=interrupt).start()
+    began = time.perf_counter()
+    code, out, err = run([*files, *QUICK, "--parallel-chains", "1"], capsys)
+    assert (code, out, err) == (130, "", "stansub: error: interrupted\n")
+    assert time.perf_counter() - began < 30
+    time.sleep(0.5)
+    (pid,) = started()  # the second chain was waiting and stays unborn
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.usefixtures("cmdstan")
+def test_a_reference_that_cannot_be_written_is_kept_elsewhere(
+    files: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = inference_data.write
+
+    def full(draws: Any, path: Any, **options: Any) -> None:
+        if Path(path) == Path("toy_reference.nc"):
+            raise RunError("could not write toy_reference.nc: No space left on device")
+        write(draws, path, **options)
+
+    monkeypatch.setattr(inference_data, "write", full)
+    code, _, err = run([*files, *QUICK], capsys)
+    assert code == 1
+    assert err.startswith("stansub: error: could not write toy_reference.nc: No space left on device; the draws were ")
+    kept = inference_data.read(err.strip().rpartition(" ")[2])
+    assert inference_data.group(kept, "posterior").sizes["draw"] == 8
+    assert not Path("toy_reference.nc").exists()

@@ -1,8 +1,9 @@
 """Arrays by variable from the flat names of a program's values."""
 
 import numpy as np
+import pytest
 
-from stansub.output.layout import Layout
+from stansub.output.layout import Layout, by_variable
 
 # As Stan lists them: the last index slowest, scalars bare.
 NAMES = [
@@ -47,3 +48,50 @@ def test_a_selection_keeps_places() -> None:
 
 def test_no_values_at_all() -> None:
     assert Layout.from_names([]).names == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a.1", "a.3"], "a: 2 names do not fill an array of 3 values"),
+        (["a.1", "a.2", "a.1"], "a: 3 names do not fill an array of 2 values"),
+        (["a", "a.1"], "a: names with different numbers of indices"),
+        (["b.intercept"], "intercept"),
+    ],
+)
+def test_names_that_fill_no_array_are_refused(names: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Layout.from_names(names)
+
+
+class TestByVariable:
+    """Names of other samplers brought to ours."""
+
+    def test_elements_of_tuples_are_gathered(self) -> None:
+        """nutpie keeps an array an element and component; the names of its scalars and arrays are the program's."""
+        flat = ["at.1:1", "at.1:2.1", "at.1:2.2", "at.2:1", "at.2:2.1", "at.2:2.2", "d.1.1:1:2", "d.1.2:1:2", "z.real"]
+        values = np.random.default_rng(1).standard_normal((2, 3, len(flat) + 1))
+        given = {
+            "mu": np.zeros((2, 3, 4)),
+            "at.1:1": values[:, :, 0],
+            "at.1:2": values[:, :, 1:3],
+            "at.2:1": values[:, :, 3],
+            "at.2:2": values[:, :, 4:6],
+            "d.1.1:1:2": values[:, :, 6],
+            "d.1.2:1:2": values[:, :, 7],
+            "z.real": values[:, :, 8],
+            "z.imag": values[:, :, 9],
+        }
+        found = by_variable(given)
+        expected = Layout.from_names([*flat, "z.imag"]).split(values)
+        assert list(found) == ["mu", *expected] == ["mu", "at:1", "at:2", "d:1:2", "z"]
+        for name, array in expected.items():
+            np.testing.assert_array_equal(found[name], array)
+
+    def test_complex_numbers_become_pairs(self) -> None:
+        values = np.arange(12.0).reshape(2, 3, 2) * (1 + 2j)
+        np.testing.assert_array_equal(by_variable({"c": values})["c"], np.stack([values.real, values.imag], axis=-1))
+
+    def test_parts_of_several_complex_values_stay_apart(self) -> None:
+        parts = {"c.real": np.zeros((2, 3, 2)), "c.imag": np.ones((2, 3, 2))}
+        assert list(by_variable(parts)) == ["c.real", "c.imag"]

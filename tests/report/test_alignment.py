@@ -98,3 +98,30 @@ def test_what_is_not_recorded_is_told() -> None:
         "the reference does not record which model it came from",
         "the reference does not record which data it came from",
     )
+
+
+def test_names_and_complex_numbers_of_others_are_brought_to_ours() -> None:
+    values = rng().standard_normal((4, 1000, 4))
+    own = {"at:1": values[..., :2], "z": values[..., 2:]}
+    others = {"at.1:1": values[..., 0], "at.2:1": values[..., 1], "z": values[..., 2] + 1j * values[..., 3]}
+    alignment, x, y = align(fakes.draws(rng(), more=own), fakes.reference(rng(), more=others))
+    assert alignment.common[-4:] == ("at:1[1]", "at:1[2]", "z[1]", "z[2]")
+    assert alignment.only_in_draws == alignment.only_in_reference == ()
+    np.testing.assert_array_equal(x[..., -4:], y[..., -4:])
+
+
+def test_points_in_names_may_mean_something_else() -> None:
+    others = {"b.intercept": np.ones((4, 1000)), "beta.1": np.ones((4, 1000))}
+    alignment, *_ = align(fakes.draws(rng()), fakes.reference(rng(), more=others))
+    assert alignment.only_in_reference == ("b.intercept", "beta.1")
+
+
+def test_what_neither_side_kept_or_is_no_number_is_told() -> None:
+    words = {"word": np.full((4, 1000), "x")}
+    reference = fakes.reference(rng(), more=words, attrs={"not_kept": "eta, log_lik"})
+    draws = fakes.draws(rng(), more={"eta": np.ones((4, 1000, 3))})
+    alignment, *_ = align(draws, reference)
+    assert (alignment.only_in_draws, alignment.in_neither) == (("eta",), ("log_lik",))
+    assert alignment.not_numeric == ("word",)
+    chosen, *_ = align(draws, reference, ["beta"])
+    assert (chosen.in_neither, chosen.not_numeric, chosen.only_in_draws) == ((), (), ())

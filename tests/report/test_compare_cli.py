@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from stansub.cli.compare import compare as command
-from stansub.errors import InputError
+from stansub.errors import InputError, RunError
 from stansub.model import data as data_module
 from stansub.nuts.base import Program
 from stansub.output import inference_data
@@ -186,3 +186,37 @@ def test_draws_in_memory(draws: Path, made: list[dict[str, Any]]) -> None:
     assert made[0]["chains"] == 2
     assert not list(Path().iterdir())  # nothing is stored where no folder is known
     assert [path.name for path in draws.parent.iterdir() if path.suffix == ".nc"] == ["draws.nc"]
+
+
+def test_what_is_left_out_is_said(tmp_path: Path, draws: Path, run: Callable[..., Any]) -> None:
+    more = {"theirs": np.random.default_rng(5).random((4, 1000)), "word": np.full((4, 1000), "x")}
+    attrs = {"not_kept": "log_lik"}
+    facts = inference_data.attrs(inference_data.read(draws))
+    attrs |= {"reference_for": facts["model_hash"], "data_hash": facts["data_hash"]}
+    inference_data.write(fakes.reference(np.random.default_rng(2), more=more, attrs=attrs), tmp_path / "r.nc")
+    out = run(draws, tmp_path / "r.nc").stdout
+    expected = {"Only in the draws of NUTS": "theirs", "Not numbers": "word", "Kept on neither side": "log_lik"}
+    for label, name in expected.items():
+        assert f"Not compared: {label}: {name}\n" in out
+        assert f"- {label}: {name}\n" in Path("reports/logistic/report.md").read_text()
+
+
+def test_what_cannot_be_compared_is_known_before_the_run(
+    draws: Path, made: list[dict[str, Any]], run: Callable[..., Any]
+) -> None:
+    run(draws, "--var-name", "beta", "--var-name", "gamma", fails="the draws hold no gamma; they have alpha, beta")
+    assert not made
+
+
+def test_a_reference_in_memory_is_kept_when_the_comparison_fails(
+    tmp_path: Path, draws: Path, made: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*args: Any, **options: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(module, "compare_draws", fails)
+    with pytest.raises(RunError, match="MemoryError; the draws were kept in") as caught:
+        compare(inference_data.read(draws), show_progress=False)
+    kept = inference_data.read(str(caught.value).rpartition(" ")[2])
+    assert inference_data.group(kept, "posterior").sizes["draw"] == 1000
