@@ -21,6 +21,8 @@ from stansub.program.library import FloatArray
 # A mode counts as visited where a draw comes within so many sds of it, beside the square root of the dimension that is
 # typical of draws about a mode; draws looked at, of each chain.
 _NEAR, _LOOKED_AT = 4.0, 500
+# Fresh starts.
+_STARTS = 12
 # Share of the evidence from which a mode that was not visited is told.
 _SHARE = 1e-3
 # Parameters named for each.
@@ -92,7 +94,8 @@ def check_modes(
         Unconstrained draws of each chain.
     """
     try:
-        modes = find_modes(posterior, rng, points=[one[-1] for one in draws], threads=threads, progress=progress)
+        ends = [one[-1] for one in draws]
+        modes = find_modes(posterior, rng, points=ends, starts=_STARTS, threads=threads, progress=progress)
     except NoModeError as error:
         return ModeCheck(reason=str(error))
     cloud = np.concatenate([one[:: max(1, len(one) // _LOOKED_AT)] for one in draws])
