@@ -296,6 +296,19 @@ def test_a_chain_that_fails_does_not_take_the_others_along(
     assert "chain 2 failed" in diagnose(idata).cautions[0].text
 
 
+def test_the_only_chain_that_is_left_can_be_told_of_and_compared(
+    logistic: CompiledModel, logistic_data: dict[str, Any], short: Any, tmp_path: Path
+) -> None:
+    inits = [{"alpha": alpha, "beta": [0.4, -0.7]} for alpha in (-0.5, 20.0)]
+    settings = SHORT | {"proposal": breaks_beyond(10.0), "inits": inits, "chains": 2}
+    idata = stansub.sample(logistic, logistic_data, test=LOOSE, **settings)
+    stansub.write_draws(idata, tmp_path / "draws.nc")
+    back = stansub.read_draws(tmp_path / "draws.nc")
+    assert all(isinstance(back.attrs[name], np.ndarray) for name in ("n_steps", "n_fallback", "audit_squares"))
+    assert diagnose(back) == diagnose(idata)
+    assert sorted(stansub.compare(back, short).parameters.index) == ["alpha", "beta[1]", "beta[2]"]
+
+
 def test_when_all_chains_fail_the_first_reason_is_told(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
     with pytest.raises(RunError, match=r"chain 1 failed \(too far to propose\)"):
         stansub.sample(logistic, logistic_data, **(SHORT | {"proposal": breaks_beyond(-100.0)}))
