@@ -9,6 +9,7 @@ from rich.text import Text
 
 from stansub.output.diagnosis import (
     R_HAT_MAX,
+    UNKNOWN,
     Diagnosis,
     diagnose,
     error_level,
@@ -94,6 +95,7 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
             "asymptotic": "the error level holds only as far as subset means are near normal",
             "bound": "the error bound holds if the range constants do",
             "exact": "every decision is taken on all data",
+            UNKNOWN: "what this test promises is not known",
         }
         guarantee = str(facts.get("guarantee", ""))
         told = says.get(guarantee, guarantee)
@@ -105,7 +107,7 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
         yield "Normality", normality_told(facts["normality"])
     if diagnosis.share_of_data is not None:
         told = f"{percent(diagnosis.share_of_data)} of the {facts['n_observations']:,} observations per decision"
-        if diagnosis.undecided_share is not None and error_level(facts)[1]:
+        if diagnosis.undecided_share is not None and error_level(facts)[1] != 0:
             told += f"; {percent(diagnosis.undecided_share)} of the decisions needed all"
         if diagnosis.passes_per_step is not None:
             told += f"; {diagnosis.passes_per_step:.2g} passes over the data evaluated per step"

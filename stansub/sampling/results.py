@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import numbers
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -163,9 +165,7 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "n_blocks": len(blocks),
         "block_size": blocks.size,
         "test": test.name,
-        "epsilon": getattr(test, "epsilon", float("nan")),
-        "delta": getattr(test, "delta", float("nan")),
-        "noise": getattr(test, "noise", float("nan")),
+        **{name: level for name in ("epsilon", "delta", "noise") if (level := _level(test, name)) is not None},
         "test_settings": repr(test),
         "guarantee": guarantee,
         "data_order": "original" if posterior.order is None else "shuffled",
@@ -176,6 +176,12 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "versions": json.dumps(versions),
         "proof_error": posterior.proof.error,
     }
+
+
+def _level(test: Test, name: str) -> float | None:
+    """A setting of the test, which may be anyone's; None where it has none that is a number."""
+    value = getattr(test, name, None)
+    return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
 
 
 def one_line(error: BaseException) -> str:

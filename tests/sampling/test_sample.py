@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import stansub
 from stansub import Austerity, CompiledModel, Exact, Geometric, InputError, Pocock, RandomWalk, RunError
+from stansub.decision import boundary
 from stansub.output import inference_data
 from stansub.output.summary import diagnose
 from stansub.program.home import find_home
@@ -335,9 +336,48 @@ def test_whatever_fails_after_sampling_the_draws_are_kept(
         np.testing.assert_array_equal([arrays[name] for name in arrays.files], theta(short))
 
 
+class Hasty(boundary.Test):
+    """Decides by the sign of the mean of ten blocks."""
+
+    name = "hasty"
+    needs_range = False
+
+    def table(self, n_units: int) -> boundary.Table:
+        return boundary.Table(np.array([10, n_units], np.int32), np.zeros(2), np.zeros(2))
+
+
+class HastyWithLevel(Hasty):
+    epsilon = 0.01
+
+
+@pytest.mark.parametrize(
+    ("test", "level", "told", "remedy"),
+    [
+        (Hasty(), None, "the test hasty states no error that it allows", "attribute epsilon"),
+        (HastyWithLevel(), 0.01, "more than epsilon = 0.01 allows", "Have the test ask for more"),
+    ],
+)
+def test_wrong_decisions_of_a_test_of_the_users_own_are_warned_of(
+    logistic: CompiledModel,
+    logistic_data: dict[str, Any],
+    test: boundary.Test,
+    level: float | None,
+    told: str,
+    remedy: str,
+) -> None:
+    idata = stansub.sample(logistic, logistic_data, test=test, audit=1.0, **SHORT)
+    facts = inference_data.attrs(idata)
+    assert (facts.get("epsilon"), facts["guarantee"]) == (level, "unknown")
+    assert not {"delta", "noise"} & set(facts)
+    (warning,) = [line for line in facts["warnings"].splitlines() if "audited decisions were wrong" in line]
+    assert told in warning
+    assert remedy in warning
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"test": 0.05}, "0.05 is no test"),
         ({"chains": 0}, "chains 0"),
         ({"chains": True}, "chains True"),
         ({"chains": 2.0}, "chains 2.0"),
