@@ -315,6 +315,59 @@ def test_when_all_chains_fail_the_first_reason_is_told(logistic: CompiledModel, 
         stansub.sample(logistic, logistic_data, **(SHORT | {"proposal": breaks_beyond(-100.0)}))
 
 
+@pytest.mark.parametrize(
+    ("answer", "returned"),
+    [
+        (lambda position: position, "one value (ndarray)"),
+        (lambda position: (position, 0.0, 1), "3 values (tuple)"),
+        (lambda position: None, "one value (NoneType)"),
+        (lambda position: (position[:1], 0.0), "an array of shape (1,) as the position"),
+        (lambda position: (position[None], 0.0), "an array of shape (1, 3) as the position"),
+        (lambda position: (position.astype(str), 0.0), "no numbers as the position"),
+        (lambda position: (position + 1j, 0.0), "no numbers as the position"),
+        (lambda position: ([0.0, [1.0, 2.0]], 0.0), "no numbers as the position"),
+        (lambda position: (position, float("nan")), "nan as the log ratio"),
+        (lambda position: (position, float("inf")), "inf as the log ratio"),
+        (lambda position: (position, None), "None as the log ratio"),
+        (lambda position: (position, [0.0, 0.0]), "[0.0, 0.0] as the log ratio"),
+    ],
+)
+def test_a_malformed_proposal_is_told_what_it_must_return(
+    logistic: CompiledModel, logistic_data: dict[str, Any], answer: Any, returned: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        stansub.sample(logistic, logistic_data, **(SHORT | {"proposal": lambda rng, position: answer(position)}))
+    assert "the proposal must return (proposed, log_ratio), an array of 3 numbers" in str(caught.value)
+    assert str(caught.value).count(f"it returned {returned}") == 1
+    assert "\n" not in str(caught.value)
+
+
+def test_a_proposal_may_answer_in_any_numbers_and_write_into_what_it_is_given(
+    logistic: CompiledModel, logistic_data: dict[str, Any]
+) -> None:
+    def plain(rng: np.random.Generator, position: Array) -> Any:
+        return (position + 0.1 * rng.standard_normal(3).astype(np.float32)).tolist(), 0
+
+    def in_place(rng: np.random.Generator, position: Array) -> Any:
+        position += 0.1 * rng.standard_normal(3).astype(np.float32)
+        return position, np.float32(0)
+
+    first, second = (
+        stansub.sample(logistic, logistic_data, test=LOOSE, **(SHORT | {"proposal": one})) for one in (plain, in_place)
+    )
+    same(first, second)
+    accepted = inference_data.group(first, "sample_stats")["accepted"].values[:, 1:]
+    np.testing.assert_array_equal((np.diff(theta(first), axis=1) != 0).all(axis=2), accepted)
+
+
+def test_a_move_to_nowhere_is_rejected(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
+    def nowhere(rng: np.random.Generator, position: Array) -> Any:
+        return position * np.nan, np.nan
+
+    idata = stansub.sample(logistic, logistic_data, test=LOOSE, **(SHORT | {"proposal": nowhere}))
+    assert inference_data.attrs(idata)["n_accepted"] == [0] * 3
+
+
 @pytest.mark.parametrize("error", [ValueError("no such\ndimension"), KeyboardInterrupt()], ids=["error", "interrupt"])
 def test_whatever_fails_after_sampling_the_draws_are_kept(
     error: BaseException,
