@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stansub.errors import InputError
 from stansub.output.diagnosis import Caution
 from stansub.output.inference_data import attrs
-from stansub.report.alignment import Alignment, align, check_provenance
+from stansub.report.alignment import Alignment, align, check_provenance, shared_chains
 from stansub.report.cost import Ess, cost
 from stansub.report.covariance import Covariances, compare_covariances, worst_pair
 from stansub.report.health import examine
@@ -112,7 +112,11 @@ def compare_draws(
     own, other = side(x), side(y)
     parameters = compare_marginals(names, own, other, level=level)
     findings = Findings(
-        parameters, worst_pair(names, own, other), examine(draws, names, own), examine(reference, names, other)
+        parameters,
+        worst_pair(names, own, other),
+        examine(draws, names, own),
+        examine(reference, names, other),
+        shared_chains(x, y),
     )
     facts = attrs(draws)
     costs = cost(facts, attrs(reference), Ess.smallest(own), Ess.smallest(other))
