@@ -177,7 +177,7 @@ def _picture(drawn: Drawn, comparison: "Comparison") -> Picture | None:
 
 
 def _template(name: str, written: Callable[[str], str]) -> Any:
-    """A template that puts all text through `written`."""
+    """A template that puts all text through `written`, but for names of others in Markdown, which are `literal`."""
     import jinja2
     import markupsafe
 
@@ -187,7 +187,9 @@ def _template(name: str, written: Callable[[str], str]) -> Any:
 
     loader = jinja2.PackageLoader("stansub.report")
     options: Any = {"autoescape": True, "undefined": jinja2.StrictUndefined}
-    return jinja2.Environment(loader=loader, finalize=finalize, **options).get_template(name)
+    environment = jinja2.Environment(loader=loader, finalize=finalize, **options)
+    environment.filters["literal"] = lambda text: markupsafe.Markup(_literal(text))
+    return environment.get_template(name)
 
 
 def _marked_up(text: str) -> str:
@@ -197,6 +199,17 @@ def _marked_up(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Markdown that takes text literally, in sentences and in tables, but for backticks."""
-    text = re.sub(r"[\\*<>|]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", text.replace("\n", " "))
+    """Markdown that takes text literally, in sentences and in tables, but for code between backticks."""
+    parts = re.split(r"(`[^`]+`)", _in_one_line(text))
+    return "".join(part.replace("|", r"\|") if position % 2 else _literal(part) for position, part in enumerate(parts))
+
+
+def _literal(text: str) -> str:
+    """Markdown that takes names literally, whatever stands in them."""
+    # An underscore within a word is none to Markdown, and addresses become links without any brackets.
+    text = re.sub(r"[\\`*<>|~&$]|(?<![^\W_])_|_(?![^\W_])|(?<=www)\.|:(?=//)", r"\\\g<0>", _in_one_line(text))
     return text.replace("](", "]\\(")
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.splitlines())
