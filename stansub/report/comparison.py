@@ -61,6 +61,9 @@ class Comparison:
     cautions: tuple[Caution, ...]
     reference_cautions: tuple[Caution, ...]
 
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.name}, {len(self.parameters):,} quantities: {self.verdict.headline}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Every figure in plain values for JSON, with None for what does not exist; `verdict` is the word."""
         return {

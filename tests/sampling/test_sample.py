@@ -473,3 +473,13 @@ def test_a_size_that_the_program_does_not_sum_over_is_refused(
 ) -> None:
     with pytest.raises(InputError, match="sum runs over N"):
         stansub.sample(normal_mean, mean_data, observations="K", **SHORT)
+
+
+def test_public_values_are_shown_in_a_line(logistic: CompiledModel, logistic_data: dict[str, Any], short: Any) -> None:
+    posterior = logistic.with_data(logistic_data, block_size=20)
+    again = stansub.sample(posterior, **{name: value for name, value in SHORT.items() if name != "block_size"})
+    shown = [repr(logistic), repr(posterior), repr(stansub.compare(short, again))]
+    assert all(len(text) < 250 and "\n" not in text for text in shown)
+    assert shown[1] == "<Posterior of logistic: 2,000 observations in 100 blocks, 3 unconstrained parameters>"
+    assert "logistic" in shown[0]
+    assert shown[2].startswith("<Comparison of logistic, 3 quantities: do not use: ")
