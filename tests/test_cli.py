@@ -23,6 +23,7 @@ from stansub.sampling import run as sampler
 
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
 LOGISTIC = str(EXAMPLES / "logistic.stan")
+WALK = ["--proposal", "random-walk"]
 QUICK = ["--chains", "2", "--iter-warmup", "50", "--iter-sampling", "60", "--seed", "1"]
 
 
@@ -88,6 +89,28 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     code, pictures, err = run(["plot", "logistic.nc"], capsys)
     assert (code, err) == (0, "")
     assert sorted(path.name for path in place.glob("*.png")) == sorted(pictures.split())
+
+
+def test_statistics_are_computed_once(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-hat and ESS take a few seconds of a large run: the table that is printed is the one that warnings come from."""
+    calls: list[str] = []
+
+    def counting(name: str) -> Callable[..., Any]:
+        function = getattr(inference_data.arviz_module(), name)
+
+        def counted(*arguments: Any, **settings: Any) -> Any:
+            calls.append(name + str(settings.get("method", "")))
+            return function(*arguments, **settings)
+
+        return counted
+
+    for name in ("ess", "rhat", "mcse"):
+        monkeypatch.setattr(inference_data.arviz_module(), name, counting(name))
+    code, _, _ = run(["sample", LOGISTIC, "data.json", *QUICK, "--control-variates", "0", *WALK], capsys)
+    assert code == 0
+    assert sorted(calls) == ["essbulk", "esstail", "mcsemean", "mcsesd", "rhat"]
 
 
 def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
