@@ -1,6 +1,7 @@
 """The command line as a user meets it: results, one-line errors, exit codes, nothing computed lost."""
 
 import errno
+import inspect
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from stansub import cli, compile_model
 from stansub.cli import options as named
+from stansub.cli.main import app
 from stansub.decision import boundary
 from stansub.output import inference_data, summary
 from stansub.program import download
@@ -89,6 +91,10 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     code, pictures, err = run(["plot", "logistic.nc"], capsys)
     assert (code, err) == (0, "")
     assert sorted(path.name for path in place.glob("*.png")) == sorted(pictures.split())
+    code, pictures, err = run(["plot", "logistic.nc", "--output-dir", "new/folder"], capsys)
+    assert (code, err) == (0, "")
+    assert pictures.split() == ["new/folder/logistic_trace.png", "new/folder/logistic_data.png"]
+    assert all(Path(picture).stat().st_size for picture in pictures.split())
 
 
 def test_statistics_are_computed_once(
@@ -111,6 +117,16 @@ def test_statistics_are_computed_once(
     code, _, _ = run(["sample", LOGISTIC, "data.json", *QUICK, "--control-variates", "0", *WALK], capsys)
     assert code == 0
     assert sorted(calls) == ["essbulk", "esstail", "mcsemean", "mcsesd", "rhat"]
+
+
+def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
+    taken = {
+        command.callback.__name__: set(inspect.signature(command.callback).parameters)
+        for command in app.registered_commands
+        if command.callback
+    }
+    assert {name for name, options in taken.items() if "output_dir" in options} == {"compare", "risk", "plot"}
+    assert {name for name, options in taken.items() if "output" in options} == {"sample", "reference", "diagnose"}
 
 
 def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

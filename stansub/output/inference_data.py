@@ -11,7 +11,7 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -153,6 +153,28 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
         raise InputError(f"{path}: the folder {target.parent} cannot be written to; choose another")
     if target.exists() and not overwrite:
         raise InputError(f"{path} exists already; use --force to overwrite it or choose another name")
+    return target
+
+
+def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwrite: bool) -> Path:
+    """The folder of several files, once it is known that they can be written there; it need not exist yet.
+
+    Raises
+    ------
+    InputError
+        If it is no folder, cannot be made or written to, or one of the files exists and `overwrite` is False.
+    """
+    target = Path(folder).expanduser().resolve()
+    existing = next(place for place in (target, *target.parents) if place.exists())
+    if not existing.is_dir():
+        raise InputError(f"{folder}: {existing} is a file, not a folder; choose another --output-dir")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: the folder {existing} cannot be written to; choose another --output-dir")
+    found = [name for name in names if (target / name).exists()]
+    if found and not overwrite:
+        raise InputError(
+            f"{Path(folder) / found[0]} exists already; use --force to overwrite it or another --output-dir"
+        )
     return target
 
 
