@@ -5,9 +5,10 @@ python benchmarks/run.py --quick --json quick.json                          # on
 python benchmarks/run.py --workload flights --engine nuts-nutpie --engine stansub-auto --json flights.json
 python benchmarks/run.py --scaling --quick --json scaling.json              # a step's time against N
 
-Writes the rows to the JSON file after each engine, and report, picture and rows to the output folder. Each
-engine runs in a process of its own. Data and NUTS references are made once and kept in the cache folder; covtype and
-mnist7v9 need STANSUB_REFERENCE (a folder with programs, draws and make_data.py). `pip install ".[bench]"` adds numpyro.
+Writes the rows to the JSON file after each engine, and report, picture and rows to the output folder (the committed
+ones with `--output-dir reports/benchmark --force`). Each engine runs in a process of its own. Data and NUTS references
+are made once and kept in the cache folder; covtype and mnist7v9 need STANSUB_REFERENCE (a folder with programs, draws
+and make_data.py). `pip install ".[bench]"` adds numpyro.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--engine", action="append", choices=ENGINES, metavar="NAME", help=f"one of {', '.join(ENGINES)}"
     )
     parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="where the rows go")
-    parser.add_argument("--output-dir", type=Path, metavar="FOLDER", help="for report and picture: reports/benchmark")
+    parser.add_argument("--output-dir", type=Path, metavar="FOLDER", help="for report and picture: FILE_report")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--chains", type=int, default=max(2, cores()), help="one a core, at least 2")
     parser.add_argument(
@@ -61,7 +62,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--force", action="store_true", help="overwrite FILE and the report")
     parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help="for data and references: the user's cache")
     options = parser.parse_args(arguments)
-    options.output_dir = options.output_dir or HERE.parent / "reports" / "benchmark"
+    options.output_dir = options.output_dir or options.json.with_name(f"{options.json.stem}_report")
     options.data_dir = (options.data_dir or cache_dir() / "benchmarks").resolve()
     options.workload = options.workload or (["logistic-1e4"] if options.quick else list(ROUTINE))
     options.engine = options.engine or list(ENGINES)

@@ -232,6 +232,15 @@ def test_nothing_is_overwritten(tmp_path):
     assert (tmp_path / "rows.json").read_text() == "mine"
 
 
+@pytest.mark.parametrize("scaling", [[], ["--scaling"]])
+def test_the_committed_report_does_not_stand_in_the_way(tmp_path, scaling):
+    options = run.parse(["--json", str(tmp_path / "rows.json"), *scaling])
+    assert options.output_dir == tmp_path / "rows_report"
+    committed = run.HERE.parent / "reports" / "benchmark"
+    with pytest.raises(SystemExit):
+        run.parse(["--json", str(tmp_path / "rows.json"), "--output-dir", str(committed), *scaling])
+
+
 def test_a_failure_or_a_timeout_costs_a_row_and_no_more():
     failed = run.work({"task": "run", "workload": "nothing", "folder": "."}, limit=60)
     assert failed == {"status": "failed", "notes": ["KeyError: 'nothing'"]}

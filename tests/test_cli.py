@@ -1,6 +1,7 @@
 """The command line as a user meets it: results, one-line errors, exit codes, nothing computed lost."""
 
 import errno
+import inspect
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from stansub import cli, compile_model
 from stansub.cli import options as named
+from stansub.cli.main import app
 from stansub.decision import boundary
 from stansub.output import inference_data, summary
 from stansub.program import download
@@ -23,6 +25,7 @@ from stansub.sampling import run as sampler
 
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
 LOGISTIC = str(EXAMPLES / "logistic.stan")
+WALK = ["--proposal", "random-walk"]
 QUICK = ["--chains", "2", "--iter-warmup", "50", "--iter-sampling", "60", "--seed", "1"]
 
 
@@ -88,6 +91,42 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     code, pictures, err = run(["plot", "logistic.nc"], capsys)
     assert (code, err) == (0, "")
     assert sorted(path.name for path in place.glob("*.png")) == sorted(pictures.split())
+    code, pictures, err = run(["plot", "logistic.nc", "--output-dir", "new/folder"], capsys)
+    assert (code, err) == (0, "")
+    assert pictures.split() == ["new/folder/logistic_trace.png", "new/folder/logistic_data.png"]
+    assert all(Path(picture).stat().st_size for picture in pictures.split())
+
+
+def test_statistics_are_computed_once(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R-hat and ESS take a few seconds of a large run: the table that is printed is the one that warnings come from."""
+    calls: list[str] = []
+
+    def counting(name: str) -> Callable[..., Any]:
+        function = getattr(inference_data.arviz_module(), name)
+
+        def counted(*arguments: Any, **settings: Any) -> Any:
+            calls.append(name + str(settings.get("method", "")))
+            return function(*arguments, **settings)
+
+        return counted
+
+    for name in ("ess", "rhat", "mcse"):
+        monkeypatch.setattr(inference_data.arviz_module(), name, counting(name))
+    code, _, _ = run(["sample", LOGISTIC, "data.json", *QUICK, "--control-variates", "0", *WALK], capsys)
+    assert code == 0
+    assert sorted(calls) == ["essbulk", "esstail", "mcsemean", "mcsesd", "rhat"]
+
+
+def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
+    taken = {
+        command.callback.__name__: set(inspect.signature(command.callback).parameters)
+        for command in app.registered_commands
+        if command.callback
+    }
+    assert {name for name, options in taken.items() if "output_dir" in options} == {"compare", "risk", "plot"}
+    assert {name for name, options in taken.items() if "output" in options} == {"sample", "reference", "diagnose"}
 
 
 def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,9 +26,13 @@ def summary(
 
 def plot(
     draws: Draws,
-    output: Annotated[
+    output_dir: Annotated[
         Path | None,
-        typer.Option(metavar="STEM", help="Start of the pictures' names.", show_default="that of the draws"),
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for the pictures, DRAWS_trace.png and DRAWS_data.png.",
+            show_default="that of the draws",
+        ),
     ] = None,
     var_names: Annotated[
         list[str] | None, typer.Option("--var-name", help="Variable to show; may be given several times.")
@@ -43,10 +47,9 @@ def plot(
     makers: dict[str, Callable[[Path], None]] = {"trace": lambda path: plots.trace(result, path, var_names=var_names)}
     if "n_obs_used" in inference_data.group(result, "sample_stats"):
         makers["data"] = lambda path: plots.share_of_data(result, path)
-    stem = output or draws.with_suffix("")
-    pictures = {stem.with_name(f"{stem.name}_{kind}.png"): make for kind, make in makers.items()}
-    for picture in pictures:
-        inference_data.check_target(picture, overwrite=force)
-    for picture, make in pictures.items():
-        make(picture)
-        typer.echo(picture)
+    folder = (output_dir or draws.parent).expanduser()
+    names = {f"{draws.stem}_{kind}.png": make for kind, make in makers.items()}
+    inference_data.check_folder(folder, names, overwrite=force).mkdir(parents=True, exist_ok=True)
+    for name, make in names.items():
+        make(folder / name)
+        typer.echo(folder / name)

@@ -101,15 +101,15 @@ def risk(
     block_size: BlockSize = None,
     observations: Observations = None,
     evaluator: Evaluator = EvaluatorName.auto,
-    output: Annotated[
-        Path | None,
+    output_dir: Annotated[
+        Path,
         typer.Option(
-            metavar="STEM",
-            help="Start of the names of picture and figures (.png, .json).",
-            show_default="MODEL_risk in this folder",
+            metavar="FOLDER",
+            help="Folder for picture and figures, MODEL_risk.png and MODEL_risk.json.",
+            show_default="this folder",
             rich_help_panel=OUTPUT,
         ),
-    ] = None,
+    ] = Path(),
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=OUTPUT)] = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -124,11 +124,8 @@ def risk(
     from stansub.report.risk_result import headlines
     from stansub.sampling.inits import parse
 
-    stem = output or Path(f"{model.stem}_risk")
-    picture, figures = (
-        inference_data.check_target(stem.with_name(f"{stem.name}{suffix}"), overwrite=force)
-        for suffix in (".png", ".json")
-    )
+    names = [f"{model.stem}_risk.png", f"{model.stem}_risk.json"]
+    folder = inference_data.check_folder(output_dir, names, overwrite=force)
     console = Console(stderr=True)
     found = working.risk(
         model,
@@ -152,6 +149,8 @@ def risk(
         show_progress=False if quiet else None,
         console=console,
     )
+    folder.mkdir(parents=True, exist_ok=True)
+    picture, figures = (output_dir.expanduser() / name for name in names)
     working.write(found, figures)
     for line in _lines(found):
         typer.echo(line)

@@ -164,7 +164,7 @@ def sample(
     target = output or Path(f"{model.stem}.nc")
     inference_data.check_target(target, overwrite=force)
     console = Console(stderr=True)
-    result = run.sample(
+    result = run.draw(
         model,
         data,
         chains=chains,
@@ -194,11 +194,12 @@ def sample(
         show_progress=False if quiet else None,
         console=console,
     )
+    found = run.check(result)
     written, trouble = _write(result, target, overwrite=force)
     told = result.attrs["warnings"].splitlines()
     note = f" ({len(told)} warning{'s' * (len(told) > 1)} below the summary)" if told else ""
     console.print(f"Draws: {written}{note}", highlight=False, soft_wrap=True)
-    summary.render(result, Console())
+    summary.render(result, Console(), summary=found)
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []
     if failures or trouble:

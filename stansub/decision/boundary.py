@@ -120,7 +120,10 @@ _NOISE_SHARE = 0.5
 
 
 class Test(Protocol):
-    """A sequential test of whether the mean of a finite population exceeds a threshold."""
+    """A sequential test of whether the mean of a finite population exceeds a threshold.
+
+    An attribute ``epsilon`` (or ``delta``), where there is one, is the error of a decision that is accepted.
+    """
 
     @property
     def name(self) -> str:
@@ -423,6 +426,11 @@ _BOUNDS: dict[str, Callable[..., Test]] = {
 }
 _NOISE_TESTS: dict[str, Callable[..., Test]] = {"barker": Barker, "penalty": Penalty}
 TEST_NAMES = (*_T_TESTS, *_BOUNDS, *_NOISE_TESTS, "exact")
+
+
+def is_own(test: Test) -> bool:
+    """Whether it is a test of this package, whose promise is known."""
+    return isinstance(test, Exact | _TTest | _Bound | NoiseTest)
 
 
 def is_t_test(test: Test) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import logsumexp
@@ -220,6 +220,63 @@ class NearestWalk:
 def _squares(inverses: FloatArray, away: FloatArray) -> FloatArray:
     """Squared distances in sds, shape (k,)."""
     return np.asarray(np.sum(np.einsum("kij,kj->ki", inverses, away) ** 2, axis=1))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A proposal of the user's own, whose answers are looked at before they are used.
+
+    Both positions are copies, so that a function may write into the one it gets and return one array again and again.
+
+    Attributes
+    ----------
+    proposal : Proposal
+
+    Raises
+    ------
+    InputError
+        When called, if what the proposal returns is no position with a log ratio.
+    """
+
+    proposal: Proposal
+
+    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
+        returned: Any = self.proposal(rng, position.copy())
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            many = f"{len(returned)} values" if isinstance(returned, tuple | list) else "one value"
+            raise _malformed(f"{many} ({type(returned).__name__})", position.size)
+        proposed, log_ratio = map(_numbers, returned)
+        if proposed is None or proposed.shape != position.shape:
+            what = "no numbers" if proposed is None else f"an array of shape {proposed.shape}"
+            raise _malformed(f"{what} as the position", position.size)
+        if not np.isfinite(proposed).all():
+            return proposed, -np.inf  # rejected, whatever the log ratio is there
+        # -inf is for moves that have no way back.
+        if log_ratio is None or log_ratio.ndim or not log_ratio < np.inf:
+            raise _malformed(f"{returned[1]!r} as the log ratio", position.size)
+        return proposed, float(log_ratio)
+
+
+def checked(proposal: Proposal) -> Proposal:
+    """The proposal, with its answers looked at unless it is one of those above."""
+    own = RandomWalk | Affine | Mixture | LaplaceMixture | NearestWalk
+    return proposal if isinstance(proposal, own) else Checked(proposal)
+
+
+def _numbers(given: object) -> FloatArray | None:
+    """A copy as an array of numbers; None of what is none."""
+    try:
+        array = np.asarray(given)
+    except ValueError:
+        return None
+    return array.astype(np.float64) if array.dtype.kind in "iuf" else None
+
+
+def _malformed(returned: str, dim: int) -> InputError:
+    return InputError(
+        f"the proposal must return (proposed, log_ratio), an array of {dim} numbers and the number "
+        f"log q(position | proposed) - log q(proposed | position); it returned {returned}"
+    )
 
 
 def laplace_pcn(mode: FloatArray, cholesky: FloatArray, rho: float) -> Affine:

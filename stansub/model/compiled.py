@@ -68,6 +68,10 @@ class CompiledModel:
     silent: Library
     rewritten: Library | None
 
+    def __repr__(self) -> str:
+        names = [declaration.name for declaration in self.program.parameters.declarations]
+        return f"<CompiledModel {self.name} with {len(names):,} parameter{'s' * (len(names) != 1)} declared>"
+
     def with_data(
         self,
         data: str | Path | Mapping[str, Any] | Data,

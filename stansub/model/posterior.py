@@ -94,6 +94,12 @@ class Posterior:
     values: Data
     sizes: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return (
+            f"<Posterior of {self.name}: {self.blocks.n_observations:,} observations in {len(self.blocks):,} blocks, "
+            f"{self.dim:,} unconstrained parameters>"
+        )
+
     @property
     def dim(self) -> int:
         """Number of unconstrained parameters."""

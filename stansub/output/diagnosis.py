@@ -32,6 +32,7 @@ TOLERABLE = 0.02
 SQUARE_ABOVE = 1.1  # mean square of errors that standard errors should account for
 FALLBACK_ABOVE = 0.2
 _WORST = 3  # quantities named in a warning
+UNKNOWN = "unknown"  # what tests promise that are not of this package
 _BOUNDS = ("hoeffding", "bernstein", "bernstein-serfling")
 _RANDOM_WALKS = ("random-walk", "adaptive-metropolis")
 
@@ -214,15 +215,16 @@ def counts_noise(facts: Mapping[str, Any]) -> bool:
     return facts.get("test") in ("barker", "penalty")
 
 
-def error_level(facts: dict[str, Any]) -> tuple[str, float]:
-    """The decision error the user accepted: name and value of the option that sets it."""
+def error_level(facts: dict[str, Any]) -> tuple[str, float | None]:
+    """The decision error the user accepted: name and value of the option that sets it; None where none is known."""
     if facts.get("test") == "exact":
         return "epsilon", 0.0
     accepted = facts.get("settings", {}).get("max_error")
     if accepted:
         return "max-error", float(accepted)
-    own = "delta" if facts.get("test") in _BOUNDS else "epsilon"
-    return own, float(facts.get(own, 0))
+    names = ("delta", "epsilon") if facts.get("test") in _BOUNDS else ("epsilon", "delta")
+    levels = ((name, float(facts[name])) for name in names if name in facts)
+    return next(((name, level) for name, level in levels if not math.isnan(level)), (names[0], None))
 
 
 def _iterations(facts: dict[str, Any], n_draws: int) -> int:
@@ -365,23 +367,39 @@ def _wrong_decisions(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[Ca
             if facts.get("settings", {}).get("audit")
             else "Run with --audit 0.01, which takes one decision in a hundred again on all data.",
         )
-    elif audit.low > level:
-        allowed = "and an exact test makes none" if exact else f"more than {option} = {level:g} allows"
-        if facts.get("test") == "austerity" and option == "epsilon":
-            allowed = f"more than {option} = {level:g}, the level of a single look"
-        bound = "Check the range constants of the program (--range scan needs none), or use --test exact."
-        looser = f"Lower --{option}, or use --test exact; the draws may be biased as they are."
+    elif audit.low > (level or 0.0):
+        yield _too_many_wrong(audit, facts)
+    elif not exact and (limit := share * _limit(audit, facts)) > max(2 * (level or 0.0), TOLERABLE):
+        wanted = "how many go the wrong way" if level is None else f"whether their error is below {option} = {level:g}"
         yield Caution(
-            f"{audit.n_wrong:,} of {audit.n_audited:,} audited decisions were wrong: {percent(audit.rate)} "
-            f"({percent(audit.low)} to {percent(audit.high)} with 95 % confidence), {allowed}.",
-            "Please report this as a bug in stansub." if exact else bound if facts.get("test") in _BOUNDS else looser,
-        )
-    elif not exact and (limit := share * _limit(audit, facts)) > max(2 * level, TOLERABLE):
-        yield Caution(
-            f"Too few decisions were audited ({audit.n_audited:,}) to tell whether their error is below "
-            f"{option} = {level:g}: it may be as large as {percent(limit)}.",
+            f"Too few decisions were audited ({audit.n_audited:,}) to tell {wanted}: it may be as large as "
+            f"{percent(limit)}.",
             "Raise --audit or --iter-sampling.",
         )
+
+
+def _too_many_wrong(audit: Audit, facts: dict[str, Any]) -> Caution:
+    """More wrong decisions than were accepted, or any where nothing says what is."""
+    option, level = error_level(facts)
+    remedy = f"Lower --{option}, or use --test exact; the draws may be biased as they are."
+    if facts.get("guarantee") == UNKNOWN:
+        remedy = "Have the test ask for more, or use the exact test; the draws may be biased as they are."
+    elif facts.get("test") in _BOUNDS:
+        remedy = "Check the range constants of the program (--range scan needs none), or use --test exact."
+    if level is None:
+        allowed = f"and the test {facts.get('test')} states no error that it allows"
+        remedy = f"State as its attribute epsilon what you accept. {remedy}"
+    elif level == 0:
+        allowed, remedy = "and an exact test makes none", "Please report this as a bug in stansub."
+    elif facts.get("test") == "austerity" and option == "epsilon":
+        allowed = f"more than {option} = {level:g}, the level of a single look"
+    else:
+        allowed = f"more than {option} = {level:g} allows"
+    return Caution(
+        f"{audit.n_wrong:,} of {audit.n_audited:,} audited decisions were wrong: {percent(audit.rate)} "
+        f"({percent(audit.low)} to {percent(audit.high)} with 95 % confidence), {allowed}.",
+        remedy,
+    )
 
 
 def _limit(audit: Audit, facts: dict[str, Any]) -> float:
@@ -392,7 +410,8 @@ def _limit(audit: Audit, facts: dict[str, Any]) -> float:
     broken needs no evidence but that.
     """
     if facts.get("guarantee") == "bound" and not _total(facts, "n_bound_violated"):
-        return min(audit.high, error_level(facts)[1])
+        level = error_level(facts)[1]
+        return audit.high if level is None else min(audit.high, level)
     trial = facts.get("normality", {})
     return float(min(audit.high, trial.get("wrong_limit", 1.0)))
 
@@ -493,7 +512,7 @@ def _poor_moves(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[Caution
 
 def _wasted(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[Caution]:
     share = diagnosis.share_of_data
-    if share is not None and share > WASTED_ABOVE and error_level(facts)[1] > 0:
+    if share is not None and share > WASTED_ABOVE and error_level(facts)[1] != 0:
         yield Caution(
             f"A decision used {percent(share)} of the data on average: subsampling saved next to nothing.",
             "Use --test exact, which costs the same and makes no decision error.",

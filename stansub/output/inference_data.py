@@ -11,7 +11,7 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,28 +36,9 @@ SCHEMA_ATTRS = (
     "inference_library",
     "inference_library_version",
 )
-PER_CHAIN_ATTRS = (
-    "n_steps",
-    "n_accepted",
-    "n_obs_used",
-    "n_obs_evaluated",
-    "n_undecided",
-    "n_audited",
-    "n_audit_wrong",
-    "n_bound_violated",
-    "n_nonfinite",
-    "sampling_time",
-    "audit_time",
-    "warmup_time",
-    "warmup_n_steps",
-    "warmup_n_obs_used",
-    "warmup_n_obs_evaluated",
-    "n_gradients",
-    "warmup_n_gradients",
-    "n_divergences",
-    "n_max_treedepth",
-)
 JSON_ATTRS = ("mode_check", "starts", "settings", "versions", "normality", "choices")
+# Names of the attributes that are lists, as JSON: NetCDF does not tell a list of one value from the value.
+LIST_ATTRS = "list_attrs"
 _FOREIGN_GROUPS = ("posterior", "sample_stats")
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 
@@ -102,7 +83,7 @@ def build(
     ValueError
         If an array's shape does not fit its dimensions.
     """
-    facts = _schema_attrs() | {name: _storable(v) for name, v in attrs.items() if v is not None}
+    facts = _stored(_schema_attrs() | dict(attrs))
     schema = {name: facts[name] for name in SCHEMA_ATTRS}
     drawn = {
         "posterior": posterior,
@@ -145,12 +126,10 @@ def group(idata: "InferenceData", name: str) -> "xarray.Dataset":
 def attrs(idata: "InferenceData") -> dict[str, Any]:
     """Facts about the run, in plain Python values.
 
-    Totals per chain are lists even for one chain, `settings` and `versions` are dicts.
+    Totals per chain are lists even for one chain, also where ArviZ read the file; `settings` and `versions` are dicts.
     """
-    facts: dict[str, Any] = {str(name): _plain(value) for name, value in idata.attrs.items()}
-    for name in PER_CHAIN_ATTRS:
-        if name in facts and not isinstance(facts[name], list):
-            facts[name] = [facts[name]]
+    facts: dict[str, Any] = {str(name): _plain(value) for name, value in _restored(idata.attrs).items()}
+    facts.pop(LIST_ATTRS, None)
     for name in JSON_ATTRS:
         if isinstance(facts.get(name), str):
             facts[name] = json.loads(facts[name])
@@ -174,6 +153,28 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
         raise InputError(f"{path}: the folder {target.parent} cannot be written to; choose another")
     if target.exists() and not overwrite:
         raise InputError(f"{path} exists already; use --force to overwrite it or choose another name")
+    return target
+
+
+def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwrite: bool) -> Path:
+    """The folder of several files, once it is known that they can be written there; it need not exist yet.
+
+    Raises
+    ------
+    InputError
+        If it is no folder, cannot be made or written to, or one of the files exists and `overwrite` is False.
+    """
+    target = Path(folder).expanduser().resolve()
+    existing = next(place for place in (target, *target.parents) if place.exists())
+    if not existing.is_dir():
+        raise InputError(f"{folder}: {existing} is a file, not a folder; choose another --output-dir")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: the folder {existing} cannot be written to; choose another --output-dir")
+    found = [name for name in names if (target / name).exists()]
+    if found and not overwrite:
+        raise InputError(
+            f"{Path(folder) / found[0]} exists already; use --force to overwrite it or another --output-dir"
+        )
     return target
 
 
@@ -225,7 +226,7 @@ def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceDa
         raise InputError(f"{path}: no such file")
     try:
         with h5netcdf.File(source, "r") as file:
-            root = {name: file.attrs[name] for name in file.attrs}
+            root = _restored({name: file.attrs[name] for name in file.attrs})
             own = root.get("creation_library") == LIBRARY
             names = [name for name in file.groups if own or name in _FOREIGN_GROUPS]
         datasets = {name: xarray.load_dataset(source, group=name, engine="h5netcdf") for name in names}
@@ -239,7 +240,7 @@ def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceDa
         raise InputError(f"{path}: holds no posterior draws")
     if not {"chain", "draw"} <= set(datasets["posterior"].dims):
         raise InputError(f"{path}: the posterior has no dimensions chain and draw, as ArviZ's schema wants them")
-    return _wrap(datasets, root)
+    return _wrap({name: dataset.assign_attrs(_restored(dataset.attrs)) for name, dataset in datasets.items()}, root)
 
 
 def arviz_module() -> Any:
@@ -298,7 +299,7 @@ def _image(idata: "InferenceData") -> memoryview:
     import xarray
 
     image = io.BytesIO()
-    xarray.Dataset(attrs=dict(idata.attrs)).to_netcdf(image, mode="w", engine="h5netcdf")
+    xarray.Dataset(attrs=_stored(idata.attrs)).to_netcdf(image, mode="w", engine="h5netcdf")
     for name in groups(idata):
         dataset = group(idata, name)
         packed = {
@@ -308,6 +309,18 @@ def _image(idata: "InferenceData") -> memoryview:
         }
         dataset.to_netcdf(image, mode="a", group=name, engine="h5netcdf", encoding=packed)
     return image.getbuffer()
+
+
+def _stored(facts: Mapping[Any, Any]) -> dict[str, Any]:
+    """`facts` in forms that NetCDF attributes can hold, and which of them are lists."""
+    held = {name: _storable(value) for name, value in _restored(facts).items() if value is not None}
+    return held | {LIST_ATTRS: json.dumps([name for name, value in held.items() if isinstance(value, np.ndarray)])}
+
+
+def _restored(facts: Mapping[Any, Any]) -> dict[str, Any]:
+    """`facts` as they were before NetCDF made values of lists of one."""
+    lists = json.loads(facts.get(LIST_ATTRS, "[]"))
+    return {str(name): np.atleast_1d(value) if name in lists else value for name, value in facts.items()}
 
 
 def _storable(value: Any) -> Any:
@@ -321,7 +334,10 @@ def _storable(value: Any) -> Any:
         if values.dtype.kind == "b":
             return values.astype(np.int8)
         return values if values.dtype.kind in "iuf" else json.dumps(_plain(value), default=_plain)
-    return value if isinstance(value, int | float | str | np.number) else str(value)
+    if isinstance(value, int | float | np.number):
+        return value
+    # What HDF5 cannot hold: bytes of file names that are no UTF-8, and NUL.
+    return str(value).encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _plain(value: Any) -> Any:

@@ -3,12 +3,13 @@
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
 
 from stansub.output.diagnosis import (
     R_HAT_MAX,
+    UNKNOWN,
     Diagnosis,
     diagnose,
     error_level,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from stansub.output.inference_data import InferenceData
 
-__all__ = ["diagnose", "render", "table"]
+__all__ = ["Summary", "diagnose", "render", "summarise", "table"]
 
 _WIDTH = 100
 _ALIGNED_MAX = 9
@@ -34,15 +35,32 @@ _ALIGNED_MAX = 9
 _CHOSEN = {"control variates": "Variates"}
 
 
-def render(
+class Summary(NamedTuple):
+    """What there is to print about draws.
+
+    Attributes
+    ----------
+    statistics
+        Of the quantities that are shown, and of those beyond that the cautions look at.
+    diagnosis
+    n_shown, n_scalars
+        Quantities shown, and all there are.
+    """
+
+    statistics: "pd.DataFrame"
+    diagnosis: Diagnosis
+    n_shown: int
+    n_scalars: int
+
+
+def summarise(
     idata: "InferenceData",
-    console: "Console",
     *,
     percentiles: Sequence[float] = (5, 50, 95),
     var_names: Sequence[str] | None = None,
     max_rows: int | None = 50,
-) -> None:
-    """Print the table, the facts below it, and the cautions, each with its remedy.
+) -> Summary:
+    """Compute the table, and from it what speaks against the draws.
 
     Parameters
     ----------
@@ -52,7 +70,18 @@ def render(
     n_scalars = count(idata, var_names)
     n_shown = n_scalars if max_rows is None else min(max_rows, n_scalars)
     statistics = table(idata, percentiles=percentiles, var_names=var_names, max_rows=max(n_shown, affordable(idata)))
-    diagnosis = diagnose(idata, statistics=statistics)
+    return Summary(statistics, diagnose(idata, statistics=statistics), n_shown, n_scalars)
+
+
+def render(idata: "InferenceData", console: "Console", *, summary: Summary | None = None, **options: Any) -> None:
+    """Print the table, the facts below it, and the cautions, each with its remedy.
+
+    Parameters
+    ----------
+    summary
+        What `summarise` made of the draws; made here, with `options`, where there is none yet.
+    """
+    statistics, diagnosis, n_shown, n_scalars = summary or summarise(idata, **options)
 
     def say(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
@@ -94,6 +123,7 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
             "asymptotic": "the error level holds only as far as subset means are near normal",
             "bound": "the error bound holds if the range constants do",
             "exact": "every decision is taken on all data",
+            UNKNOWN: "what this test promises is not known",
         }
         guarantee = str(facts.get("guarantee", ""))
         told = says.get(guarantee, guarantee)
@@ -105,7 +135,7 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
         yield "Normality", normality_told(facts["normality"])
     if diagnosis.share_of_data is not None:
         told = f"{percent(diagnosis.share_of_data)} of the {facts['n_observations']:,} observations per decision"
-        if diagnosis.undecided_share is not None and error_level(facts)[1]:
+        if diagnosis.undecided_share is not None and error_level(facts)[1] != 0:
             told += f"; {percent(diagnosis.undecided_share)} of the decisions needed all"
         if diagnosis.passes_per_step is not None:
             told += f"; {diagnosis.passes_per_step:.2g} passes over the data evaluated per step"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 _MIN_DRAWS = 4  # what R-hat and ESS need
-_SAME = 1e-5  # relative: what text files of six digits leave of equal constants
+_SAME = 1e-5  # relative: what text files of six digits leave of equal values
 _STILL = 1e-12  # relative spread below which a quantity moves by rounding alone
 
 
@@ -168,6 +168,14 @@ def check_provenance(draws: InferenceData, reference: InferenceData) -> tuple[st
 def _stands_for(facts: dict[str, Any]) -> Any:
     """Hash of the model whose posterior was sampled, perhaps through another formulation."""
     return facts.get("reference_for") or facts.get("model_hash")
+
+
+def shared_chains(x: FloatArray, y: FloatArray) -> int:
+    """How many chains of `x`, of shape (chain, draw, quantity), are chains of `y` as well; stuck ones aside."""
+    if x.shape[1:] != y.shape[1:]:
+        return 0
+    moving = [chain for chain in x if not still(chain).all()]
+    return sum(any(np.allclose(chain, other, rtol=_SAME, atol=0, equal_nan=True) for other in y) for chain in moving)
 
 
 def still(values: FloatArray) -> NDArray[np.bool_]:

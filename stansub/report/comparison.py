@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stansub.errors import InputError
 from stansub.output.diagnosis import Caution
 from stansub.output.inference_data import attrs
-from stansub.report.alignment import Alignment, align, check_provenance
+from stansub.report.alignment import Alignment, align, check_provenance, shared_chains
 from stansub.report.cost import Ess, cost
 from stansub.report.covariance import Covariances, compare_covariances, worst_pair
 from stansub.report.health import examine
@@ -60,6 +60,9 @@ class Comparison:
     reference: InferenceData
     cautions: tuple[Caution, ...]
     reference_cautions: tuple[Caution, ...]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {self.name}, {len(self.parameters):,} quantities: {self.verdict.headline}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Every figure in plain values for JSON, with None for what does not exist; `verdict` is the word."""
@@ -112,7 +115,11 @@ def compare_draws(
     own, other = side(x), side(y)
     parameters = compare_marginals(names, own, other, level=level)
     findings = Findings(
-        parameters, worst_pair(names, own, other), examine(draws, names, own), examine(reference, names, other)
+        parameters,
+        worst_pair(names, own, other),
+        examine(draws, names, own),
+        examine(reference, names, other),
+        shared_chains(x, y),
     )
     facts = attrs(draws)
     costs = cost(facts, attrs(reference), Ess.smallest(own), Ess.smallest(other))

@@ -65,7 +65,7 @@ def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:
         still=tuple(name for name, found in zip(names, moveless, strict=True) if found),
         stuck=_stuck(idata, side, finite & ~moveless),
         n_divergences=_divergences(idata),
-        wrong_decisions=(audit is not None and audit.low > error_level(attrs(idata))[1])
+        wrong_decisions=(audit is not None and audit.low > (error_level(attrs(idata))[1] or 0.0))
         or (estimates is not None and estimates.fails),
         diagnosis=diagnosis,
     )

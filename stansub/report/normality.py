@@ -95,6 +95,9 @@ class NormalityTrial:
     advice: tuple[str, ...]
     note: str
 
+    def __repr__(self) -> str:
+        return f"<NormalityTrial of {self.model}, {self.n_observations:,} observations: {self.headline}>"
+
     @property
     def trusted(self) -> bool:
         """Whether nothing speaks against the t-test."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stansub.errors import InputError, RunError
-from stansub.output.inference_data import check_target
+from stansub.errors import RunError
+from stansub.output import inference_data
 from stansub.report import page as page_module
 from stansub.report.page import PICTURES, Drawn, Page
 
@@ -49,17 +49,7 @@ def check_folder(folder: str | os.PathLike[str], *, overwrite: bool) -> Path:
     InputError
         If it is no folder, cannot be made or written to, or holds a report and `overwrite` is False.
     """
-    target = Path(folder).expanduser().resolve()
-    existing = next(place for place in (target, *target.parents) if place.exists())
-    if not existing.is_dir():
-        raise InputError(f"{folder}: {existing} is a file, not a folder; choose another --output-dir")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(f"{folder}: the folder {existing} cannot be written to; choose another --output-dir")
-    if not overwrite and (found := [name for name in _names() if (target / name).exists()]):
-        raise InputError(
-            f"{Path(folder) / found[0]} exists already; use --force to overwrite the report or another --output-dir"
-        )
-    return target
+    return inference_data.check_folder(folder, _names(), overwrite=overwrite)
 
 
 def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite: bool = False) -> tuple[Path, ...]:
@@ -113,7 +103,7 @@ def write_figures(comparison: "Comparison", path: str | os.PathLike[str], *, ove
     RunError
         If the disk fails.
     """
-    target = check_target(path, overwrite=overwrite)
+    target = inference_data.check_target(path, overwrite=overwrite)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         part.write_text(figures_json(comparison, page_module.compose(comparison)), encoding="utf-8")
@@ -177,7 +167,7 @@ def _picture(drawn: Drawn, comparison: "Comparison") -> Picture | None:
 
 
 def _template(name: str, written: Callable[[str], str]) -> Any:
-    """A template that puts all text through `written`."""
+    """A template that puts all text through `written`, but for names of others in Markdown, which are `literal`."""
     import jinja2
     import markupsafe
 
@@ -187,7 +177,9 @@ def _template(name: str, written: Callable[[str], str]) -> Any:
 
     loader = jinja2.PackageLoader("stansub.report")
     options: Any = {"autoescape": True, "undefined": jinja2.StrictUndefined}
-    return jinja2.Environment(loader=loader, finalize=finalize, **options).get_template(name)
+    environment = jinja2.Environment(loader=loader, finalize=finalize, **options)
+    environment.filters["literal"] = lambda text: markupsafe.Markup(_literal(text))
+    return environment.get_template(name)
 
 
 def _marked_up(text: str) -> str:
@@ -197,6 +189,17 @@ def _marked_up(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Markdown that takes text literally, in sentences and in tables, but for backticks."""
-    text = re.sub(r"[\\*<>|]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", text.replace("\n", " "))
+    """Markdown that takes text literally, in sentences and in tables, but for code between backticks."""
+    parts = re.split(r"(`[^`]+`)", _in_one_line(text))
+    return "".join(part.replace("|", r"\|") if position % 2 else _literal(part) for position, part in enumerate(parts))
+
+
+def _literal(text: str) -> str:
+    """Markdown that takes names literally, whatever stands in them."""
+    # An underscore within a word is none to Markdown, and addresses become links without any brackets.
+    text = re.sub(r"[\\`*<>|~&$]|(?<![^\W_])_|_(?![^\W_])|(?<=www)\.|:(?=//)", r"\\\g<0>", _in_one_line(text))
     return text.replace("](", "]\\(")
+
+
+def _in_one_line(text: str) -> str:
+    return " ".join(text.splitlines())

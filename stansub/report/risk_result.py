@@ -61,6 +61,10 @@ class Risk:
     facts: dict[str, Any]
     notes: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        levels = ", ".join(f"{epsilon:g}" for epsilon in self.settings.index)
+        return f"<Risk of {self.facts.get('model', 'model')}: epsilon {levels}>"
+
     @property
     def final(self) -> pd.DataFrame:
         """The curves' last points, at the end of the budget: index ``what`` and ``epsilon``."""

@@ -62,12 +62,13 @@ class Verdict:
 
 
 class Findings(NamedTuple):
-    """What a verdict is found from: figures of each quantity, the worst pair, and either side by itself."""
+    """What a verdict is found from: figures of each quantity, the worst pair, either side by itself, shared chains."""
 
     parameters: pd.DataFrame
     pair: Pair | None
     draws: Health
     reference: Health
+    n_shared: int
 
 
 def judge(findings: Findings, *, level: float) -> Verdict:
@@ -80,7 +81,7 @@ def judge(findings: Findings, *, level: float) -> Verdict:
         converged.
     """
     mistrust = [f"The reference itself is not to be trusted: {text}." for text in _mistrust(findings)]
-    unfit = [*mistrust, *_broken(findings)]
+    unfit = [*_shared(findings), *mistrust, *_broken(findings)]
     # Whether a difference is grave can be asked of sound draws only.
     grave = [] if unfit else list(_grave(findings, level))
     blunt = [] if unfit or grave else list(_too_few(findings, level))
@@ -115,6 +116,17 @@ def _agrees(parameters: pd.DataFrame) -> str:
 
 def _tested(parameters: pd.DataFrame) -> str:
     return " that could be tested" if parameters["sd_z"].isna().any() else ""
+
+
+def _shared(findings: Findings) -> Iterator[str]:
+    draws, n = findings.draws, findings.n_shared
+    if n == draws.n_chains == findings.reference.n_chains:
+        yield "The draws and the reference are the same draws, which shows nothing: give others to compare with."
+    elif n:
+        yield (
+            f"The draws and the reference have {_plural(n, 'chain').lower()} in common, which shows nothing: give "
+            "others to compare with."
+        )
 
 
 def _mistrust(findings: Findings) -> Iterator[str]:

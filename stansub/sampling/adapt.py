@@ -14,7 +14,7 @@ import numpy as np
 
 from stansub.errors import InputError
 from stansub.kernels.base import FloatArray
-from stansub.kernels.proposals import Proposal, RandomWalk
+from stansub.kernels.proposals import Proposal, RandomWalk, checked
 from stansub.kernels.sgld import MiniBatches, Sgld
 
 # Scale of the first steps on the unconstrained space, where inits are uniform within radius 2.
@@ -248,7 +248,7 @@ def make_adapter(
             f"the proposal is a random walk in {len(proposal.cholesky)} dimensions, but the program has {dim} "
             "unconstrained parameters"
         )
-    return NoAdapter(proposal)
+    return NoAdapter(checked(proposal))
 
 
 def check_proposal(proposal: str | Proposal) -> None:

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stansub.decision import decide
-from stansub.decision.boundary import Austerity, Exact, Fixed, Test, level_of_looks, make_test
+from stansub.decision.boundary import Austerity, Exact, Fixed, Test, is_own, level_of_looks, make_test
 from stansub.errors import InputError
 from stansub.model.blocks import DEFAULT_BLOCK_SIZE
 from stansub.model.posterior import Posterior
 from stansub.model.ranges import DERIVATIVES, LIPSCHITZ, largest_constant, range_function
+from stansub.output.diagnosis import UNKNOWN
 from stansub.program.syntax import Program
 
 # Measured against exact Metropolis-Hastings: see the section on the plain path in the README.
@@ -85,6 +86,10 @@ def choose_test(
         if any(setting is not None for setting in (epsilon, delta, looks, first_look, max_error)):
             raise InputError(
                 "epsilon, delta, max_error, looks and first_look are set in the test itself when a test value is given"
+            )
+        if not all(hasattr(test, name) for name in ("name", "needs_range", "table")):
+            raise InputError(
+                f"test {test!r} is no test: give a name, or a value with `name`, `needs_range` and `table(n_units)`"
             )
         return test
     made = make_test(test, epsilon=epsilon, delta=delta)
@@ -301,7 +306,9 @@ def _functions(program: Program) -> set[str]:
 
 
 def guarantee(test: Test, range_kind: str) -> str:
-    """What the test promises: "exact", "bound", "asymptotic", or that the promise is void."""
+    """What the test promises: "exact", "bound", "asymptotic", "void: ..." or, of a user's own test, "unknown"."""
+    if not is_own(test):
+        return UNKNOWN
     if isinstance(test, Exact) or getattr(test, "epsilon", None) == 0:
         return "exact"
     if not test.needs_range:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import numbers
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from stansub._version import __version__
 from stansub.decision.boundary import Test
 from stansub.decision.normality import figures, pool
-from stansub.errors import RunError
+from stansub.errors import InputError, RunError
 from stansub.kernels.metropolis import Records
 from stansub.model.posterior import Posterior
 from stansub.output import inference_data
@@ -49,8 +51,8 @@ def usable(chains: Sequence[Chain], outcome: Outcome) -> tuple[list[Chain], str]
 
     Raises
     ------
-    RunError
-        When no chain has draws.
+    InputError or RunError
+        When no chain has draws: the former where something the user gave is to blame for all of them.
     """
     without = [i for i, chain in enumerate(chains) if not chain.sampling.n_kept and i not in outcome.failures]
     drawn = [chain for i, chain in enumerate(chains) if i not in outcome.failures and i not in without]
@@ -60,7 +62,10 @@ def usable(chains: Sequence[Chain], outcome: Outcome) -> tuple[list[Chain], str]
         empty = [f"chain {i + 1} had no draws yet" for i in without]
         return drawn, "; ".join([*stopped, *failures, *empty])
     if failures:
-        raise RunError(f"sampling failed: {'; '.join(failures)}")
+        if len({one_line(error) for error in outcome.failures.values()}) == 1 < len(failures):
+            failures = [f"{failures[0]}, and all others alike"]
+        kind = InputError if all(isinstance(error, InputError) for error in outcome.failures.values()) else RunError
+        raise kind(f"sampling failed: {'; '.join(failures)}")
     if outcome.stopped == "max_time":
         raise RunError("--max-time was reached before the first draw after warmup; raise it or lower --iter-warmup")
     raise RunError("sampling was interrupted before the first draw after warmup: there is nothing to write")
@@ -163,9 +168,7 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "n_blocks": len(blocks),
         "block_size": blocks.size,
         "test": test.name,
-        "epsilon": getattr(test, "epsilon", float("nan")),
-        "delta": getattr(test, "delta", float("nan")),
-        "noise": getattr(test, "noise", float("nan")),
+        **{name: level for name in ("epsilon", "delta", "noise") if (level := _level(test, name)) is not None},
         "test_settings": repr(test),
         "guarantee": guarantee,
         "data_order": "original" if posterior.order is None else "shuffled",
@@ -176,6 +179,12 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "versions": json.dumps(versions),
         "proof_error": posterior.proof.error,
     }
+
+
+def _level(test: Test, name: str) -> float | None:
+    """A setting of the test, which may be anyone's; None where it has none that is a number."""
+    value = getattr(test, name, None)
+    return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
 
 
 def one_line(error: BaseException) -> str:

@@ -9,9 +9,9 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,8 @@ from stansub.model import data as data_module
 from stansub.model.compiled import CompiledModel, compile_model
 from stansub.model.mode import NoModeError
 from stansub.model.posterior import Posterior
-from stansub.output.diagnosis import diagnose
 from stansub.output.inference_data import arviz_module
+from stansub.output.summary import Summary, summarise
 from stansub.program import stanc
 from stansub.program.syntax import Program, parse
 from stansub.sampling import choices, results, stages
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 _R_HAT_EVERY = 2.0
 
 _EVALUATORS = ("auto", "instances", "rewritten")
+
+_Options = ParamSpec("_Options")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Settings:
     observation_level: bool
 
 
-def sample(
+def draw(
     model: str | Path | CompiledModel | Posterior,
     data: str | Path | Mapping[str, Any] | None = None,
     *,
@@ -389,10 +391,6 @@ def sample(
         except (Exception, KeyboardInterrupt) as error:
             reason = results.one_line(error)
             raise RunError(f"{reason}; the unconstrained draws were kept in {_rescue(drawn)}") from error
-    cautions = _cautions(idata)
-    idata.attrs["warnings"] = "\n".join(cautions)  # so that they stay with the draws, whoever reads the file
-    for caution in cautions:
-        warnings.warn(caution, DrawsWarning, stacklevel=2)
     return idata
 
 
@@ -425,12 +423,38 @@ def _starts(found: Anchored | None) -> list[dict[str, Any]] | None:
     ]
 
 
-def _cautions(idata: InferenceData) -> list[str]:
-    """What speaks against the draws, each with a remedy; no failure to find that out keeps the draws back."""
+def check(idata: InferenceData) -> Summary | None:
+    """Summarise draws and write into them what speaks against them, so that it stays with them, whoever reads the file.
+
+    No failure to do so keeps the draws back: that is then what is written.
+    """
+    summary = None
     try:
-        return [f"{caution.text} {caution.remedy}" for caution in diagnose(idata).cautions]
+        summary = summarise(idata)
+        cautions = [f"{caution.text} {caution.remedy}" for caution in summary.diagnosis.cautions]
     except (Exception, KeyboardInterrupt) as error:
-        return [f"These draws were not checked ({results.one_line(error)}). Look at `stansub summary`."]
+        cautions = [f"These draws were not checked ({results.one_line(error)}). Look at `stansub summary`."]
+    idata.attrs["warnings"] = "\n".join(cautions)
+    return summary
+
+
+def _checked(draw: Callable[_Options, InferenceData]) -> Callable[_Options, InferenceData]:
+    """The function that makes draws, with a warning of whatever speaks against them."""
+
+    @wraps(draw)
+    def sample(*args: _Options.args, **options: _Options.kwargs) -> InferenceData:
+        idata = draw(*args, **options)
+        check(idata)
+        for caution in idata.attrs["warnings"].splitlines():
+            warnings.warn(caution, DrawsWarning, stacklevel=2)
+        return idata
+
+    sample.__name__ = sample.__qualname__ = "sample"
+    return sample
+
+
+# The command line takes `draw` and `check`, and prints what the latter has computed.
+sample = _checked(draw)
 
 
 def _rescue(chains: Sequence[Chain]) -> Path:

@@ -11,11 +11,15 @@ import h5netcdf
 import numpy as np
 import pytest
 import xarray
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 from synthetic import run
 
 from stansub.errors import InputError
 from stansub.output import inference_data
 from stansub.output.inference_data import attrs, build, group, groups, read, write
+from stansub.output.summary import diagnose
 
 ARVIZ_MAJOR = int(importlib.metadata.version("arviz").split(".")[0])
 
@@ -71,6 +75,62 @@ def test_round_trip_keeps_every_group_value_type_and_attribute(tmp_path: Path) -
         assert {v: before[v].dtype for v in before} == {v: after[v].dtype for v in after}
     assert attrs(back) == attrs(idata)
     assert type(back) is type(idata)
+
+
+NAMES = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
+NUMBERS = st.integers(-(2**62), 2**62) | st.floats()
+LISTS = st.lists(st.integers(0, 2**62), max_size=4) | st.lists(st.floats(), max_size=4) | st.lists(st.booleans())
+ATTRS = st.dictionaries(NAMES.map("own_{}".format), NUMBERS | st.text() | LISTS | st.none(), max_size=6)
+DTYPES = st.sampled_from(["f8", "f4", "i8", "i4", "u1", "?"])
+
+
+@st.composite
+def variables(draw: st.DrawFn, chains: int, draws: int) -> dict[str, Any]:
+    shapes = arrays.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3)
+    values = shapes.flatmap(lambda shape: DTYPES.flatmap(lambda dtype: arrays.arrays(dtype, (chains, draws, *shape))))
+    return draw(st.dictionaries(NAMES.map("v_{}".format), values, min_size=1, max_size=3))
+
+
+@given(data=st.data(), chains=st.integers(1, 4), draws=st.integers(1, 5), more=ATTRS)
+@settings(max_examples=10, deadline=None, derandomize=True)
+def test_every_attribute_and_variable_comes_back_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, chains: int, draws: int, more: dict[str, Any]
+) -> None:
+    idata = run(chains=chains, draws=draws, posterior=data.draw(variables(chains, draws)), attrs=more)
+    path = tmp_path_factory.mktemp("round") / "draws.nc"
+    write(idata, path)
+    theirs = inference_data.arviz_module().from_netcdf(path)
+    again = path.with_name("again.nc")
+    write(theirs, again)
+    for back in (read(again), theirs):
+        assert repr(attrs(back)) == repr(attrs(idata))  # repr: NaN is not equal to itself
+        for name in groups(idata):
+            xarray.testing.assert_equal(group(idata, name), group(back, name))
+            assert {v: a.dtype for v, a in group(back, name).items()} == {
+                v: a.dtype for v, a in group(idata, name).items()
+            }
+    assert all(len(attrs(theirs)[name]) == chains for name in ("n_steps", "sampling_time"))
+    for facts in (read(path).attrs, group(read(path), "sample_stats").attrs):
+        assert {name: np.shape(facts[name]) for name, value in more.items() if isinstance(value, list)} == {
+            name: (len(value),) for name, value in more.items() if isinstance(value, list)
+        }
+
+
+def test_one_chain_is_told_of_as_before_it_was_written(tmp_path: Path) -> None:
+    noise = {"test": "penalty", "noise": 1.0, "n_fallback": [3], "n_audited_estimates": [5], "audit_squares": [4.5]}
+    idata = run(chains=1, attrs=noise)
+    write(idata, tmp_path / "draws.nc")
+    before = diagnose(idata)
+    for back in (read(tmp_path / "draws.nc"), inference_data.arviz_module().from_netcdf(tmp_path / "draws.nc")):
+        assert diagnose(back) == before
+
+
+def test_text_that_netcdf_cannot_hold_does_not_keep_draws_from_being_written(tmp_path: Path) -> None:
+    idata = run(draws=4, attrs={"data_file": "/data/caf\udce9.json"})
+    idata.attrs["warnings"] = "a\0b"
+    write(idata, tmp_path / "draws.nc")
+    facts = attrs(read(tmp_path / "draws.nc"))
+    assert (facts["data_file"], facts["warnings"]) == (r"/data/caf\udce9.json", r"a\x00b")
 
 
 def test_attributes_come_back_in_plain_python(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import fakes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from stansub.errors import InputError, RunError
@@ -27,6 +29,13 @@ def comparison() -> Comparison:
     return compared(own={"attrs": {"data_file": "/home/somebody/secret/data.json"}})
 
 
+NOTHING = page.Table((), ("", "x"), ())
+PLAIN = page.Page(
+    "title", "now", "1", "agrees", "Agrees.", ("a", "b"), (), "Use them.", (), (), NOTHING, (), (),
+    NOTHING, NOTHING, 0, (), NOTHING, (), (),
+)  # fmt: skip
+
+
 class Page(HTMLParser):
     """Tags, references and text of a page; complains of tags that do not match."""
 
@@ -38,12 +47,17 @@ class Page(HTMLParser):
         self.tags: list[str] = []
         self.links: list[str] = []
         self.cells: list[str] = []
+        self.rows: list[list[str]] = []
         self.texts: list[str] = []
         self.feed(text)
         assert not self.open
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("th", "td"):
+            self.rows[-1].append("")
         self.links += [value or "" for name, value in attrs if name in ("src", "href", "action", "data", "srcset")]
         if tag not in self.void:
             self.open.append(tag)
@@ -55,6 +69,8 @@ class Page(HTMLParser):
         self.texts.append(data)
         if self.open and self.open[-1] in ("th", "td"):
             self.cells.append(data)
+        if {"th", "td"} & set(self.open):
+            self.rows[-1][-1] += data
 
 
 def test_the_page_holds_everything_and_needs_nothing(comparison: Comparison) -> None:
@@ -101,6 +117,36 @@ def test_names_cannot_become_markup() -> None:
     assert "script" not in markdown.tags
     assert "a" not in markdown.tags
     assert variable in markdown.cells
+
+
+ODD = [
+    "a`b`", "x`", "``x``", "`a|b`", "~~x~~", "&lt;b&gt;", "&amp;", "&#65;", "http:x.y", "www.x.de", "a|b", "*a*", "_a_",
+    "__a__", "a__b", "[a](b)", "![a](b)", "<b>x<b>", "\\", "a\\", "\\|", "$x$", "$$x$$", "# a", "- a",
+    "1. a", "a_b", "beta[1]",
+]  # fmt: skip
+
+
+@given(st.text("`~&;|*_[]()!<>\\$#.:-+aw1 ", min_size=1, max_size=12) | st.sampled_from(ODD))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_a_name_in_markdown_is_that_name(name: str) -> None:
+    shown = page.Table((), ("", "x"), ((page.Cell(name), page.Cell("1", True)),))
+    name = " ".join(name.split())
+    text = render.markdown(PLAIN._replace(title=f"x{name}x", provenance=shown, apart=(("Only", f"x{name}x"),)), [])
+    found = Page(f"<div>{MarkdownIt('commonmark').enable(['table', 'strikethrough']).render(text)}</div>")
+    assert not {"a", "s", "code", "b", "img"} & set(found.tags)
+    cells = [" ".join(cell.split()) for cell in found.rows[-1]]
+    assert cells == [name, "1"]
+    said = " ".join("".join(found.texts).split())
+    assert said.startswith(f"x{name}x ")
+    assert f" Only: x{name}x " in said
+
+
+def test_odd_names_stay_themselves_in_sentences_and_code_stays_code() -> None:
+    markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    sentence = "Look at `stansub plot`: ~~x~~ &lt; a_b *c* http://a.b www.c.d\r\nof <b>."
+    text = render.markdown(PLAIN._replace(advice=sentence), [])
+    assert "<code>stansub plot</code>: ~~x~~ &amp;lt; a_b *c* http://a.b www.c.d of &lt;b&gt;." in markdown.render(text)
+    assert r"http\://a.b www\.c.d" in text
 
 
 def test_markdown_says_the_same(comparison: Comparison) -> None:

@@ -395,6 +395,12 @@ class TestCommand:
         assert Path("normal_mean_risk.png").stat().st_size > 10_000
         assert json.loads(Path("normal_mean_risk.json").read_text())["seed"] == 1
 
+    def test_files_go_to_a_folder(self, files: list[str]) -> None:
+        self.run([*files, "--epsilon", "0", "--output-dir", "new/r.json"])
+        assert {path.name for path in Path("new/r.json").iterdir()} == {"normal_mean_risk.png", "normal_mean_risk.json"}
+        with pytest.raises(InputError, match="is a file"):
+            self.run([*files, "--output-dir", "data.json"])
+
     def test_nothing_is_overwritten(self, files: list[str]) -> None:
         Path("normal_mean_risk.json").write_text("mine")
         with pytest.raises(InputError, match="exists already"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fakes
@@ -11,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+import stansub
 from stansub.report.comparison import compare_draws
 from stansub.report.verdict import Verdict
 
@@ -206,6 +208,28 @@ def test_constants_of_different_values() -> None:
     draws, reference = ({"c": np.full((4, 1000), value)} for value in (1.0, 2.0))
     found = compare_draws(fakes.draws(rng, more=draws), fakes.reference(rng, more=reference)).verdict
     assert found.headline == "do not use: c never moves, and elsewhere than in the reference"
+
+
+def test_draws_beside_themselves_are_no_comparison(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    values = fakes.normals(rng)
+    draws, single = fakes.draws(rng, values=values), fakes.draws(rng, values=values.astype(np.float32))
+    stansub.write_draws(draws, tmp_path / "draws.nc")
+    told = "the draws and the reference are the same draws, which shows nothing: give others to compare with"
+    for own, other in ((draws, draws), (tmp_path / "draws.nc", tmp_path / "draws.nc"), (draws, single)):
+        found = stansub.compare(own, other).verdict
+        assert (found.word, found.headline) == ("do not use", f"do not use: {told}")
+        assert found.reasons[0].lower() == f"{told}."
+
+
+def test_chains_that_both_sides_have_are_told_and_other_chains_are_not() -> None:
+    rng = np.random.default_rng(1)
+    values = fakes.normals(rng)
+    other = np.concatenate([values[:2], fakes.normals(rng, chains=2)])
+    found = compare_draws(fakes.draws(rng, values=values), fakes.reference(rng, values=other[::-1])).verdict
+    assert found.headline.startswith("do not use: the draws and the reference have 2 chains in common")
+    alike = compare_draws(fakes.draws(rng, values=values), fakes.reference(rng, values=values + 1e-3)).verdict
+    assert alike.word == "agrees"
 
 
 def test_one_chain_is_compared_with_a_remark() -> None:

@@ -150,7 +150,7 @@ def test_draws_that_cannot_be_checked_are_returned(
     def broken(_: Any) -> None:
         raise ZeroDivisionError("no draws per nothing")
 
-    monkeypatch.setattr(run, "diagnose", broken)
+    monkeypatch.setattr(run, "summarise", broken)
     with pytest.warns(DrawsWarning, match=r"not checked \(no draws per nothing\)"):
         idata = stansub.sample(logistic, logistic_data, **SHORT)
     assert "not checked" in idata.attrs["warnings"]

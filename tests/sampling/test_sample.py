@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import stansub
 from stansub import Austerity, CompiledModel, Exact, Geometric, InputError, Pocock, RandomWalk, RunError
+from stansub.decision import boundary
 from stansub.output import inference_data
 from stansub.output.summary import diagnose
 from stansub.program.home import find_home
@@ -296,9 +297,75 @@ def test_a_chain_that_fails_does_not_take_the_others_along(
     assert "chain 2 failed" in diagnose(idata).cautions[0].text
 
 
+def test_the_only_chain_that_is_left_can_be_told_of_and_compared(
+    logistic: CompiledModel, logistic_data: dict[str, Any], short: Any, tmp_path: Path
+) -> None:
+    inits = [{"alpha": alpha, "beta": [0.4, -0.7]} for alpha in (-0.5, 20.0)]
+    settings = SHORT | {"proposal": breaks_beyond(10.0), "inits": inits, "chains": 2}
+    idata = stansub.sample(logistic, logistic_data, test=LOOSE, **settings)
+    stansub.write_draws(idata, tmp_path / "draws.nc")
+    back = stansub.read_draws(tmp_path / "draws.nc")
+    assert all(isinstance(back.attrs[name], np.ndarray) for name in ("n_steps", "n_fallback", "audit_squares"))
+    assert diagnose(back) == diagnose(idata)
+    assert sorted(stansub.compare(back, short).parameters.index) == ["alpha", "beta[1]", "beta[2]"]
+
+
 def test_when_all_chains_fail_the_first_reason_is_told(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
     with pytest.raises(RunError, match=r"chain 1 failed \(too far to propose\)"):
         stansub.sample(logistic, logistic_data, **(SHORT | {"proposal": breaks_beyond(-100.0)}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "returned"),
+    [
+        (lambda position: position, "one value (ndarray)"),
+        (lambda position: (position, 0.0, 1), "3 values (tuple)"),
+        (lambda position: None, "one value (NoneType)"),
+        (lambda position: (position[:1], 0.0), "an array of shape (1,) as the position"),
+        (lambda position: (position[None], 0.0), "an array of shape (1, 3) as the position"),
+        (lambda position: (position.astype(str), 0.0), "no numbers as the position"),
+        (lambda position: (position + 1j, 0.0), "no numbers as the position"),
+        (lambda position: ([0.0, [1.0, 2.0]], 0.0), "no numbers as the position"),
+        (lambda position: (position, float("nan")), "nan as the log ratio"),
+        (lambda position: (position, float("inf")), "inf as the log ratio"),
+        (lambda position: (position, None), "None as the log ratio"),
+        (lambda position: (position, [0.0, 0.0]), "[0.0, 0.0] as the log ratio"),
+    ],
+)
+def test_a_malformed_proposal_is_told_what_it_must_return(
+    logistic: CompiledModel, logistic_data: dict[str, Any], answer: Any, returned: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        stansub.sample(logistic, logistic_data, **(SHORT | {"proposal": lambda rng, position: answer(position)}))
+    assert "the proposal must return (proposed, log_ratio), an array of 3 numbers" in str(caught.value)
+    assert str(caught.value).count(f"it returned {returned}") == 1
+    assert "\n" not in str(caught.value)
+
+
+def test_a_proposal_may_answer_in_any_numbers_and_write_into_what_it_is_given(
+    logistic: CompiledModel, logistic_data: dict[str, Any]
+) -> None:
+    def plain(rng: np.random.Generator, position: Array) -> Any:
+        return (position + 0.1 * rng.standard_normal(3).astype(np.float32)).tolist(), 0
+
+    def in_place(rng: np.random.Generator, position: Array) -> Any:
+        position += 0.1 * rng.standard_normal(3).astype(np.float32)
+        return position, np.float32(0)
+
+    first, second = (
+        stansub.sample(logistic, logistic_data, test=LOOSE, **(SHORT | {"proposal": one})) for one in (plain, in_place)
+    )
+    same(first, second)
+    accepted = inference_data.group(first, "sample_stats")["accepted"].values[:, 1:]
+    np.testing.assert_array_equal((np.diff(theta(first), axis=1) != 0).all(axis=2), accepted)
+
+
+def test_a_move_to_nowhere_is_rejected(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
+    def nowhere(rng: np.random.Generator, position: Array) -> Any:
+        return position * np.nan, np.nan
+
+    idata = stansub.sample(logistic, logistic_data, test=LOOSE, **(SHORT | {"proposal": nowhere}))
+    assert inference_data.attrs(idata)["n_accepted"] == [0] * 3
 
 
 @pytest.mark.parametrize("error", [ValueError("no such\ndimension"), KeyboardInterrupt()], ids=["error", "interrupt"])
@@ -322,9 +389,48 @@ def test_whatever_fails_after_sampling_the_draws_are_kept(
         np.testing.assert_array_equal([arrays[name] for name in arrays.files], theta(short))
 
 
+class Hasty(boundary.Test):
+    """Decides by the sign of the mean of ten blocks."""
+
+    name = "hasty"
+    needs_range = False
+
+    def table(self, n_units: int) -> boundary.Table:
+        return boundary.Table(np.array([10, n_units], np.int32), np.zeros(2), np.zeros(2))
+
+
+class HastyWithLevel(Hasty):
+    epsilon = 0.01
+
+
+@pytest.mark.parametrize(
+    ("test", "level", "told", "remedy"),
+    [
+        (Hasty(), None, "the test hasty states no error that it allows", "attribute epsilon"),
+        (HastyWithLevel(), 0.01, "more than epsilon = 0.01 allows", "Have the test ask for more"),
+    ],
+)
+def test_wrong_decisions_of_a_test_of_the_users_own_are_warned_of(
+    logistic: CompiledModel,
+    logistic_data: dict[str, Any],
+    test: boundary.Test,
+    level: float | None,
+    told: str,
+    remedy: str,
+) -> None:
+    idata = stansub.sample(logistic, logistic_data, test=test, audit=1.0, **SHORT)
+    facts = inference_data.attrs(idata)
+    assert (facts.get("epsilon"), facts["guarantee"]) == (level, "unknown")
+    assert not {"delta", "noise"} & set(facts)
+    (warning,) = [line for line in facts["warnings"].splitlines() if "audited decisions were wrong" in line]
+    assert told in warning
+    assert remedy in warning
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"test": 0.05}, "0.05 is no test"),
         ({"chains": 0}, "chains 0"),
         ({"chains": True}, "chains True"),
         ({"chains": 2.0}, "chains 2.0"),
@@ -367,3 +473,13 @@ def test_a_size_that_the_program_does_not_sum_over_is_refused(
 ) -> None:
     with pytest.raises(InputError, match="sum runs over N"):
         stansub.sample(normal_mean, mean_data, observations="K", **SHORT)
+
+
+def test_public_values_are_shown_in_a_line(logistic: CompiledModel, logistic_data: dict[str, Any], short: Any) -> None:
+    posterior = logistic.with_data(logistic_data, block_size=20)
+    again = stansub.sample(posterior, **{name: value for name, value in SHORT.items() if name != "block_size"})
+    shown = [repr(logistic), repr(posterior), repr(stansub.compare(short, again))]
+    assert all(len(text) < 250 and "\n" not in text for text in shown)
+    assert shown[1] == "<Posterior of logistic: 2,000 observations in 100 blocks, 3 unconstrained parameters>"
+    assert "logistic" in shown[0]
+    assert shown[2].startswith("<Comparison of logistic, 3 quantities: do not use: ")
