@@ -31,7 +31,7 @@ from suite.machine import facts
 from suite.reference import SEED
 from suite.workloads import ROUTINE, WORKLOADS, Workload
 
-from stansub.program.home import cache_dir
+from stansub.program.cache import cache_dir
 from stansub.sampling.choices import cores
 
 HERE = Path(__file__).resolve().parent

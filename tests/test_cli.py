@@ -16,6 +16,7 @@ from stansub import cli, compile_model
 from stansub.cli import options as named
 from stansub.decision import boundary
 from stansub.output import inference_data, summary
+from stansub.program import download
 from stansub.program.home import find_home
 from stansub.sampling import adapt, anchored, choices
 from stansub.sampling import run as sampler
@@ -329,6 +330,25 @@ def test_a_cache_that_cannot_be_written(place: Path, cache: str) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("stansub: error: ")
     assert "STANSUB_CACHE" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_doctor_clears_the_cache(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own_cache / "libraries").mkdir(parents=True)
+    (own_cache / "libraries/old.so").touch()
+    (own_cache / f"download-of-{download.bridgestan_version()}-failed.txt").touch()
+    code, out, err = run(["doctor", "--clear"], capsys)
+    assert (code, err) == (0, f"Removed 1 compiled programs (0.0 MB) from {own_cache}\n")
+    assert "compiled programs    0, " in out
+    assert not (own_cache / "libraries").exists()
+
+
+def test_a_cache_that_others_can_write_to(place: Path) -> None:
+    (place / "cache").mkdir()
+    (place / "cache").chmod(0o777)
+    done = command(options(*QUICK), STANSUB_CACHE=str(place / "cache"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("stansub: error: other users can write to the cache directory")
     assert done.stderr.count("\n") == 1
 
 

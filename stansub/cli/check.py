@@ -25,10 +25,15 @@ def check(
     checking.report(model, data, observations=observations, console=Console(), progress=Console(stderr=True))
 
 
-def doctor(debug: Debug = False) -> None:
-    """Show compiler, stanc, BridgeStan home, versions and cache, and what to do about what is missing."""
+def doctor(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all compiled programs from the cache first.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Show compiler, stanc, BridgeStan home, versions and cache, and what to do about what is missing or damaged."""
     from stansub.program import toolchain
 
+    if clear:
+        typer.echo(toolchain.clear(), err=True)
     findings = toolchain.diagnose()
     console = Console()
     width = max(len(finding.name) for finding in findings)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -313,26 +313,21 @@ def compile_model(stan_file: str | Path, *, progress: Progress | None = None, re
     form = recognise(program)
     source = path.read_text(encoding="utf-8")
     form = replace(form, line=find_line(source, form.statement))
-    with ThreadPoolExecutor(max_workers=2) as pool:
-
-        def compiled(code: str, **options: Any) -> Future[Library]:
-            def make() -> Library:
-                return Library(toolchain.compile_library(code, name=path.stem, progress=progress, **options))
-
-            return pool.submit(make)
-
+    with toolchain.in_background() as compiling:
+        compiled = partial(compiling, name=path.stem, progress=progress)
         original = compiled(code)
         blocks = None
         if rewritten and form.kind != "sum":
             text = rewrite.silent(rewrite.block_program(program, form))
             blocks = compiled(text, user_header=HEADER, stanc_args=["--allow-undefined"])
         silent = original if (text := rewrite.silent(code)) == code else compiled(text)
+        whole = Library(original.result())
         return CompiledModel(
             name=path.stem,
             source=source,
             program=program,
             form=form,
-            original=original.result(),
-            silent=silent.result(),
-            rewritten=blocks.result() if blocks else None,
+            original=whole,
+            silent=whole if silent is original else Library(silent.result()),
+            rewritten=Library(blocks.result()) if blocks else None,
         )

@@ -24,7 +24,7 @@ from stansub.model.data import Data
 from stansub.nuts.base import Program, Run, Settings
 from stansub.nuts.progress import file_progress
 from stansub.output.layout import Layout
-from stansub.program.home import cache_dir, cache_errors
+from stansub.program.cache import cache_dir, cache_errors
 from stansub.sampling.progress import telling
 
 # CmdStan's names of statistics, and ArviZ's with their types.

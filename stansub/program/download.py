@@ -13,6 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from stansub.program import processes
+from stansub.program.cache import make_folder
+
 CONNECT_SECONDS = 4.0
 DOWNLOAD_SECONDS = 300.0
 STANC_SECONDS = 60.0
@@ -39,7 +42,7 @@ def provide(folder: Path, cache: Path) -> None:
     reason = _download(folder) or fetch_stanc(folder)
     if reason is not None:
         with suppress(OSError):
-            cache.mkdir(parents=True, exist_ok=True)
+            make_folder(cache)
             _failure_file(cache).write_text(reason + "\n", encoding="utf-8")
 
 
@@ -49,12 +52,10 @@ def fetch_stanc(folder: Path) -> str | None:
         return None
     command = [os.environ.get("MAKE") or "make", "bin/stanc", "STANC=bin/stanc", "STANC_DL_RETRY=0"]
     try:
-        done = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=STANC_SECONDS, check=False
-        )
+        done = processes.run(command, cwd=folder, timeout=STANC_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"stanc was not downloaded: {error}"
-    return None if is_complete(folder) else f"stanc was not downloaded: {done.stderr.decode(errors='replace').strip()}"
+    return None if is_complete(folder) else f"stanc was not downloaded: {done.stderr.strip()}"
 
 
 def _download(folder: Path) -> str | None:

@@ -8,6 +8,7 @@ be made from them.
 
 from __future__ import annotations
 
+import base64
 import functools
 import hashlib
 import importlib.metadata
@@ -15,17 +16,16 @@ import importlib.resources
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import platformdirs
 from filelock import FileLock
 
 from stansub.errors import InputError, RunError
+from stansub.program.cache import cache_dir, cache_errors, file_digest, make_folder
 from stansub.program.download import (
     bridgestan_version,
     downloads_folder,
@@ -35,7 +35,6 @@ from stansub.program.download import (
     provide,
 )
 
-_UNFIT = re.compile(r"[^\w/.+~@-]")
 _MACRO = re.compile(r"#define\s+\w*_(MAJOR|MINOR|PATCH)\s+(\d+)")
 
 
@@ -66,42 +65,6 @@ class Home:
     stan_version: str
     stanc: Path
     identity: str
-
-
-def cache_dir() -> Path:
-    """The folder for homes and libraries: ``STANSUB_CACHE``, or the user's cache directory.
-
-    Raises
-    ------
-    RunError
-        When its name has characters that make and the linker cannot work with.
-    """
-    chosen = os.environ.get("STANSUB_CACHE")
-    cache = Path(chosen).absolute() if chosen else platformdirs.user_cache_path("stansub")
-    if _UNFIT.search(str(cache)):
-        raise RunError(
-            f"make cannot work in the cache directory {cache}, whose name has a space or another special character; "
-            "set STANSUB_CACHE to a folder without"
-        )
-    return cache
-
-
-@contextmanager
-def cache_errors(folder: Path) -> Iterator[None]:
-    """Turn a failure to write under the cache directory into one line.
-
-    Raises
-    ------
-    RunError
-        When the folder is read-only, the disk is full, or the like.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise RunError(
-            f"cannot write to the cache directory {folder}: {error.strerror or error}; "
-            "set STANSUB_CACHE to a folder that can be written and has some space"
-        ) from error
 
 
 def find_home(*, download: bool = True) -> Home:
@@ -201,6 +164,7 @@ def _made_home(cache: Path) -> Home:
         "lib": _locate(wheel, "lib*/libtbb.*").parent,
         "bin/stanc": _locate(wheel, "stanc", "bin/stanc"),
     }
+    _require_as_installed(wheel, [links["bin/stanc"], *sorted(links["lib"].glob("lib*"))])
     sources = {name: _source(name) for name in ("Makefile", "bridgestan.h", "bridgestan.cpp")}
     # The name is a hash of what is inside, not of where the wheel is: environments with the same wheel share a home
     # and its libraries, and the links follow the environment that used it last.
@@ -208,13 +172,30 @@ def _made_home(cache: Path) -> Home:
     digest.update(bridgestan_version().encode())
     for text in sources.values():
         digest.update(text)
-    folder = cache / f"home-{digest.hexdigest()[:16]}"
-    if any(not _points(folder / name, target) for name, target in links.items()):
+    folder, files = cache / f"home-{digest.hexdigest()[:16]}", _home_files(sources)
+    if not _is_right(folder, files, links):
         with cache_errors(cache):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             with FileLock(folder / "lock"):
-                _write_home(folder, sources, links)
+                _write_home(folder, files, links)
     return _describe(folder, "made")
+
+
+def _require_as_installed(wheel: Path, files: Sequence[Path]) -> None:
+    """That stanc and the libraries have the digests that the installer noted: damaged ones crash, or what uses them."""
+    try:
+        record = importlib.metadata.distribution("httpstan").read_text("RECORD")
+    except importlib.metadata.PackageNotFoundError:
+        return
+    record = f"\n{record or ''}"
+    for file in files:
+        _, found, rest = record.partition(f"\n{wheel.name}/{file.relative_to(wheel).as_posix()},sha256=")
+        noted = rest[:64].partition(",")[0]
+        if found and bytes.fromhex(file_digest(file)) != base64.urlsafe_b64decode(noted + "=="):
+            raise RunError(
+                f"{file} is damaged, as it is not what was installed; "
+                "`pip install --force-reinstall --no-deps httpstan`, or set BRIDGESTAN to BridgeStan's sources"
+            )
 
 
 def _locate(wheel: Path, *patterns: str) -> Path:
@@ -245,19 +226,33 @@ def _points(link: Path, target: Path) -> bool:
     return link.is_symlink() and Path(os.readlink(link)) == target
 
 
-def _write_home(folder: Path, sources: dict[str, bytes], links: dict[str, Path]) -> None:
-    for name in ("src", "bin"):
-        (folder / name).mkdir(exist_ok=True)
+def _home_files(sources: dict[str, bytes]) -> dict[str, bytes]:
+    """What a made home has besides links: contents by name."""
     version = bridgestan_version().split(".")
     macros = "".join(
         f"#define BRIDGESTAN_{part} {re.match('[0-9]+', number)[0]}\n"  # type: ignore[index]
         for part, number in zip(("MAJOR", "MINOR", "PATCH"), version, strict=False)
     )
     files = {"Makefile": sources["Makefile"], "src/version.hpp": macros.encode()}
-    files |= {f"src/{name}": text for name, text in sources.items() if name != "Makefile"}
-    for name, text in files.items():
-        if not (folder / name).is_file():
-            _replace(folder / name, partial(Path.write_bytes, data=text))
+    return files | {f"src/{name}": text for name, text in sources.items() if name != "Makefile"}
+
+
+def _is_right(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -> bool:
+    return all(_holds(folder / name, data) for name, data in files.items()) and all(
+        _points(folder / name, target) for name, target in links.items()
+    )
+
+
+def _holds(file: Path, data: bytes) -> bool:
+    return file.is_file() and file.read_bytes() == data
+
+
+def _write_home(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -> None:
+    for name in ("src", "bin"):
+        make_folder(folder / name)
+    for name, data in files.items():
+        if not _holds(folder / name, data):
+            _replace(folder / name, partial(Path.write_bytes, data=data))
     for name, target in links.items():
         if not _points(folder / name, target):
             _replace(folder / name, partial(Path.symlink_to, target=target))

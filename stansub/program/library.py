@@ -94,10 +94,15 @@ class Library:
             self.handle = _loader.submit(ctypes.CDLL, str(path)).result()
         except OSError as error:
             raise RunError(
-                f"cannot load the compiled model {path}: {error}; remove the file to have it rebuilt"
+                f"cannot load the compiled model {path}: {error}; `stansub doctor --clear` has it compiled again"
             ) from error
         for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(self.handle, name)
+            function = getattr(self.handle, name, None)
+            if function is None:
+                raise RunError(
+                    f"the compiled model {path} has no function {name}: BridgeStan's sources are of another version or "
+                    "damaged; unset BRIDGESTAN or set it to other sources, then `stansub doctor --clear`"
+                )
             function.restype = result
             function.argtypes = arguments
         self.takes_arrays = hasattr(self.handle, _FROM_ARRAYS)

@@ -9,18 +9,23 @@ import platform
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from stansub.errors import RunError, StansubError
+from stansub.program import processes
+from stansub.program.cache import FOLDERS, cache_dir, cache_errors, is_damaged, is_intact, keep, make_folder
 from stansub.program.download import bridgestan_version, failed_download
-from stansub.program.home import Home, cache_dir, cache_errors, find_home
+from stansub.program.home import Home, find_home
 from stansub.program.stanc import STANC_ERROR, explain
 
 __all__ = ["Finding", "Home", "compile_library", "diagnose", "find_home"]
@@ -28,6 +33,11 @@ __all__ = ["Finding", "Home", "compile_library", "diagnose", "find_home"]
 _RELEVANT = re.compile(
     r"error:|unknown option|undefined reference|no space left|killed|not found|no such file|\*\*\*", re.IGNORECASE
 )
+# Variables of make and of the Makefile; environment modules on clusters set INCLUDE and LIB for other ends.
+_MAKES_OWN = ("MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
+_MAKEFILES_OWN = ("BS_ROOT", "BRIDGE_O", "BRIDGESTAN_AD_HESSIAN", "INCLUDE", "LIB", "SRC", "STANC", "STANCFLAGS")
+_NOT_FOR_MAKE = frozenset((*_MAKES_OWN, *_MAKEFILES_OWN, "USER_HEADER", "USER_INCLUDE"))
+_WAIT_SECONDS = 0.2
 _INSTALL = (
     "install a C++17 compiler and make (Debian, Ubuntu: apt install g++ make; Fedora: dnf install gcc-c++ make; "
     "macOS: xcode-select --install)"
@@ -41,11 +51,13 @@ def compile_library(
     user_header: Path | None = None,
     stanc_args: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
 ) -> Path:
     """The shared library with BridgeStan's C API for a Stan program, compiled unless the cache has it.
 
     Libraries are named by a hash of all that they depend on, the processor included since they are compiled for it.
-    Several processes may ask for the same library at once: one compiles, the others wait for it.
+    One that is damaged is compiled again. Several processes may ask for the same library at once: one compiles, the
+    others wait for it. Whatever ends the wait, an interrupt for one, ends the compiler too and leaves nothing behind.
 
     Parameters
     ----------
@@ -60,6 +72,8 @@ def compile_library(
         Further options of stanc.
     progress : callable, optional
         Called with a line of text when there is something slow to do.
+    stop : Event, optional
+        Set by another thread when the library is no longer wanted.
 
     Returns
     -------
@@ -69,7 +83,7 @@ def compile_library(
     Raises
     ------
     RunError
-        When there is no compiler, the compilation fails or the cache cannot be written.
+        When there is no compiler, the compilation fails or is stopped, or the cache cannot be written.
     """
     home = find_home()
     say = progress or (lambda text: None)
@@ -82,17 +96,20 @@ def compile_library(
     key = _hash(foundation, *flags, code, header or b"")
     cache = cache_dir()
     library = cache / "libraries" / f"{stem}-{key}.so"
-    if library.is_file():
+    if is_intact(library):
         return library
 
     _require_tools()
     with cache_errors(cache):
-        for folder in ("libraries", "api", "locks", "build"):
-            (cache / folder).mkdir(parents=True, exist_ok=True)
-        with _locked(cache / "locks" / key, lambda: say(f"Waiting for another process that is compiling {name}")):
-            if library.is_file():
+        for folder in FOLDERS:
+            make_folder(cache / folder)
+        waiting = f"Waiting for another process that is compiling {name}"
+        with _locked(cache / "locks" / key, lambda: say(waiting), stop):
+            if is_intact(library):
                 return library
-            say(f"Compiling {name} (about half a minute)")
+            again = f"The compiled {name} in the cache is damaged: compiling it again"
+            say(f"{again if is_damaged(library) else f'Compiling {name}'} (about half a minute)")
+            _remove_abandoned(cache)
             with _scratch(cache / "build" / key) as build:
                 (build / f"{stem}.stan").write_text(code, encoding="utf-8")
                 variables = [f"STANCFLAGS={shlex.join(flags)}"]
@@ -100,9 +117,24 @@ def compile_library(
                     (build / "user_header.hpp").write_bytes(header)
                     variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
                 target = build / f"{stem}_model.so"
-                _run_make(home, target, variables, cache, foundation)
-                target.replace(library)
+                _run_make(home, target, variables, cache, foundation, stop)
+                keep(target, library)
     return library
+
+
+@contextmanager
+def in_background() -> Iterator[Callable[..., Future[Path]]]:
+    """`compile_library` in threads: a function with its arguments that returns at once.
+
+    Where the block ends by an exception, an interrupt for one, what is being compiled for it is stopped.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        try:
+            yield lambda code, **options: pool.submit(compile_library, code, stop=stop, **options)
+        except BaseException:
+            stop.set()
+            raise
 
 
 def _stem(name: str) -> str:
@@ -112,17 +144,30 @@ def _stem(name: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
+def _locked(path: Path, on_wait: Callable[[], None], stop: threading.Event | None) -> Iterator[None]:
     lock = FileLock(path.with_suffix(".lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        on_wait()
-        lock.acquire()
+    waits = 0
+    while not lock.is_locked:
+        if stop is not None and stop.is_set():
+            raise RunError("compiling was stopped")
+        try:
+            lock.acquire(timeout=_WAIT_SECONDS)
+        except Timeout:
+            waits += 1
+            if waits == 1:
+                on_wait()
     try:
         yield
     finally:
         lock.release()
+
+
+def _remove_abandoned(cache: Path) -> None:
+    """Remove the build folders of processes that were killed: those that nobody holds the lock of."""
+    for folder in (cache / "build").iterdir():
+        lock = FileLock(cache / "locks" / f"{folder.name}.lock")
+        with suppress(Timeout), lock.acquire(timeout=0):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -136,29 +181,34 @@ def _scratch(folder: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run_make(home: Home, target: Path, variables: Sequence[str], cache: Path, foundation: str) -> None:
+def _run_make(
+    home: Home,
+    target: Path,
+    variables: Sequence[str],
+    cache: Path,
+    foundation: str,
+    stop: threading.Event | None,
+) -> None:
     # The object of the C API serves all models, but must be compiled with the model's flags, which an object that a
     # home has of its own need not be. Who makes it keeps others out, since a home that was downloaded compiles its
     # libraries in place at the same time.
     shared = cache / "api" / f"{foundation}.o"
-    with nullcontext() if shared.is_file() else _locked(cache / "locks" / foundation, lambda: None):
+    with nullcontext() if is_intact(shared) else _locked(cache / "locks" / foundation, lambda: None, stop):
         made = target.with_name("api.o")
-        api = [f"BRIDGE_O={shared}", f"--old-file={shared}"] if shared.is_file() else [f"BRIDGE_O={made}"]
-        done = subprocess.run(
-            [_make(), "-j2", *_variables(), *variables, *api, str(target)],
-            cwd=home.path,
-            env={key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL")},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        api = [f"BRIDGE_O={shared}", f"--old-file={shared}"] if is_intact(shared) else [f"BRIDGE_O={made}"]
+        command = [*shlex.split(_make()), "-j2", *_variables(), *variables, *api, str(target)]
+        done = processes.run(command, cwd=home.path, env=_environment(target.parent), stop=stop)
         if done.returncode != 0 or not target.is_file():
             output = (done.stderr or done.stdout).replace(f"{target.parent}/", "")
             raise RunError(f"compiling {target.stem.removesuffix('_model')} failed: {_reason(output)}")
         if made.is_file():
-            made.replace(shared)
+            keep(made, shared)
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """Our environment for make: messages in English, and nothing that the Makefile would take for its own variables."""
+    ours = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_MAKE}
+    return ours | {"LC_ALL": "C", "TMPDIR": str(scratch)}
 
 
 def _reason(output: str) -> str:
@@ -298,16 +348,59 @@ def _cache_findings() -> list[Finding]:
     except RunError as error:
         return [_problem("cache", error)]
     try:
-        cache.mkdir(parents=True, exist_ok=True)
+        make_folder(cache)
         free = shutil.disk_usage(cache).free
     except OSError as error:
         return [Finding("cache", False, f"{cache}: {error.strerror}", elsewhere)]
-    count = len(list((cache / "libraries").glob("*.so")))
-    size = sum(file.lstat().st_size for file in cache.rglob("*") if not file.is_dir())
-    value = f"{cache}, {count} libraries, {size / 1e6:.0f} MB, {free / 1e9:.1f} GB free on the disk"
+    value = f"{cache}, {_size([cache])}, {free / 1e9:.1f} GB free on the disk"
     if not os.access(cache, os.W_OK):
-        return [Finding("cache", False, f"{value}, not writable", elsewhere)]
-    return [Finding("cache", free > 2e8, value, "" if free > 2e8 else elsewhere)]
+        return [Finding("cache", False, f"{value}, not writable", elsewhere), _kept_finding(cache)]
+    return [Finding("cache", free > 2e8, value, "" if free > 2e8 else elsewhere), _kept_finding(cache)]
+
+
+def _kept_finding(cache: Path) -> Finding:
+    """The compiled programs in the cache, each compared with its digest."""
+    programs = sorted((cache / "libraries").glob("*.so"))
+    damaged = [file.name for file in (*programs, *(cache / "api").glob("*.o")) if is_damaged(file)]
+    value = f"{len(programs)}, {_size(programs)}"
+    if damaged:
+        remedy = "they are compiled again when they are needed; if this recurs, check the disk"
+        return Finding("compiled programs", False, f"{value}, {len(damaged)} damaged ({', '.join(damaged)})", remedy)
+    return Finding("compiled programs", True, f"{value}, none damaged (`stansub doctor --clear` removes them)")
+
+
+def clear() -> str:
+    """Remove all compiled programs from the cache, and say what was removed.
+
+    Programs in use go on; what is being compiled is left alone.
+
+    Raises
+    ------
+    RunError
+        When a file cannot be removed.
+    """
+    cache = cache_dir()
+    kept = [cache / name for name in ("libraries", "api", "cmdstan")]
+    count = len(list(kept[0].glob("*.so"))) + sum(1 for file in kept[2].glob("*/*.stan"))
+    told = f"Removed {count} compiled programs ({_size(kept)}) from {cache}"
+    with cache_errors(cache):
+        for folder in kept:
+            if folder.is_dir():
+                shutil.rmtree(folder)
+        if (cache / "build").is_dir():
+            _remove_abandoned(cache)
+    return told
+
+
+def _size(places: Sequence[Path]) -> str:
+    """The size of files and of all that is in folders."""
+    size = 0
+    for place in places:
+        for file in (place, *place.rglob("*")):
+            with suppress(OSError):  # gone in the meantime
+                facts = file.lstat()
+                size += 0 if stat.S_ISDIR(facts.st_mode) else facts.st_size
+    return f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
 
 
 def _processor_finding() -> Finding:

@@ -1,5 +1,7 @@
 """Homes, stanc and the cache of libraries; most compilations here are done by stand-ins for make."""
 
+import base64
+import hashlib
 import io
 import os
 import subprocess
@@ -7,14 +9,16 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import bridgestan
 import numpy as np
 import pytest
+from filelock import FileLock
 
 import stansub
 from stansub.errors import InputError, RunError
-from stansub.program import download, stanc, toolchain
+from stansub.program import download, home, stanc, toolchain
 from stansub.program.home import _find_home, find_home
 
 CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
@@ -85,6 +89,44 @@ def test_a_stale_home_is_put_right(no_download):
     _find_home.cache_clear()
     assert find_home() == home
     assert os.readlink(link) == target
+
+
+@pytest.mark.parametrize("name", ["Makefile", "src/bridgestan.cpp", "src/version.hpp"])
+def test_a_damaged_home_is_put_right(no_download, name):
+    home = find_home()
+    file = home.path / name
+    content = file.read_bytes()
+    os.truncate(file, 10)
+    _find_home.cache_clear()
+    assert find_home() == home
+    assert file.read_bytes() == content
+
+
+def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed httpstan package of small files, and the note of their digests."""
+    package = folder / "site" / "httpstan"
+    files = {"stanc": b"a compiler" * 99, "lib/libtbb.so.2": b"threads" * 99, "include/stan/version.hpp": b""}
+    record = []
+    for name, content in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_bytes(content)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        record.append(f"httpstan/{name},sha256={digest},{len(content)}\n")
+    facts = {"RECORD": "".join(record), "WHEEL": "Tag: any"}
+    installed = SimpleNamespace(version="4.0", read_text=facts.get)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: installed)
+    spec = SimpleNamespace(submodule_search_locations=[str(package)])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    return package
+
+
+@pytest.mark.parametrize("name", ["stanc", "lib/libtbb.so.2"])
+def test_what_httpstan_brings_must_be_as_installed(no_download, tmp_path, monkeypatch, name):
+    package = wheel(tmp_path, monkeypatch)
+    home._made_home(no_download)
+    os.truncate(package / name, 50)
+    with pytest.raises(RunError, match=rf"{name} is damaged.*pip install --force-reinstall"):
+        home._made_home(no_download)
 
 
 def test_a_home_needs_httpstan(no_download, monkeypatch):
@@ -250,6 +292,89 @@ def test_the_c_api_is_compiled_once_for_all_models(no_download, fake_make):
     assert "--old-file" in second
 
 
+def truncate(file: Path) -> None:
+    os.truncate(file, 3)
+
+
+def flip(file: Path) -> None:
+    file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
+
+
+@pytest.mark.parametrize("harm", [truncate, flip])
+def test_a_damaged_library_is_compiled_again_and_this_is_said(no_download, fake_make, harm):
+    library = toolchain.compile_library(CODE, name="m")
+    harm(library)
+    said = []
+    assert toolchain.compile_library(CODE, name="m", progress=said.append) == library
+    assert library.read_text() == "firstsecond"
+    assert len(said) == 1
+    assert "compiled m in the cache is damaged: compiling it again" in said[0]
+    assert len(fake_make()) == 2
+
+
+def test_a_library_without_a_digest_is_compiled_again(no_download, fake_make):
+    """It is what a compilation leaves that was ended before its last step, or an older version made it."""
+    library = toolchain.compile_library(CODE, name="m")
+    library.with_name(f"{library.name}.sha256").unlink()
+    toolchain.compile_library(CODE, name="m")
+    assert len(fake_make()) == 2
+
+
+def test_a_damaged_c_api_is_compiled_again(no_download, fake_make):
+    toolchain.compile_library(CODE, name="one")
+    (api,) = (no_download / "api").glob("*.o")
+    truncate(api)
+    toolchain.compile_library(CODE, name="two")
+    toolchain.compile_library(CODE, name="three")
+    assert ["--old-file" in call for call in fake_make()] == [False, False, True]
+    assert api.read_text() == "api\n"
+
+
+def test_build_folders_of_killed_processes_are_removed(no_download, fake_make):
+    find_home()
+    for name in ("abandoned", "in_use"):
+        (no_download / "build" / name).mkdir(parents=True)
+    (no_download / "locks").mkdir()
+    with FileLock(no_download / "locks" / "in_use.lock"):
+        toolchain.compile_library(CODE, name="m")
+    assert [folder.name for folder in (no_download / "build").iterdir()] == ["in_use"]
+
+
+def test_the_environment_does_not_set_variables_of_the_makefile(no_download, tmp_path, monkeypatch):
+    script = tmp_path / "make"
+    script.write_text('#!/bin/sh\nfor target in "$@"; do :; done; env > "$target"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(script))
+    for name in ("INCLUDE", "LIB", "STANC", "MAKEFLAGS"):
+        monkeypatch.setenv(name, "/somewhere/else")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    seen = toolchain.compile_library(CODE, name="m").read_text()
+    assert "/somewhere/else" not in seen
+    assert "LC_ALL=C\n" in seen
+
+
+def test_what_is_compiled_in_the_background_is_stopped_by_a_failure(no_download, tmp_path, monkeypatch):
+    script = tmp_path / "make"
+    script.write_text("#!/bin/sh\nsleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(script))
+    libraries = []
+
+    def interrupted():
+        with toolchain.in_background() as compiling:
+            libraries.extend(compiling(CODE, name=name) for name in ("one", "two", "three"))
+            while not list(no_download.glob("build/*")):
+                time.sleep(0.05)
+            raise KeyboardInterrupt
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - start < 20
+    assert all("stopped" in str(library.exception()) for library in libraries)
+    assert not list((no_download / "build").iterdir())
+
+
 def test_everything_that_matters_is_in_the_name(no_download, fake_make, tmp_path, monkeypatch):
     header = tmp_path / "header.hpp"
     header.write_text("// one")
@@ -294,7 +419,8 @@ def test_two_processes_compile_one_library(no_download, fake_make):
     assert len(fake_make()) == 1
 
 
-def test_what_stanc_refuses_is_one_line(no_download):
+def test_what_stanc_refuses_is_one_line(no_download, monkeypatch):
+    monkeypatch.setenv("CXX", "true")
     with pytest.raises(RunError, match=r"^compiling m failed: m\.stan, line 1, column .*without.* definition\.$"):
         toolchain.compile_library("functions { real f(real x); } " + CODE, name="m")
 
@@ -341,6 +467,33 @@ def test_a_full_disk_is_one_line(no_download, fake_make, monkeypatch):
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(RunError, match=r"No space left on device; set STANSUB_CACHE"):
         toolchain.compile_library(CODE, name="m")
+
+
+def test_a_disk_that_is_full_while_compiling(no_download, tmp_path):
+    """The limit on the size of files leaves room for what is written before the compiler runs."""
+    find_home()
+    compiler = tmp_path / "compiler"
+    compiler.write_text(
+        "#!/bin/sh\n"
+        'while [ "$1" != -o ]; do case "$1" in --version) echo fake; exit;; esac; shift; done\n'
+        'head -c 300000 /dev/zero > "$2" || { echo "error: No space left on device" >&2; exit 1; }\n'
+    )
+    compiler.chmod(0o755)
+    script = (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "from stansub.errors import RunError\n"
+        "from stansub.program.toolchain import compile_library\n"
+        f"try: compile_library({CODE!r}, name='m')\n"
+        "except RunError as error: print(error)\n"
+    )
+    environment = os.environ | {"CXX": str(compiler), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("compiling m failed: ")
+    assert "No space left on device" in done.stdout
+    assert done.stdout.count("\n") == 1
+    for folder in ("libraries", "api", "build"):
+        assert not list((no_download / folder).iterdir())
 
 
 def test_a_cache_whose_name_make_cannot_take(monkeypatch, tmp_path):
@@ -411,3 +564,26 @@ def test_diagnose_says_what_to_do(no_download, monkeypatch):
     assert bad.keys() == {"C++ compiler", "make", "BridgeStan home", "cache"}
     assert all(finding.remedy for finding in bad.values())
     assert "pip install httpstan" in bad["BridgeStan home"].remedy
+
+
+def test_diagnose_counts_damaged_libraries(no_download, fake_make):
+    libraries = [toolchain.compile_library(CODE, name=name) for name in ("one", "two")]
+    programs = {finding.name: finding for finding in toolchain.diagnose()}["compiled programs"]
+    assert programs.ok
+    assert programs.value.startswith("2, 0.0 MB, none damaged")
+    truncate(libraries[1])
+    programs = {finding.name: finding for finding in toolchain.diagnose()}["compiled programs"]
+    assert not programs.ok
+    assert f"1 damaged ({libraries[1].name})" in programs.value
+
+
+def test_clear_removes_what_was_compiled(no_download, fake_make):
+    home = find_home()
+    for name in ("one", "two"):
+        toolchain.compile_library(CODE, name=name)
+    assert toolchain.clear() == f"Removed 2 compiled programs (0.0 MB) from {no_download}"
+    assert not (no_download / "libraries").exists()
+    assert not (no_download / "api").exists()
+    assert home.stanc.exists()
+    assert toolchain.compile_library(CODE, name="one").is_file()
+    assert len(fake_make()) == 3

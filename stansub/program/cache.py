@@ -1,0 +1,146 @@
+"""The cache directory: where it is, who may write to it, and files kept in it with a digest.
+
+What is kept is loaded into the process, where a damaged file ends in a crash and a planted one in whatever its author
+likes: so others must not be able to write to the folder, and a file counts only with a digest that matches.
+"""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import os
+import pwd
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+
+from stansub.errors import RunError
+
+FOLDERS = ("libraries", "api", "locks", "build")
+_UNFIT = re.compile(r"[^\w/.+~@-]")
+_SUFFIX = ".sha256"
+
+
+def cache_dir() -> Path:
+    """The folder for homes and libraries: ``STANSUB_CACHE``, or the user's cache directory.
+
+    Raises
+    ------
+    RunError
+        When its name has characters that make and the linker cannot work with, or other users can write to it.
+    """
+    chosen = os.environ.get("STANSUB_CACHE")
+    cache = Path(chosen).absolute() if chosen else platformdirs.user_cache_path("stansub")
+    if _UNFIT.search(str(cache)):
+        raise RunError(
+            f"make cannot work in the cache directory {cache}, whose name has a space or another special character; "
+            "set STANSUB_CACHE to a folder without"
+        )
+    for folder in (cache, *(cache / name for name in FOLDERS)):
+        _require_private(folder)
+    return cache
+
+
+def _require_private(folder: Path) -> None:
+    try:
+        facts = folder.stat()
+    except OSError:
+        return  # not there, or told where it is used
+    if not _is_trusted(facts):
+        raise RunError(
+            f"the cache directory {folder} belongs to another user, who could replace the compiled programs in it; "
+            "set STANSUB_CACHE to a folder of your own"
+        )
+    if _others_write(facts):
+        raise RunError(
+            f"other users can write to the cache directory {folder} and replace the compiled programs in it; "
+            f"`chmod go-w {folder}`, or set STANSUB_CACHE to a folder of your own"
+        )
+
+
+def _is_trusted(facts: os.stat_result) -> bool:
+    """Whether a file or folder is our own or the superuser's."""
+    return facts.st_uid in (0, os.geteuid())
+
+
+def _others_write(facts: os.stat_result) -> bool:
+    """Whether its mode lets others write, apart from a group that has no members but its owner."""
+    if facts.st_mode & stat.S_IWOTH:
+        return True
+    return bool(facts.st_mode & stat.S_IWGRP) and not _is_private_group(facts.st_gid, facts.st_uid)
+
+
+def _is_private_group(gid: int, uid: int) -> bool:
+    """Whether a group is the one that many systems make for each user, and let the user's files be written by."""
+    try:
+        user, group = pwd.getpwuid(uid), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return user.pw_gid == gid and user.pw_name == group.gr_name and set(group.gr_mem) <= {user.pw_name}
+
+
+@contextmanager
+def cache_errors(folder: Path) -> Iterator[None]:
+    """Turn a failure to write under the cache directory into one line.
+
+    Raises
+    ------
+    RunError
+        When the folder is read-only, the disk is full, or the like.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunError(
+            f"cannot write to the cache directory {folder}: {error.strerror or error}; "
+            "set STANSUB_CACHE to a folder that can be written and has some space"
+        ) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, that others cannot write to whatever the umask."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o755, exist_ok=True)
+
+
+def keep(made: Path, place: Path) -> None:
+    """Move a finished file to its place, then write its digest beside it, each at once.
+
+    The digest is in the format of ``sha256sum``.
+    """
+    made.chmod(0o755)
+    note = made.with_name(made.name + _SUFFIX)
+    note.write_text(f"{file_digest(made)}  {place.name}\n", encoding="ascii")
+    made.replace(place)
+    note.replace(_note(place))
+
+
+def is_intact(place: Path) -> bool:
+    """Whether a file is there as it was kept, and none but us or the superuser could have written it."""
+    try:
+        facts = place.stat()
+        if not _is_trusted(facts) or _others_write(facts):
+            return False
+        return _note(place).read_text(encoding="ascii", errors="replace") == f"{file_digest(place)}  {place.name}\n"
+    except OSError:
+        return False
+
+
+def is_damaged(place: Path) -> bool:
+    """Whether a file was kept but is no longer what it was."""
+    return place.is_file() and _note(place).is_file() and not is_intact(place)
+
+
+def file_digest(file: Path) -> str:
+    """SHA-256 of a file's contents."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _note(place: Path) -> Path:
+    return place.with_name(place.name + _SUFFIX)

@@ -1,0 +1,92 @@
+"""Programs that start others, as make starts compilers, run in a group of processes that ends as a whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from stansub.errors import RunError
+
+# A watcher in the group waits for the end of a pipe whose other end only we have, and ends the group: also where we are
+# killed and can do nothing more. It is a grandchild, so that the program has no child that it did not start.
+_WATCHED = 'exec 3<&0; ({ read -r _ <&3; kill -KILL 0; } >/dev/null 2>&1 &); exec "$@" </dev/null 3<&-'
+_LOOK_SECONDS = 0.1
+_END_SECONDS = 2.0
+
+
+def run(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    stop: threading.Event | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end and take what it writes, with no input.
+
+    Whatever ends the wait, be it an interrupt or the end of this process, ends the program and all that it started.
+
+    Parameters
+    ----------
+    command : sequence of str
+        The program and its arguments.
+    cwd : Path
+        The working directory.
+    env : mapping, optional
+        The environment, ours by default.
+    timeout : float, optional
+        Seconds after which it is ended.
+    stop : Event, optional
+        Set elsewhere when the program is no longer wanted; interrupts reach the main thread only.
+
+    Raises
+    ------
+    subprocess.TimeoutExpired
+        After `timeout`.
+    RunError
+        When `stop` was set.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    read, write = os.pipe()
+    try:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", _WATCHED, "sh", *command],
+            cwd=cwd,
+            env=env,
+            stdin=read,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            while True:
+                try:
+                    out, err = process.communicate(timeout=_LOOK_SECONDS)
+                    return subprocess.CompletedProcess(command, process.returncode, out, err)
+                except subprocess.TimeoutExpired:
+                    if stop is not None and stop.is_set():
+                        raise RunError(f"{command[0]} was stopped") from None
+                    if end is not None and time.monotonic() > end:
+                        raise
+        except BaseException:
+            _end(process)
+            raise
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Kill a program's group, and wait until all of it has let go of the program's output."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=_END_SECONDS)
