@@ -382,7 +382,7 @@ def clear() -> str:
     cache = cache_dir()
     kept = [cache / name for name in ("libraries", "api", "cmdstan")]
     count = len(list(kept[0].glob("*.so"))) + sum(1 for file in kept[2].glob("*/*.stan"))
-    told = f"Removed {count} compiled programs ({_size(kept)}) from {cache}"
+    told = f"Removed the compiled programs in {cache}: {count}, {_size(kept)}"
     with cache_errors(cache):
         for folder in kept:
             if folder.is_dir():

@@ -419,8 +419,13 @@ def test_two_processes_compile_one_library(no_download, fake_make):
     assert len(fake_make()) == 1
 
 
-def test_what_stanc_refuses_is_one_line(no_download, monkeypatch):
-    monkeypatch.setenv("CXX", "true")
+def test_what_stanc_refuses_is_one_line(no_download, tmp_path, monkeypatch):
+    compiler = tmp_path / "compiler"
+    compiler.write_text(
+        '#!/bin/sh\nfor last in "$@"; do [ "$before" = -o ] && touch "$last"; before="$last"; done; :\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
     with pytest.raises(RunError, match=r"^compiling m failed: m\.stan, line 1, column .*without.* definition\.$"):
         toolchain.compile_library("functions { real f(real x); } " + CODE, name="m")
 
@@ -581,7 +586,7 @@ def test_clear_removes_what_was_compiled(no_download, fake_make):
     home = find_home()
     for name in ("one", "two"):
         toolchain.compile_library(CODE, name=name)
-    assert toolchain.clear() == f"Removed 2 compiled programs (0.0 MB) from {no_download}"
+    assert toolchain.clear() == f"Removed the compiled programs in {no_download}: 2, 0.0 MB"
     assert not (no_download / "libraries").exists()
     assert not (no_download / "api").exists()
     assert home.stanc.exists()
