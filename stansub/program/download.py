@@ -33,8 +33,8 @@ def downloads_folder() -> Path:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a folder of sources has what a compilation starts from."""
-    return (folder / "Makefile").is_file() and (folder / "bin/stanc").is_file()
+    """Whether a folder of sources has what a compilation starts from, and may be read."""
+    return os.path.isfile(folder / "Makefile") and os.path.isfile(folder / "bin/stanc")
 
 
 def provide(folder: Path, cache: Path) -> None:
@@ -60,7 +60,7 @@ def fetch_stanc(folder: Path) -> str | None:
 
 def _download(folder: Path) -> str | None:
     """Download and unpack the sources of the installed version unless they are there; the reason if that fails."""
-    if (folder / "Makefile").is_file():
+    if os.path.isfile(folder / "Makefile"):
         return None
     import tarfile  # only here, as they are slow to import
     import urllib.request
@@ -85,7 +85,7 @@ def _download(folder: Path) -> str | None:
             (Path(scratch) / folder.name).rename(folder)
     except (OSError, tarfile.TarError) as error:
         # Another process may have put the folder there in the meantime.
-        return None if (folder / "Makefile").is_file() else f"{url}: {error}"
+        return None if os.path.isfile(folder / "Makefile") else f"{url}: {error}"
     return None
 
 

@@ -173,8 +173,8 @@ def _made_home(cache: Path) -> Home:
     for text in sources.values():
         digest.update(text)
     folder, files = cache / f"home-{digest.hexdigest()[:16]}", _home_files(sources)
-    if not _is_right(folder, files, links):
-        with cache_errors(cache):
+    with cache_errors(cache):
+        if not _is_right(folder, files, links):
             make_folder(folder)
             with FileLock(folder / "lock"):
                 _write_home(folder, files, links)

@@ -91,6 +91,11 @@ def test_a_stale_home_is_put_right(no_download):
     assert os.readlink(link) == target
 
 
+def test_a_home_directory_that_cannot_be_read(no_download, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / ("x" * 300)))
+    assert find_home().origin == "made"
+
+
 @pytest.mark.parametrize("name", ["Makefile", "src/bridgestan.cpp", "src/version.hpp"])
 def test_a_damaged_home_is_put_right(no_download, name):
     home = find_home()
