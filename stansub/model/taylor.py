@@ -259,11 +259,6 @@ def build_at_modes(
     order: int,
     threads: int = 1,
     progress: Callable[[str], None] | None = None,
-    modes: Sequence[Mode],
-    *,
-    order: int,
-    threads: int = 1,
-    progress: Callable[[str], None] | None = None,
 ) -> ControlVariates:
     """Differentiate all blocks at each of several modes, the most important of which comes first.
 

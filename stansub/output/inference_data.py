@@ -57,7 +57,7 @@ PER_CHAIN_ATTRS = (
     "n_divergences",
     "n_max_treedepth",
 )
-JSON_ATTRS = ("settings", "versions", "normality", "choices")
+JSON_ATTRS = ("settings", "versions", "normality", "choices", "setup_times")
 _FOREIGN_GROUPS = ("posterior", "sample_stats")
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 
