@@ -162,10 +162,11 @@ def _drawn(stage: Callable[[], Stage | None], console: Console) -> AbstractConte
         if now is None:
             return Text()
         row = Table.grid(padding=(0, 1))
-        cells: list[RenderableType] = [spinner, Text(now.text)]
+        how_far = Text(", ".join(filter(None, [now.how_far, duration(now.seconds)])), style="dim", no_wrap=True)
         if now.total:
-            cells.append(ProgressBar(now.total, now.done, width=24))
-        row.add_row(*cells, Text(", ".join(filter(None, [now.how_far, duration(now.seconds)])), style="dim"))
+            row.add_row(spinner, Text(now.name, no_wrap=True), ProgressBar(now.total, now.done, width=16), how_far)
+        else:
+            row.add_row(spinner, Text(now.text, no_wrap=True), how_far)
         return row
 
     return Live(get_renderable=draw, console=console, refresh_per_second=8, transient=True)
