@@ -24,6 +24,7 @@ from stansub.program.recognise import Form, find_line, observations_in, recognis
 from stansub.program.sizes import main_size
 from stansub.program.syntax import Declaration, Other, Program, Statement, Target, Tilde, calls, parse, walk
 from stansub.sampling.choices import choose_block_size, choose_test
+from stansub.sampling.progress import telling
 
 _FORMS = {
     "log_lik_i": "a loop over log_lik_i",
@@ -61,9 +62,9 @@ def report(
     if data is not None:
         # Data that do not fit are told before the minute that a compilation takes.
         values = data_module.read(data, program.data.declarations)
-        with progress.status("Compiling") as status:
-            posterior = compile_model(stan_file, progress=status.update).with_data(
-                values, block_size=_block_size, observations=observations, progress=status.update
+        with telling(progress, show=True) as say:
+            posterior = compile_model(stan_file, progress=say).with_data(
+                values, block_size=_block_size, observations=observations, progress=say
             )
     costs = _measure(posterior) if posterior is not None else None
     for label, text in _lines(program, form, source, observations, posterior, costs):

@@ -20,7 +20,7 @@ from stansub.decision import boundary
 from stansub.output import inference_data, summary
 from stansub.program import download
 from stansub.program.home import find_home
-from stansub.sampling import adapt, anchored, choices
+from stansub.sampling import adapt, anchored, choices, progress
 from stansub.sampling import run as sampler
 
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
@@ -63,6 +63,12 @@ def compiled() -> None:
     """The programs are in the cache, so that no test waits for a compiler."""
     for name in ("logistic", "normal_mean"):
         compile_model(EXAMPLES / f"{name}.stan")
+
+
+@pytest.fixture(autouse=True)
+def no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line of a stage, however slow the machine is, so that tests can say all that is written."""
+    monkeypatch.setattr(progress, "_SHORT", float("inf"))
 
 
 @pytest.fixture
@@ -127,6 +133,32 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
     }
     assert {name for name, options in taken.items() if "output_dir" in options} == {"compare", "risk", "plot"}
     assert {name for name, options in taken.items() if "output" in options} == {"sample", "reference", "diagnose"}
+
+
+def test_a_line_tells_of_each_stage_of_set_up(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_SHORT", 0.0)
+    code, _, err = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
+    assert code == 0
+    *lines, last = err.splitlines()
+    assert last.startswith("Draws: ")
+    stages = [line.rpartition(": ")[0] for line in lines]
+    assert stages[:4] == ["Reading program and data", "Loading data", "Making blocks", "Proving the cut into blocks"]
+    assert "Curvature at the mode" in stages
+    assert "Control variates of order 2" in stages
+    assert stages.index("Trying proposals") < stages.index("Trying first looks")
+    assert all(line.endswith(" s") for line in lines)
+    code, _, err = run(["sample", LOGISTIC, "data.json", *QUICK, "--quiet", "--force"], capsys)
+    assert (code, err.count("\n")) == (0, 1)
+
+
+def test_a_time_limit_within_set_up_is_told_in_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(options("--max-time", "0.000001"), capsys)
+    assert (code, out) == (1, "")
+    assert err.startswith("stansub: error: --max-time 1e-06 was reached during set-up, before the first draw")
+    assert err.count("\n") == 1
+    assert not list(place.glob("*.nc"))
 
 
 def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

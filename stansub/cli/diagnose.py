@@ -113,7 +113,7 @@ def diagnose(
         inits=parse(inits) if inits is not None else None,
         proposal=proposal.value,
         control_variates=control_variates.value,
-        show_progress=False if quiet else None,
+        show_progress=not quiet,
         console=Console(stderr=True),
     )
     plots.save(figure(result), picture)

@@ -69,7 +69,9 @@ def sample(
     ] = ProposalName.auto,
     max_time: Annotated[
         float | None,
-        typer.Option(help="Stop sampling after this many seconds and keep what there is.", rich_help_panel=_CHAINS),
+        typer.Option(
+            help="Stop after this many seconds, set-up included, and keep the draws there are.", rich_help_panel=_CHAINS
+        ),
     ] = None,
     test: Annotated[
         TestName | None,
@@ -191,7 +193,7 @@ def sample(
         save_warmup=save_warmup,
         generated_quantities=generated_quantities,
         observation_level=observation_level,
-        show_progress=False if quiet else None,
+        show_progress=not quiet,
         console=console,
     )
     found = run.check(result)

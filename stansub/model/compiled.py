@@ -25,10 +25,9 @@ from stansub.program.recognise import Form, explain, find_line, recognise, size_
 from stansub.program.remarks import locate_error
 from stansub.program.sizes import declarations, main_size
 from stansub.program.syntax import Program, names, parse, tokenize
+from stansub.progress import Progress, as_progress
 
 HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
-
-Progress = Callable[[str], None]
 
 # Rows on which a size variable is tried before all blocks are made.
 _TRIAL_ROWS = 8
@@ -80,7 +79,7 @@ class CompiledModel:
         seed: int = 0,
         observations: str | None = None,
         evaluator: Literal["auto", "instances", "rewritten"] = "auto",
-        progress: Progress | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> Posterior:
         """Instantiate the program, cut the observations into blocks and prove the cut numerically.
 
@@ -96,6 +95,8 @@ class CompiledModel:
             Name of the integer data variable that counts the observations; found when not given.
         evaluator : {"auto", "instances", "rewritten"}
             Which evaluator serves the blocks; ``auto`` takes the rewritten program where there is one.
+        progress : callable, optional
+            Called with a line of text before something slow is done; a `Progress` is told how far it is.
 
         Raises
         ------
@@ -103,14 +104,14 @@ class CompiledModel:
             When the data do not fit, there are no parameters or observations, or the likelihood is not a sum over
             observations.
         """
-        say = progress or (lambda message: None)
+        say = as_progress(progress)
         values = data if isinstance(data, Data) else self.read_data(data)
         if evaluator == "rewritten" and self.rewritten is None:
             raise InputError(
                 f"{self.name}: no `for` loop over log_lik_i and no reduce_sum was found to rewrite; "
                 "use the evaluator 'instances'"
             )
-        say(f"Loading {values.source}")
+        say(f"Loading data: {values.source}")
         try:
             full = values.model(self.original, seed=seed)
         except InputError as error:
@@ -118,7 +119,7 @@ class CompiledModel:
         if full.dim == 0:
             raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-        points = draw_points(rng, full)
+        points = draw_points(rng, full, progress=say)
         sized = block_size if callable(block_size) else lambda n, instances: block_size
         given = _Given(values, full, points, rng, seed, sized, say)
         library = None if evaluator == "instances" else self.rewritten
@@ -151,7 +152,7 @@ class CompiledModel:
         def arranged(sizes: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
             return self._blocks_of(library, given, sizes, order)
 
-        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points)
+        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.say)
         return self._posterior(given, *found, named)
 
     def _blocks_of(
@@ -178,12 +179,17 @@ class CompiledModel:
         sizes = self._size_variables(given, observations)
         n = given.values.integer(sizes[0])
         blocks = Blocks(n, given.block_size(n, True))
-        given.say(f"Making {len(blocks):,} blocks of {blocks.size} of {n:,} observations")
 
         def arranged(_: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
-            return build(Slicer(self.silent, given.values, sizes, order, given.seed), blocks, given.points)
+            given.say(
+                f"Making blocks: {len(blocks):,} of {blocks.size} observations", remedy="take a larger --block-size"
+            )
+            slicer = Slicer(self.silent, given.values, sizes, order, given.seed)
+            return build(slicer, blocks, given.points, progress=given.say)
 
-        found = arrange(arranged, given.full, shuffles={sizes: n}, rng=given.rng, points=given.points)
+        found = arrange(
+            arranged, given.full, shuffles={sizes: n}, rng=given.rng, points=given.points, progress=given.say
+        )
         return self._posterior(given, *found, sizes)
 
     def _posterior(
@@ -292,7 +298,9 @@ class _Given:
     say: Progress
 
 
-def compile_model(stan_file: str | Path, *, progress: Progress | None = None, rewritten: bool = True) -> CompiledModel:
+def compile_model(
+    stan_file: str | Path, *, progress: Callable[[str], None] | None = None, rewritten: bool = True
+) -> CompiledModel:
     """Recognise the likelihood of a Stan program and compile what its evaluation needs.
 
     Parameters
@@ -300,7 +308,7 @@ def compile_model(stan_file: str | Path, *, progress: Progress | None = None, re
     stan_file : path
         The ``.stan`` file; ``#include`` is resolved from its folder.
     progress : callable, optional
-        Called with a line of text before something slow is done.
+        Called with a line of text before something slow is done; the time limit of a `Progress` ends compilers.
     rewritten : bool
         Whether to compile the rewritten program too, where there is one.
 
@@ -315,10 +323,10 @@ def compile_model(stan_file: str | Path, *, progress: Progress | None = None, re
     code = stanc.canonical(path)
     program = parse(code)
     form = recognise(program)
-    source = path.read_text(encoding="utf-8")
+    source, say = path.read_text(encoding="utf-8"), as_progress(progress)
     form = replace(form, line=find_line(source, form.statement))
     with toolchain.in_background() as compiling:
-        compiled = partial(compiling, name=path.stem, progress=progress)
+        compiled = partial(compiling, name=path.stem, progress=say)
         original = compiled(code)
         blocks = None
         if rewritten and form.kind != "sum":

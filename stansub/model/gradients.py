@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from stansub.model.posterior import Evaluator, Population
 from stansub.program.library import FloatArray
+from stansub.progress import Progress
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,15 +30,23 @@ STEP = 0.01
 class Team:
     """Threads that evaluate one population, an evaluator each; a context manager.
 
+    Parameters
+    ----------
+    population : Population
+    threads : int
+    progress : Progress, optional
+        Asked before each task if it is time to end, and told how far Hessians are.
+
     Attributes
     ----------
     observations : int
         Observations whose gradients have been evaluated so far.
     """
 
-    def __init__(self, population: Population, *, threads: int = 1) -> None:
+    def __init__(self, population: Population, *, threads: int = 1, progress: Progress | None = None) -> None:
         self.population = population
         self.threads = max(1, threads)
+        self.progress = progress or Progress()
         self.observations = 0
         self._pool = ThreadPoolExecutor(max_workers=self.threads)
         self._evaluators: SimpleQueue[Evaluator] = SimpleQueue()
@@ -55,10 +64,23 @@ class Team:
         """Gradient evaluations of all observations so far."""
         return self.observations / self.population.blocks.n_observations
 
-    def map(self, work: Callable[[Evaluator, T], R], items: Iterable[T]) -> list[R]:
-        """``work(evaluator, item)`` for each item, in the order of the items."""
+    def map(
+        self,
+        work: Callable[[Evaluator, T], R],
+        items: Iterable[T],
+        *,
+        watch: Callable[[int, int], None] = lambda done, total: None,
+    ) -> list[R]:
+        """``work(evaluator, item)`` for each item, in the order of the items.
+
+        Parameters
+        ----------
+        watch : callable
+            Called in this thread with the numbers of tasks done and of all tasks, as they come to their end.
+        """
 
         def one(item: T) -> R:
+            self.progress.check()
             evaluator = self._evaluators.get()
             try:
                 return work(evaluator, item)
@@ -67,7 +89,12 @@ class Team:
 
         tasks = list(items)
         # Two (one of which is mostly the global part alone) are done sooner than handed over.
-        return [one(task) for task in tasks] if len(tasks) <= 2 else list(self._pool.map(one, tasks))
+        results = map(one, tasks) if len(tasks) <= 2 else self._pool.map(one, tasks)
+        made: list[R] = []
+        for result in results:
+            made.append(result)
+            watch(len(made), len(tasks))
+        return made
 
     def chunks(self, which: NDArray[np.int32]) -> list[NDArray[np.int32]]:
         """The blocks ``which`` in parts of about equal size, one a task."""
@@ -117,8 +144,13 @@ class Objective:
         values, gradients = self.many(theta[np.newaxis])
         return float(values[0]), gradients[0]
 
-    def many(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Log densities, shape (k,), and gradients, shape (k, dim), at ``points``, shape (k, dim)."""
+    def many(
+        self, points: FloatArray, *, watch: Callable[[int, int], None] = lambda done, total: None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Log densities, shape (k,), and gradients, shape (k, dim), at ``points``, shape (k, dim).
+
+        ``watch`` is that of `Team.map`.
+        """
         # Every part holds the global part besides its blocks; the first has no blocks.
         subsets = [np.empty(0, np.int32), *self._chunks]
         tasks = [(theta, chunk) for theta in points for chunk in subsets]
@@ -126,7 +158,7 @@ class Objective:
         def evaluate(evaluator: Evaluator, task: tuple[FloatArray, NDArray[np.int32]]) -> tuple[float, FloatArray]:
             return evaluator.subset_log_density_gradient(*task)
 
-        parts = self.team.map(evaluate, tasks)
+        parts = self.team.map(evaluate, tasks, watch=watch)
         self.team.observations += len(points) * self._n_obs
         values = np.array([value for value, _ in parts]).reshape(len(points), -1)
         gradients = np.array([gradient for _, gradient in parts]).reshape(len(points), -1, self.dim)
@@ -139,6 +171,8 @@ class Objective:
     def hessian(self, theta: FloatArray, steps: FloatArray) -> FloatArray:
         """Central differences of gradients, shape (dim, dim), made symmetric; nan where those are not defined.
 
+        The team's progress is told how many of the 2 dim gradients are done.
+
         Parameters
         ----------
         theta, steps : ndarray, shape (dim,)
@@ -148,7 +182,12 @@ class Objective:
         group = 8 * self.team.threads
         for first in range(0, self.dim, group):
             part = slice(first, min(first + group, self.dim))
-            _, gradients = self.many(np.concatenate([up[part], down[part]]))
+            points = np.concatenate([up[part], down[part]])
+
+            def watch(done: int, tasks: int, before: int = 2 * first, n: int = len(points)) -> None:
+                self.team.progress.advance(before + n * done // tasks, 2 * self.dim)
+
+            _, gradients = self.many(points, watch=watch)
             above, below = np.split(gradients, 2)
             # What floating point made of the steps is what was stepped.
             rows[part] = (above - below) / np.diag(up - down)[part, np.newaxis]

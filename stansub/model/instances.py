@@ -22,6 +22,7 @@ from stansub.model.blocks import Blocks
 from stansub.model.data import Data
 from stansub.program.arrays import Arrays
 from stansub.program.library import FloatArray, Library, Model, addresses
+from stansub.progress import Progress
 
 # Instances that a construction task makes.
 _CHUNK = 256
@@ -109,7 +110,9 @@ class Instances:
         )
 
 
-def build(slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray]) -> Instances:
+def build(
+    slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray], *, progress: Progress | None = None
+) -> Instances:
     """Make the instances of all blocks and of the global part.
 
     Parameters
@@ -120,21 +123,28 @@ def build(slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray]) -> Insta
         How the observations are cut.
     points : sequence of ndarray
         Unconstrained parameters at which the program's log density is finite.
+    progress : Progress, optional
+        Told how many blocks are made.
 
     Raises
     ------
     InputError
         When the program rejects the data of some block.
     """
+    progress = progress or Progress()
     shared = _global_models(slicer, points, n_observations=blocks.n_observations)
     starts, stops = blocks.starts.tolist(), blocks.stops.tolist()
 
     def chunk(first: int) -> list[Model]:
+        progress.check()
         last = min(first + _CHUNK, len(blocks))
         return [slicer.model(starts[block], stops[block]) for block in range(first, last)]
 
+    models: list[Model] = []
     with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-        models = [model for part in pool.map(chunk, range(0, len(blocks), _CHUNK)) for model in part]
+        for part in pool.map(chunk, range(0, len(blocks), _CHUNK)):
+            models += part
+            progress.advance(len(models), len(blocks))
     if any(model.dim != shared[0].dim for model in models):
         raise InputError(
             "the number of parameters changes with the number of observations (one parameter per observation), "

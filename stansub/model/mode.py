@@ -40,6 +40,7 @@ from stansub.model.labels import interchanged
 from stansub.model.posterior import Population
 from stansub.model.starts import KINDS, Starts
 from stansub.program.library import FloatArray, Model
+from stansub.progress import as_progress
 
 __all__ = ["Mode", "Modes", "NoModeError", "Start", "find_modes"]
 
@@ -249,8 +250,9 @@ def find_modes(
         Where the log density is undefined, no start converges, or the highest point reached is no maximum with a
         normal approximation.
     """
-    with Team(posterior.population, threads=threads) as team:
-        search = _Search(posterior, team, rng, progress or (lambda message: None))
+    say = as_progress(progress)
+    with Team(posterior.population, threads=threads, progress=say) as team:
+        search = _Search(posterior, team, rng, say)
         search.scout(points, starts, radius)
         search.follow()
         return search.finish()

@@ -16,6 +16,7 @@ from stansub.model.data import Data
 from stansub.program.library import FloatArray, Model
 from stansub.program.recognise import Form
 from stansub.program.syntax import Program
+from stansub.progress import Progress
 
 # Relative rounding allowed between the full log density and global part plus blocks; programs that are sums over
 # observations agree to about 1e-14, ones that centre by the data's own means are off by 1e-5 and more.
@@ -23,6 +24,9 @@ TOLERANCE = 1e-10
 
 _N_POINTS = 3
 _MAX_TRIES = 100
+
+# Parts in which all blocks are evaluated, for progress, and observations that each has at least.
+_PARTS, _PART = 20, 1 << 14
 
 Evaluator = _loop.InstanceEvaluator | _loop.LibraryEvaluator | _loop.CallbackEvaluator
 
@@ -116,7 +120,12 @@ class Posterior:
 
 
 def draw_points(
-    rng: np.random.Generator, full: Model, *, n_points: int = _N_POINTS, radius: float = 2.0
+    rng: np.random.Generator,
+    full: Model,
+    *,
+    n_points: int = _N_POINTS,
+    radius: float = 2.0,
+    progress: Progress | None = None,
 ) -> list[FloatArray]:
     """Unconstrained parameters, uniform in a box, at which the program's log density is finite.
 
@@ -124,6 +133,8 @@ def draw_points(
     """
     points: list[FloatArray] = []
     for attempt in range(_MAX_TRIES):
+        if progress is not None:
+            progress.check()
         theta = rng.uniform(-radius, radius, full.dim) * 0.5 ** (attempt // 20)
         if np.isfinite(full.log_density(theta)):
             points.append(theta)
@@ -132,23 +143,34 @@ def draw_points(
     return points
 
 
-def prove(population: Population, full: Model, points: Sequence[FloatArray]) -> Proof:
+def prove(
+    population: Population, full: Model, points: Sequence[FloatArray], *, progress: Progress | None = None
+) -> Proof:
     """Compare the full log density with global part plus blocks at the points where both are finite."""
     if population.dim != full.dim:
         return Proof(0, float("inf"))
+    progress = progress or Progress()
     evaluator, compared, worst = population.evaluator(), 0, 0.0
-    for theta in points:
+    blocks = population.blocks
+    n_parts = max(1, min(_PARTS, len(blocks), blocks.n_observations // _PART))
+    parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
+    for number, theta in enumerate(points):
+        progress.check()
         whole = full.log_density(theta)
         if not np.isfinite(whole):
             continue
         shared = evaluator.global_log_density(theta)
-        parts = evaluator.block_log_lik(theta)
+        values = []
+        for place, part in enumerate(parts, start=1):
+            values.append(evaluator.block_log_lik(theta, part))
+            progress.advance(number * n_parts + place, len(points) * n_parts)
+        terms = np.concatenate(values)
         compared += 1
-        if not np.isfinite(shared) or not np.isfinite(parts).all():
+        if not np.isfinite(shared) or not np.isfinite(terms).all():
             return Proof(compared, float("inf"))
         # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
-        scale = abs(whole) + abs(shared) * float(np.sqrt(len(parts))) + float(np.abs(parts).sum())
-        worst = max(worst, abs(whole - (shared + float(parts.sum()))) / max(scale, 1.0))
+        scale = abs(whole) + abs(shared) * float(np.sqrt(len(terms))) + float(np.abs(terms).sum())
+        worst = max(worst, abs(whole - (shared + float(terms.sum()))) / max(scale, 1.0))
     return Proof(compared, worst)
 
 
@@ -159,6 +181,7 @@ def arrange(
     shuffles: Mapping[tuple[str, ...], int],
     rng: np.random.Generator,
     points: Sequence[FloatArray],
+    progress: Progress | None = None,
 ) -> tuple[Population, NDArray[np.int64] | None, Proof]:
     """Build the population on shuffled data or, if that changes the log density, on the data as they are.
 
@@ -171,12 +194,20 @@ def arrange(
         Size variables along which to try a shuffle, in turn, and the number of rows.
     rng : Generator
         Shuffles the rows.
+    progress : Progress, optional
+        Told of the proof and how far it is.
 
     Returns
     -------
     population, order, proof
         ``proof.holds`` is False when no order gives the program's own log density.
     """
+    progress = progress or Progress()
+
+    def proved(population: Population) -> Proof:
+        progress("Proving the cut into blocks")
+        return prove(population, full, points, progress=progress)
+
     for sizes, n in shuffles.items():
         order = rng.permutation(n).astype(np.int64)
         try:
@@ -184,10 +215,10 @@ def arrange(
         except InputError:
             # Data that refer to each other's places (neighbour lists, offsets) may not even load when reordered.
             continue
-        if population.blocks.n_observations == n and (proof := prove(population, full, points)).holds:
+        if population.blocks.n_observations == n and (proof := proved(population)).holds:
             return population, order, proof
     population = build((), None)
-    return population, None, prove(population, full, points)
+    return population, None, proved(population)
 
 
 def explain_undefined(population: Population, order: NDArray[np.int64] | None, theta: FloatArray) -> str:

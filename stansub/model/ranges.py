@@ -20,6 +20,7 @@ from stansub.model.posterior import Posterior
 from stansub.program import rewrite, toolchain
 from stansub.program.library import FloatArray, Library, Model, Rng
 from stansub.program.syntax import For
+from stansub.progress import as_progress
 
 _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.c_int,
@@ -29,16 +30,13 @@ _CALLBACK = ctypes.CFUNCTYPE(
     ctypes.POINTER(ctypes.c_double),
 )
 
-Progress = Callable[[str], None]
-
-
 # Functions of the program that give a constant for each observation. For control variates of order 1 and 2 it bounds
 # the operator norm of the second and the third derivative in the unconstrained parameters, wherever they are.
 LIPSCHITZ = "log_lik_lipschitz_i"
 DERIVATIVES = {1: "log_lik_second_derivative_i", 2: "log_lik_third_derivative_i"}
 
 
-def largest_constant(posterior: Posterior, function: str, *, progress: Progress | None = None) -> float:
+def largest_constant(posterior: Posterior, function: str, *, progress: Callable[[str], None] | None = None) -> float:
     """Largest over the blocks of the sum of the constants that ``function`` of the program gives their observations.
 
     Raises
@@ -48,8 +46,10 @@ def largest_constant(posterior: Posterior, function: str, *, progress: Progress 
     """
     loop, n = posterior.form.likelihood, posterior.form.n or posterior.sizes[0]
     first = loop.lower if isinstance(loop, For) else "1"
+    say = as_progress(progress)
     code = rewrite.silent(rewrite.constants_program(posterior.program, function, n, first=first))
-    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_constants", progress=progress))
+    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_constants", progress=say))
+    say("Finding the range constant")
     model = posterior.values.model(library)
     constants = model.param_constrain(np.empty(0), include_gq=True, rng=library.rng(0))
     if constants.size != posterior.blocks.n_observations:
@@ -84,7 +84,7 @@ class RangeFunction:
     factor: float
 
 
-def range_function(posterior: Posterior, *, progress: Progress | None = None) -> RangeFunction:
+def range_function(posterior: Posterior, *, progress: Callable[[str], None] | None = None) -> RangeFunction:
     """Compile the program's ``log_lik_range``.
 
     Raises

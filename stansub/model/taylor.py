@@ -26,18 +26,18 @@ from stansub.model.gradients import Team, Together
 from stansub.model.mode import Mode, Target
 from stansub.model.posterior import Evaluator, Population
 from stansub.program.library import FloatArray
+from stansub.progress import Progress, as_progress
 
-Progress = Callable[[str], None]
 Rows = NDArray[np.float32]
 
 # Bytes that control variates may take where the machine has twice as much free.
 MAX_MEMORY = 2 * 10**9
 
-# Share of all rows that is made between two words of progress, and rows a task at least.
-_ROUNDS, _TASK = 20, 16
+# Tasks a thread in which rows are made, and rows a task at least.
+_TASKS, _TASK = 80, 16
 
-# The pilot measurement: pairs of points, and blocks.
-_PAIRS, _BLOCKS = 16, 64
+# The pilot measurement: pairs of points, blocks, and parts in which these are differentiated.
+_PAIRS, _BLOCKS, _PARTS = 16, 64, 8
 # A decision falls when the log ratio is about this many standard errors from the log of a uniform number, and after
 # no fewer blocks than this.
 _STANDARD_ERRORS, _FIRST_LOOK = 3.0, 10
@@ -198,7 +198,7 @@ def build(
     steps: FloatArray | None = None,
     threads: int = 1,
     max_memory: int | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> ControlVariates:
     """Differentiate all blocks at the anchor: one gradient each, and 2 dim more for the second order.
 
@@ -213,14 +213,14 @@ def build(
     max_memory : int, optional
         Bytes.
     progress : callable, optional
-        Called with a line of text now and then.
+        Called with a line of text; a `Progress` is told how far it is.
 
     Raises
     ------
     InputError
         When the coefficients would take more than ``max_memory``, or a derivative is not defined.
     """
-    began, say = time.perf_counter(), progress or (lambda message: None)
+    began, say = time.perf_counter(), as_progress(progress)
     population = posterior.population
     n_blocks, dim = len(population.blocks), population.dim
     check_memory(n_blocks, dim, order, max_memory)
@@ -230,23 +230,35 @@ def build(
         which = np.arange(part.start, part.stop, dtype=np.int32)
         evaluator.block_taylor(anchor, which, order, coefficients[part], steps)
 
-    with Team(population, threads=threads) as team:
-        for places in np.array_split(np.arange(n_blocks), min(_ROUNDS, -(-n_blocks // _TASK))):
-            say(f"Control variates of order {order}: {places[0]:,} of {n_blocks:,} blocks")
-            stops = np.array_split(places, min(4 * team.threads, -(-len(places) // _TASK)))
-            try:
-                team.map(fill, [slice(int(part[0]), int(part[-1]) + 1) for part in stops])
-            except ValueError as error:
-                raise InputError(
-                    f"no control variates: {error} at the anchor; take another anchor, or sample with "
-                    "--control-variates 0"
-                ) from error
+    less = " or 1" if order == 2 else ""
+    say(
+        f"Control variates of order {order}: {n_blocks:,} blocks",
+        remedy=f"take --control-variates 0{less} or a larger --block-size",
+    )
+    with Team(population, threads=threads, progress=say) as team:
+        places = np.arange(n_blocks)
+        parts = np.array_split(places, min(_TASKS * team.threads, -(-n_blocks // _TASK)))
+        try:
+            team.map(
+                fill,
+                [slice(int(part[0]), int(part[-1]) + 1) for part in parts],
+                watch=lambda done, _: say.advance(int(parts[done - 1][-1]) + 1, n_blocks),
+            )
+        except ValueError as error:
+            raise InputError(
+                f"no control variates: {error} at the anchor; take another anchor, or sample with --control-variates 0"
+            ) from error
     expansion = Expansion(np.array(anchor), order, coefficients)
     return ControlVariates((expansion,), seconds=time.perf_counter() - began)
 
 
 def build_at_modes(
-    posterior: Target, modes: Sequence[Mode], *, order: int, threads: int = 1, progress: Progress | None = None
+    posterior: Target,
+    modes: Sequence[Mode],
+    *,
+    order: int,
+    threads: int = 1,
+    progress: Callable[[str], None] | None = None,
 ) -> ControlVariates:
     """Differentiate all blocks at each of several modes, the most important of which comes first.
 
@@ -256,13 +268,13 @@ def build_at_modes(
         When the coefficients would take too much memory, or a derivative is not defined.
     """
     check_memory(len(modes) * len(posterior.population.blocks), posterior.population.dim, order)
+    say = as_progress(progress)
     parts = [
-        build(posterior, mode.position, order=order, steps=mode.steps, threads=threads, progress=progress)
-        for mode in modes
+        build(posterior, mode.position, order=order, steps=mode.steps, threads=threads, progress=say) for mode in modes
     ]
     if len(modes) == 1:
         return parts[0]
-    with Team(posterior.population, threads=threads) as team:
+    with Team(posterior.population, threads=threads, progress=say) as team:
         values = tuple(Together(team).block_log_lik(mode.position) for mode in modes)
     return ControlVariates(
         tuple(part.first for part in parts),
@@ -327,6 +339,7 @@ def choose_order(
     step: float | None = None,
     threads: int = 1,
     max_memory: int | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Choice:
     """Choose the order whose set-up and decisions together take least time.
 
@@ -345,11 +358,15 @@ def choose_order(
         Of the set-up, for the time that the reason tells.
     max_memory : int, optional
         Bytes.
+    progress : callable, optional
+        Called with a line of text; a `Progress` is told how far it is.
     """
     population = posterior.population
     n_blocks, dim = len(population.blocks), population.dim
     allowed = max_memory_default() if max_memory is None else max_memory
-    pilot = measure(population, mode, rng=rng, step=step)
+    say = as_progress(progress)
+    say("Trying control variates on a few blocks")
+    pilot = measure(population, mode, rng=rng, step=step, progress=say)
     gradients = n_gradients(n_blocks, dim)
     cost = setup_cost(n_blocks, dim) + decision_cost(pilot, dim, n_steps)
     fits = np.array([memory_needed(n_blocks, dim, order) <= allowed for order in range(3)])
@@ -380,7 +397,14 @@ def decision_cost(pilot: Pilot, dim: int, n_steps: int) -> FloatArray:
     return cost
 
 
-def measure(population: Population, mode: Mode, *, rng: np.random.Generator, step: float | None = None) -> Pilot:
+def measure(
+    population: Population,
+    mode: Mode,
+    *,
+    rng: np.random.Generator,
+    step: float | None = None,
+    progress: Progress | None = None,
+) -> Pilot:
     """Scatter of differences and remainders between draws from the Laplace approximation.
 
     Pairs are independent or, with ``step``, a random-walk step of so many sds apart.
@@ -389,7 +413,7 @@ def measure(population: Population, mode: Mode, *, rng: np.random.Generator, ste
     draws, others = rng.standard_normal((2, _PAIRS, dim)) @ mode.cholesky.T
     theta = mode.position + draws
     proposed = mode.position + others if step is None else theta + step * others
-    return _measure_pairs(population, mode.position, mode.steps, theta, proposed, which)
+    return _measure_pairs(population, mode.position, mode.steps, theta, proposed, which, progress or Progress())
 
 
 def measure_pairs(
@@ -400,6 +424,7 @@ def measure_pairs(
     proposed: FloatArray,
     *,
     rng: np.random.Generator,
+    progress: Progress | None = None,
 ) -> Pilot:
     """Scatter of differences and remainders about any anchor, between pairs of points.
 
@@ -410,13 +435,16 @@ def measure_pairs(
     theta, proposed : ndarray, shape (k, dim)
     rng : Generator
         Draws the blocks.
+    progress : Progress, optional
+        Told how far it is.
 
     Raises
     ------
     ValueError
         When a derivative is not defined at the anchor.
     """
-    return _measure_pairs(population, anchor, steps, theta, proposed, _draw(population, rng, _BLOCKS))
+    which = _draw(population, rng, _BLOCKS)
+    return _measure_pairs(population, anchor, steps, theta, proposed, which, progress or Progress())
 
 
 def _measure_pairs(
@@ -426,17 +454,24 @@ def _measure_pairs(
     theta: FloatArray,
     proposed: FloatArray,
     which: NDArray[np.int32],
+    progress: Progress,
 ) -> Pilot:
     evaluator, dim, n_blocks = population.evaluator(), len(anchor), len(population.blocks)
     rows = np.empty((len(which), n_features(dim, 2)), np.float32)
-    differences = np.array([_difference(evaluator, which, *pair) for pair in zip(theta, proposed, strict=True)])
+    parts = np.array_split(np.arange(len(which)), min(_PARTS, len(which)))
+    differences = []
+    for pair in zip(theta, proposed, strict=True):
+        differences.append(_difference(evaluator, which, *pair))
+        progress.check()
     began = time.perf_counter()
-    evaluator.block_taylor(anchor, which, 2, rows, steps)
+    for number, part in enumerate(parts, start=1):
+        evaluator.block_taylor(anchor, which[part], 2, rows[part[0] : part[-1] + 1], steps)
+        progress.advance(number, len(parts))
     seconds = time.perf_counter() - began
     scales = np.empty((3, len(theta)))
     for order in range(3):
         w = features(anchor, theta, proposed, order=order)
-        scales[order] = _scatter(differences - w @ rows[:, : w.shape[1]].T.astype(float), n_blocks)
+        scales[order] = _scatter(np.array(differences) - w @ rows[:, : w.shape[1]].T.astype(float), n_blocks)
     return Pilot(
         scale=np.sqrt(np.mean(scales**2, axis=1)),
         blocks=np.array([_blocks_needed(scale, n_blocks) for scale in scales]),

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-
-from stansub.errors import RunError
 
 # A watcher in the group waits for the end of a pipe whose other end only we have, and ends the group: also where we are
 # killed and can do nothing more. It is a grandchild, so that the program has no child that it did not start.
@@ -26,7 +23,7 @@ def run(
     cwd: Path,
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
-    stop: threading.Event | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end and take what it writes, with no input.
 
@@ -42,15 +39,13 @@ def run(
         The environment, ours by default.
     timeout : float, optional
         Seconds after which it is ended.
-    stop : Event, optional
-        Set elsewhere when the program is no longer wanted; interrupts reach the main thread only.
+    check : callable, optional
+        Called several times a second; what it raises ends the program, also where interrupts do not reach.
 
     Raises
     ------
     subprocess.TimeoutExpired
         After `timeout`.
-    RunError
-        When `stop` was set.
     """
     end = None if timeout is None else time.monotonic() + timeout
     read, write = os.pipe()
@@ -72,8 +67,7 @@ def run(
                     out, err = process.communicate(timeout=_LOOK_SECONDS)
                     return subprocess.CompletedProcess(command, process.returncode, out, err)
                 except subprocess.TimeoutExpired:
-                    if stop is not None and stop.is_set():
-                        raise RunError(f"{command[0]} was stopped") from None
+                    check()
                     if end is not None and time.monotonic() > end:
                         raise
         except BaseException:

@@ -27,6 +27,7 @@ from stansub.program.cache import FOLDERS, cache_dir, cache_errors, is_damaged, 
 from stansub.program.download import bridgestan_version, failed_download
 from stansub.program.home import Home, find_home
 from stansub.program.stanc import STANC_ERROR, explain
+from stansub.progress import as_progress
 
 __all__ = ["Finding", "Home", "compile_library", "diagnose", "find_home"]
 
@@ -71,7 +72,7 @@ def compile_library(
     stanc_args : sequence of str
         Further options of stanc.
     progress : callable, optional
-        Called with a line of text when there is something slow to do.
+        Called with a line of text when there is something slow to do; the time limit of a `Progress` ends that.
     stop : Event, optional
         Set by another thread when the library is no longer wanted.
 
@@ -86,7 +87,13 @@ def compile_library(
         When there is no compiler, the compilation fails or is stopped, or the cache cannot be written.
     """
     home = find_home()
-    say = progress or (lambda text: None)
+    say = as_progress(progress)
+
+    def check() -> None:
+        if stop is not None and stop.is_set():
+            raise RunError(f"compiling {name} was stopped")
+        say.check()
+
     stem = _stem(name)
     flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
     if not any(flag.startswith("--name") for flag in flags):
@@ -104,11 +111,14 @@ def compile_library(
         for folder in FOLDERS:
             make_folder(cache / folder)
         waiting = f"Waiting for another process that is compiling {name}"
-        with _locked(cache / "locks" / key, lambda: say(waiting), stop):
+        with _locked(cache / "locks" / key, lambda: say(waiting), check):
             if is_intact(library):
                 return library
             again = f"The compiled {name} in the cache is damaged: compiling it again"
-            say(f"{again if is_damaged(library) else f'Compiling {name}'} (about half a minute)")
+            say(
+                f"{again if is_damaged(library) else f'Compiling {name}'} (about half a minute)",
+                remedy="compile it before with `stansub check`",
+            )
             _remove_abandoned(cache)
             with _scratch(cache / "build" / key) as build:
                 (build / f"{stem}.stan").write_text(code, encoding="utf-8")
@@ -117,7 +127,7 @@ def compile_library(
                     (build / "user_header.hpp").write_bytes(header)
                     variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
                 target = build / f"{stem}_model.so"
-                _run_make(home, target, variables, cache, foundation, stop)
+                _run_make(home, target, variables, cache, foundation, check)
                 keep(target, library)
     return library
 
@@ -144,12 +154,11 @@ def _stem(name: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path, on_wait: Callable[[], None], stop: threading.Event | None) -> Iterator[None]:
+def _locked(path: Path, on_wait: Callable[[], None], check: Callable[[], None]) -> Iterator[None]:
     lock = FileLock(path.with_suffix(".lock"))
     waits = 0
     while not lock.is_locked:
-        if stop is not None and stop.is_set():
-            raise RunError("compiling was stopped")
+        check()
         try:
             lock.acquire(timeout=_WAIT_SECONDS)
         except Timeout:
@@ -187,17 +196,17 @@ def _run_make(
     variables: Sequence[str],
     cache: Path,
     foundation: str,
-    stop: threading.Event | None,
+    check: Callable[[], None],
 ) -> None:
     # The object of the C API serves all models, but must be compiled with the model's flags, which an object that a
     # home has of its own need not be. Who makes it keeps others out, since a home that was downloaded compiles its
     # libraries in place at the same time.
     shared = cache / "api" / f"{foundation}.o"
-    with nullcontext() if is_intact(shared) else _locked(cache / "locks" / foundation, lambda: None, stop):
+    with nullcontext() if is_intact(shared) else _locked(cache / "locks" / foundation, lambda: None, check):
         made = target.with_name("api.o")
         api = [f"BRIDGE_O={shared}", f"--old-file={shared}"] if is_intact(shared) else [f"BRIDGE_O={made}"]
         command = [*shlex.split(_make()), "-j2", *_variables(), *variables, *api, str(target)]
-        done = processes.run(command, cwd=home.path, env=_environment(target.parent), stop=stop)
+        done = processes.run(command, cwd=home.path, env=_environment(target.parent), check=check)
         if done.returncode != 0 or not target.is_file():
             output = (done.stderr or done.stdout).replace(f"{target.parent}/", "")
             raise RunError(f"compiling {target.stem.removesuffix('_model')} failed: {_reason(output)}")

@@ -464,7 +464,7 @@ def _facts(idata: "InferenceData") -> Iterable[tuple[str, str]]:
         told += [estimates_told(estimates)] if estimates is not None else []
         yield "Audit", "; ".join(told) or "none"
     if facts.get("stopped"):
-        yield "Stopped", str(facts["stopped"])
+        yield "StoppedError", str(facts["stopped"])
     if facts.get("time_split"):
         yield "Warmup and sampling told apart", str(facts["time_split"])
     if facts.get("created_at"):

@@ -24,6 +24,7 @@ from stansub.model.mode import Mode, Modes, find_modes
 from stansub.model.posterior import Evaluator, Posterior
 from stansub.model.ranges import DERIVATIVES
 from stansub.model.taylor import ControlVariates, build_at_modes, choose_order
+from stansub.progress import as_progress
 from stansub.sampling.adapt import FirstWalk
 from stansub.sampling.race import (
     FIRST_LOOKS,
@@ -173,15 +174,16 @@ def anchor(
     mode_rng, order_rng, race_rng = (
         np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, stream))) for stream in range(1, 4)
     )
-    modes = find_modes(posterior, mode_rng, threads=threads, progress=progress)
+    say = as_progress(progress)
+    modes = find_modes(posterior, mode_rng, threads=threads, progress=say)
     mode, choices = modes.best, {"mode": modes.summary()}
-    choose = partial(choose_order, posterior, mode, rng=order_rng, n_steps=n_steps, threads=threads)
+    choose = partial(choose_order, posterior, mode, rng=order_rng, n_steps=n_steps, threads=threads, progress=say)
 
     def make(wanted: int, reason: str) -> ControlVariates | None:
         choices["control variates"] = f"{f'order {wanted}' if wanted else 'none'}: {reason}"
         if not wanted:
             return None
-        return build_at_modes(posterior, modes.found, order=wanted, threads=threads, progress=progress)
+        return build_at_modes(posterior, modes.found, order=wanted, threads=threads, progress=say)
 
     free = free_order(test, order)
     if isinstance(spread, Derivative):
@@ -205,7 +207,7 @@ def anchor(
             "modes, and as many random-walk steps about each"
         )
         return Anchored(modes, variates, moves, "laplace-mixture", 0.0, choices, 0), _late(given, variates, fitted)
-    progress("Trying proposals")
+    say("Trying proposals")
 
     def deciding(one: Test) -> Decider:
         return decider_with(posterior, posterior.population.evaluator(), one, variates, spread)
@@ -213,7 +215,7 @@ def anchor(
     decider = deciding(test)
     theta = mode.position + mode.cholesky @ race_rng.standard_normal(mode.dim)
     decider.reset(theta)
-    result = race(decider, list(candidates(mode, proposal)), mode.cholesky, race_rng)
+    result = race(decider, list(candidates(mode, proposal)), mode.cholesky, race_rng, progress=say)
     if proposal == "auto" and result.first_rate < LEAST_ACCEPTED:
         if variates is None and free:
             choice = choose(step=2.38 / np.sqrt(mode.dim))
@@ -228,15 +230,15 @@ def anchor(
     mixture, choices["proposal"] = mixed(result, mode.cholesky)
     evaluated, rate = decider.n_evaluated, result.rate
     if fitted and variates is not None:
-        progress("Trying first looks")
-        pairs, n_passes = pairs_along(posterior, decider, mixture, variates, race_rng, threads)
+        say("Trying first looks")
+        pairs, n_passes = pairs_along(posterior, decider, mixture, variates, race_rng, threads, progress=say)
         test, choices["first look"] = choose_looks(pairs, test, len(posterior.blocks), race_rng)
         evaluated += n_passes * posterior.blocks.n_observations
         if test_free and isinstance(given, Pocock):
             other, looked = choose_looks(pairs, Penalty(epsilon=given.epsilon), len(posterior.blocks), race_rng)
             if counts_rightly(pairs, other, race_rng):
                 better, choices["test"], rate, n = choose_test(
-                    test, other, Candidate(result.winner.name, mixture), mode, deciding, theta, race_rng
+                    test, other, Candidate(result.winner.name, mixture), mode, deciding, theta, race_rng, progress=say
                 )
                 evaluated += n
                 if better:

@@ -16,11 +16,12 @@ from stansub.decision.boundary import Geometric, NoiseTest, Test
 from stansub.decision.decide import Decider
 from stansub.decision.normality import Pair, figures, mean_square, try_pairs
 from stansub.kernels.base import FloatArray
-from stansub.kernels.metropolis import Control, allocate, run_steps
+from stansub.kernels.metropolis import Control, Records, allocate, run_steps
 from stansub.kernels.proposals import Mixture, Proposal, RandomWalk, langevin, laplace_pcn
 from stansub.model.gradients import Team, Together
 from stansub.model.posterior import Posterior
 from stansub.model.taylor import ControlVariates
+from stansub.progress import Progress
 from stansub.sampling.trial import pairs_at
 
 # Remainders are small where log likelihoods are not: decisions may fall after a few blocks, as soon as means of so few
@@ -45,6 +46,8 @@ LEAST_ACCEPTED, _FAR_RHO = 0.3, 0.5
 _PLACES, _APART, _PAIRS, _SUBSETS, _WORK = 8, 25, 2, 250, 2_000_000
 # Steps of one leg of the race, legs of each candidate, and observations that a step costs beside those it evaluates.
 _LEG, _LEGS, _STEP_COST, _LONG = 100, 3, 150.0, 20
+# Steps of a leg between two looks at the time limit.
+_PIECE = 10
 # Steps of a leg that starts at a draw of its own, of which the later half counts: the draws may not be those of the
 # posterior yet, and whoever leaves them at once for good has moved far but once.
 _SHORT_LEG = 50
@@ -144,6 +147,8 @@ def race(
     cholesky: FloatArray,
     rng: np.random.Generator,
     starts: FloatArray | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> Result:
     """The candidate that makes most effective draws for the data it uses.
 
@@ -159,7 +164,10 @@ def race(
     starts : ndarray, shape (n, dim), optional
         Draws from which all candidates run a short leg each; without them they run legs one after the other from where
         the decider stands.
+    progress : Progress, optional
+        Told how many legs are run.
     """
+    progress = progress or Progress()
     dim, leg = len(cholesky), _LEG if starts is None else _SHORT_LEG
     jumps, accepted = np.zeros((len(runners), dim)), np.zeros(len(runners))
     used: list[list[NDArray[np.int64]]] = [[] for _ in runners]
@@ -169,7 +177,11 @@ def race(
             if starts is not None:
                 decider.reset(starts[number])
             began = np.array(decider.theta)
-            run_steps(decider, candidate.proposal, rng, out, leg, control(rng))
+            for first_row in range(0, leg, _PIECE):
+                rows = Records._make(field[first_row : first_row + _PIECE] for field in out)
+                run_steps(decider, candidate.proposal, rng, rows, len(rows.theta), control(rng))
+                progress.check()
+            progress.advance(number * len(runners) + k + 1, n_legs * len(runners))
             moves = np.diff(out.theta, axis=0, prepend=began[np.newaxis])[first:]
             jumps[k] += np.sum(np.linalg.solve(cholesky, moves.T) ** 2, axis=1)
             accepted[k] += out.accepted[first:].sum()
@@ -216,16 +228,23 @@ def pairs_along(
     variates: ControlVariates,
     rng: np.random.Generator,
     threads: int,
+    *,
+    progress: Progress | None = None,
 ) -> tuple[list[Pair], int]:
-    """Trial decisions along a chain, and the passes over the data that they took."""
+    """Trial decisions along a chain, and the passes over the data that they took.
+
+    A ``progress`` is told how far it is.
+    """
+    progress = progress or Progress()
     out = allocate(_APART, posterior.dim)
     pairs: list[Pair] = []
     n_passes = 0
-    with Team(posterior.population, threads=threads) as team:
-        for _ in range(_PLACES):
+    with Team(posterior.population, threads=threads, progress=progress) as team:
+        for place in range(_PLACES):
             run_steps(decider, proposal, rng, out, _APART, control(rng))
             more, n = pairs_at(Together(team), np.array(decider.theta), proposal, _PAIRS, rng, variates)
             pairs, n_passes = pairs + more, n_passes + n
+            progress.advance(place + 1, _PLACES)
     return pairs, n_passes
 
 
@@ -291,6 +310,8 @@ def choose_test(
     make: Callable[[Test], Decider],
     theta: FloatArray,
     rng: np.random.Generator,
+    *,
+    progress: Progress | None = None,
 ) -> tuple[bool, str, float, int]:
     """Whether to take another test, by what both make of one proposal, and why.
 
@@ -300,6 +321,8 @@ def choose_test(
         A decider with a test.
     theta : ndarray, shape (dim,)
         Where both begin.
+    progress : Progress, optional
+        Told how far the trial of each is.
 
     Returns
     -------
@@ -313,7 +336,7 @@ def choose_test(
     for one in (test, other):
         decider = make(one)
         decider.reset(theta)
-        results.append(race(decider, [proposal], about.cholesky, rng))
+        results.append(race(decider, [proposal], about.cholesky, rng, progress=progress))
         evaluated += decider.n_evaluated
     gain = results[1].merit / max(results[0].merit, 1e-300)
     better = gain >= _WORTH

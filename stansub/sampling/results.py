@@ -24,6 +24,7 @@ from stansub.kernels.metropolis import Records
 from stansub.model.posterior import Posterior
 from stansub.output import inference_data
 from stansub.program.library import FloatArray
+from stansub.progress import TimeLimitError
 from stansub.sampling.chain import Chain, Totals
 from stansub.sampling.constrain import PARAMETERS, Kept, constrain
 from stansub.sampling.threads import Outcome
@@ -44,10 +45,15 @@ def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
     return float(max(arviz.rhat(together[:, :, index]) for index in range(together.shape[2])))
 
 
-def usable(chains: Sequence[Chain], outcome: Outcome) -> tuple[list[Chain], str]:
+def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tuple[list[Chain], str]:
     """The chains whose draws are kept, and why the run ended before its end, if it did.
 
     Chains that failed are left out, and so are those that a stop met before their first draw.
+
+    Parameters
+    ----------
+    before : str
+        What was done before the chains began and how long it took, for the error.
 
     Raises
     ------
@@ -67,7 +73,12 @@ def usable(chains: Sequence[Chain], outcome: Outcome) -> tuple[list[Chain], str]
         kind = InputError if all(isinstance(error, InputError) for error in outcome.failures.values()) else RunError
         raise kind(f"sampling failed: {'; '.join(failures)}")
     if outcome.stopped == "max_time":
-        raise RunError("--max-time was reached before the first draw after warmup; raise it or lower --iter-warmup")
+        least = min((chain.status for chain in chains), key=lambda status: status.steps)
+        raise TimeLimitError(
+            f"--max-time was reached in warmup, before the first draw after it: {least.steps:,} of "
+            f"{chains[0].plan.iter_warmup:,} steps{f'; stages before it: {before}' if before else ''}; raise it "
+            "or lower --iter-warmup"
+        )
     raise RunError("sampling was interrupted before the first draw after warmup: there is nothing to write")
 
 

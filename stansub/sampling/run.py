@@ -30,6 +30,7 @@ from stansub.output.inference_data import arviz_module
 from stansub.output.summary import Summary, summarise
 from stansub.program import stanc
 from stansub.program.syntax import Program, parse
+from stansub.progress import Progress, TimeLimitError
 from stansub.sampling import choices, results, stages
 from stansub.sampling.adapt import SGLD, check_proposal, make_adapter
 from stansub.sampling.anchored import PROPOSALS, Anchored, anchor, check_order
@@ -37,7 +38,7 @@ from stansub.sampling.chain import Chain, Plan
 from stansub.sampling.constrain import Kept, check_draws
 from stansub.sampling.inits import RADIUS, Init, Inits, load, start
 from stansub.sampling.missed import ModeCheck, check_modes
-from stansub.sampling.progress import ProgressView, chain_progress, default_console, telling, wanted
+from stansub.sampling.progress import View, chain_progress, default_console, leaving_lines, telling, wanted
 from stansub.sampling.trial import WarmupTrial
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def draw(
         Order of the Taylor expansions at the mode which are taken from the blocks' log likelihoods, so that a decision
         looks at small remainders only; ``auto`` weighs what they save against what they cost.
     max_time : float, optional
-        Seconds after which sampling stops; what there is is returned.
+        Seconds after which the run stops, set-up included; the draws there are are returned.
     test : Test or name, optional
         How a decision is taken from a subset of the data: by a t-test (``"pocock"``, the default, or ``"austerity"``),
         by a bound (``"hoeffding"``, ``"bernstein"``, ``"bernstein-serfling"``), with the noise of the estimated log
@@ -174,7 +175,7 @@ def draw(
     observation_level : bool
         Whether to keep those that have a value per observation.
     show_progress : bool, optional
-        Progress bars; by default where someone is looking (a terminal, a notebook).
+        Progress: bars on a terminal or in a notebook, where it is the default; elsewhere a line a stage.
     console : rich.console.Console, optional
         Where progress goes.
 
@@ -195,7 +196,7 @@ def draw(
     InputError
         When the program, the data or an option cannot be used.
     RunError
-        When something fails at run time.
+        When something fails at run time, or ``max_time`` comes before the first draw (`TimeLimitError`).
     """
     console = console or default_console()
     show = wanted(show_progress, console)
@@ -234,10 +235,9 @@ def draw(
     parallel = min(chains, parallel_chains or choices.cores())
     stop = np.zeros(1, dtype=np.int32)
 
-    began = time.perf_counter()
     # ArviZ takes a second or two to import: while data are read and compilers run, not beside the chains.
     threading.Thread(target=arviz_module, daemon=True).start()
-    with telling(console, show=show) as say:
+    with telling(console, show=show, max_time=max_time) as say:
         posterior, compiled_at = make_posterior(
             model,
             data,
@@ -294,27 +294,29 @@ def draw(
         moves = found.proposal if found is not None and found.proposal is not None else proposal
         moves = "adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves
         say("Finding starting values")
-        made = [
-            make_chain(
-                posterior,
-                rule,
-                ranges,
-                plan,
-                moves,
-                None if found is not None and inits is None else init,
-                seed=seed,
-                chain=chain,
-                n_chains=chains,
-                stop=stop,
-                trial=tried,
-                found=found,
+        made = []
+        for chain, init in enumerate(starts):
+            say.advance(chain, chains)
+            made.append(
+                make_chain(
+                    posterior,
+                    rule,
+                    ranges,
+                    plan,
+                    moves,
+                    None if found is not None and inits is None else init,
+                    seed=seed,
+                    chain=chain,
+                    n_chains=chains,
+                    stop=stop,
+                    trial=tried,
+                    found=found,
+                )
             )
-            for chain, init in enumerate(starts)
-        ]
         moves = made[0].proposal
         if isinstance(moves, Sgld):
             asides["proposal"] = f"Langevin moves with {moves.batches.summary()}"
-        meetings = None
+        meetings, meeting = None, Progress(stop=stop, on_end=leaving_lines(console) if show else None)
         if found is not None and len(found.modes.found) == 1:
             wishes = stages.Asked(
                 test=asked,
@@ -327,16 +329,16 @@ def draw(
                 seed=seed,
                 threads=parallel,
             )
-            meetings = stages.Meetings(posterior, found, rule, wishes)
+            meetings = stages.Meetings(posterior, found, rule, wishes, meeting)
     evaluated = _evaluated(found, posterior)
     ready_at = time.perf_counter()
-    with chain_progress(chains, show=show, console=console) as view:
+    with chain_progress(chains, meeting, show=show, console=console) as view:
         outcome = stages.run(
             made,
             meetings,
             parallel=parallel,
             stop=stop,
-            max_time=max_time,
+            max_time=say.left(),
             watch=_Watch(made, view),
             on_interrupt=lambda: console.print(
                 "Stopping after the current step to write what there is; Ctrl-C again gives it up"
@@ -366,9 +368,9 @@ def draw(
         generated_quantities=generated_quantities,
         observation_level=observation_level,
     )
-    drawn, stopped = results.usable(made, outcome)
-    with telling(console, show=show) as say:
-        checked = _check_modes(posterior, drawn, stopped, seed=seed, threads=parallel, say=say)
+    drawn, stopped = results.usable(made, outcome, before=say.spent())
+    with telling(console, show=show, max_time=say.left()) as check:
+        checked = _check_modes(posterior, drawn, stopped, seed=seed, threads=parallel, say=check)
     attrs = {
         **results.facts(posterior, rule, promise),
         "normality": results.normality(
@@ -381,8 +383,9 @@ def draw(
         "settings": asdict(settings),
         "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
         "stopped": stopped,
-        "compile_time": compiled_at - began,
+        "compile_time": compiled_at - say.began,
         "setup_time": ready_at - compiled_at,
+        "setup_times": say.seconds,
         "wall_time": time.perf_counter() - ready_at,
     }
     with telling(console, show=show) as say:
@@ -409,6 +412,8 @@ def _check_modes(
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 6)))
     try:
         return check_modes(posterior, [chain.draws for chain in chains], rng, threads=threads, progress=say)
+    except TimeLimitError:
+        return ModeCheck(reason="--max-time was reached")
     except (Exception, KeyboardInterrupt) as error:
         return ModeCheck(reason=results.one_line(error))
 
@@ -564,6 +569,7 @@ def make_posterior(
     if isinstance(model, Posterior):
         return model, time.perf_counter()
     given = {} if data is None else data
+    say(f"Reading {'the data' if isinstance(model, CompiledModel) else 'program and data'}")
     if isinstance(model, CompiledModel):
         compiled, values = model, model.read_data(given)
     else:
@@ -660,7 +666,7 @@ def make_chain(
 class _Watch:
     """Shows how far chains are, and now and then how well they agree."""
 
-    def __init__(self, chains: Sequence[Chain], view: ProgressView | None) -> None:
+    def __init__(self, chains: Sequence[Chain], view: View | None) -> None:
         self._chains, self._view = chains, view
         self._r_hat: float | None = None
         self._next = time.perf_counter() + _R_HAT_EVERY

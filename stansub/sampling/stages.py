@@ -25,6 +25,7 @@ from stansub.model import taylor
 from stansub.model.gradients import scaled_steps
 from stansub.model.posterior import Posterior
 from stansub.model.taylor import ControlVariates, Pilot
+from stansub.progress import Progress, StoppedError
 from stansub.sampling import threads
 from stansub.sampling.adapt import FirstWalk, make_adapter
 from stansub.sampling.anchored import Anchored, fits, free_order
@@ -191,6 +192,11 @@ def about_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> list[in
 class Meetings:
     """Where the chains meet and what comes of it.
 
+    Parameters
+    ----------
+    progress : Progress, optional
+        Told what a meeting does; one that says that the run is to stop ends it.
+
     Attributes
     ----------
     found : Anchored
@@ -201,8 +207,10 @@ class Meetings:
         Steps of warmup after which they meet.
     """
 
-    def __init__(self, posterior: Posterior, found: Anchored, test: Test, asked: Asked) -> None:
-        self._posterior, self._asked = posterior, asked
+    def __init__(
+        self, posterior: Posterior, found: Anchored, test: Test, asked: Asked, progress: Progress | None = None
+    ) -> None:
+        self._posterior, self._asked, self._progress = posterior, asked, progress or Progress()
         self.found, self.test = found, test
         self._about: Normal = found.mode
         self._moved_at: list[int] = []
@@ -223,6 +231,7 @@ class Meetings:
         for number, chain in enumerate(chains):
             share, rest = divmod(evaluated, len(chains))
             chain.charge(share + (number < rest), seconds / len(chains))
+        self._progress.end()
 
     def _decide(
         self, chains: Sequence[Chain], draws: list[FloatArray], n_steps: int, rng: np.random.Generator
@@ -287,8 +296,10 @@ class Meetings:
         same_blocks = int(rng.integers(1 << 32))
 
         def measure(anchor: FloatArray, steps: FloatArray) -> Pilot:
-            return taylor.measure_pairs(population, anchor, steps, theta, other, rng=np.random.default_rng(same_blocks))
+            blocks = np.random.default_rng(same_blocks)
+            return taylor.measure_pairs(population, anchor, steps, theta, other, rng=blocks, progress=self._progress)
 
+        self._progress("Meeting of the chains: control variates on a few blocks")
         try:
             there = measure(moments.position, steps)
         except ValueError as error:
@@ -311,7 +322,12 @@ class Meetings:
         if new and costs[new] < _SAVED * min(now, decisions[0] if free else np.inf):
             try:
                 variates = taylor.build(
-                    self._posterior, moments.position, order=new, steps=steps, threads=asked.threads
+                    self._posterior,
+                    moments.position,
+                    order=new,
+                    steps=steps,
+                    threads=asked.threads,
+                    progress=self._progress,
                 )
             except InputError as error:
                 self._tell(f"kept: {told}, where there are {error}")
@@ -343,7 +359,8 @@ class Meetings:
         self, moments: Moments, draws: FloatArray, apart: float, effective: float, anew: bool, rng: np.random.Generator
     ) -> int:
         """Have the present proposal race with others about the pooled moments; the observations evaluated."""
-        asked, found, posterior = self._asked, self.found, self._posterior
+        asked, found, posterior, progress = self._asked, self.found, self._posterior, self._progress
+        progress("Meeting of the chains: trying proposals")
         fitted = found.variates is not None and fits(asked.test, asked.looks_given)
         test = at_first_look(asked.test, FIRST_LOOKS[1]) if fitted else asked.test
         decider = found.decider(posterior, posterior.population.evaluator(), test, asked.spread)
@@ -357,7 +374,7 @@ class Meetings:
         elif isinstance(found.proposal, Mixture):
             runners.insert(0, Candidate(found.name, found.proposal))
         starts = draws[rng.integers(0, len(draws), _STARTS)]
-        result = race(decider, runners, moments.cholesky, rng, starts)
+        result = race(decider, runners, moments.cholesky, rng, starts, progress=progress)
         winner, n_passes = result.winner, 0
         if winner.proposal is found.proposal and not anew:
             return decider.n_evaluated
@@ -375,8 +392,11 @@ class Meetings:
             self._about = moments
         self.test = test
         if fitted and found.variates is not None:
+            progress("Meeting of the chains: trying first looks")
             decider.reset(starts[0])
-            pairs, n_passes = pairs_along(posterior, decider, proposal, found.variates, rng, asked.threads)
+            pairs, n_passes = pairs_along(
+                posterior, decider, proposal, found.variates, rng, asked.threads, progress=progress
+            )
             self.test, choices["first look"] = choose_looks(pairs, test, len(posterior.blocks), rng)
         else:
             choices.pop("first look", None)
@@ -395,6 +415,7 @@ class Meetings:
         steps = scaled_steps(at, moments.hessian)
         try:
             for k, step in enumerate(np.diag(steps)):
+                self._progress.check()
                 up, down = (evaluator.global_gradient(at + side * step) for side in (1, -1))
                 hessian[k] += (up - down) / (2 * steps[k])
         except ValueError:
@@ -448,7 +469,10 @@ class _Pieces:
         self._work, self._stop = work, stop
 
     def advance(self) -> bool:
-        return not self._stop[0] and next(self._work, self) is None
+        try:
+            return not self._stop[0] and next(self._work, self) is None
+        except StoppedError:
+            return False
 
 
 def run(

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from scipy import optimize
 from simulated import ROOT, example
+from told import Told
 from toy_targets import Array, Target, logistic, normal_prior
 
 from stansub.errors import RunError
 from stansub.model.compiled import compile_model
 from stansub.model.gradients import Objective, Team
 from stansub.model.mode import Mode, NoModeError, find_modes
+from stansub.progress import TimeLimitError
 
 MODELS = ROOT / "stan_models"
 
@@ -120,6 +122,20 @@ def test_shares_of_the_data_are_scaled_once() -> None:
     assert value == pytest.approx(-np.logaddexp(0, -eta).sum() - 0.5 * theta @ theta, rel=1e-12)
     np.testing.assert_allclose(np.mean([part[1] for part in parts], axis=0), gradient, rtol=1e-12)
     assert np.mean([part[0] for part in parts]) == pytest.approx(value, rel=1e-12)
+
+
+def test_hessians_tell_how_many_gradients_are_done() -> None:
+    x, y = simulated_logistic(30_000, 3)
+    target, theta, told = logistic(x, y, prior_sd=1.0, block_size=10), np.zeros(3), Told()
+    with Team(target, threads=2, progress=told) as team:
+        told("Curvature")
+        Objective(team).hessian(theta, np.full(3, 1e-3))
+        assert told.counts[-1] == (6, 6)
+        assert told.counts == sorted(told.counts)
+        assert len({done for done, _ in told.counts}) >= 5, "and not only at the end"
+        told.until(5)
+        with pytest.raises(TimeLimitError, match="Curvature"):
+            Objective(team).hessian(theta, np.full(3, 1e-3))
 
 
 def two_modes(tilt: float = 0.0, n: int = 50) -> Target:

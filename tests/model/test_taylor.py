@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from simulated import ROOT, example
+from told import Told
 from toy_targets import Array, Target, logistic, normal_prior
 
 from stansub.errors import InputError
@@ -23,6 +24,7 @@ from stansub.model.taylor import (
     memory_needed,
     n_features,
 )
+from stansub.progress import TimeLimitError
 
 MODELS = ROOT / "stan_models"
 
@@ -247,12 +249,26 @@ def test_where_expansions_do_not_help_none_is_chosen_and_it_is_said() -> None:
 
 
 def test_threads_do_not_change_the_rows(target: Target, mode: Mode) -> None:
-    said: list[str] = []
-    one = build(target, mode.position, order=2, progress=said.append)
+    told = Told()
+    one = build(target, mode.position, order=2, progress=told)
     three = build(target, mode.position, order=2, threads=3)
     np.testing.assert_array_equal(one.first.coefficients, three.first.coefficients)
-    assert said[0] == "Control variates of order 2: 0 of 1,000 blocks"
-    assert 2 < len(said) <= 20
+    assert told.texts == ["Control variates of order 2: 1,000 blocks"]
+    assert 2 < len(told.counts) <= 80
+    assert told.counts[-1] == (1000, 1000)
+    assert told.counts == sorted(told.counts)
+
+
+def test_the_time_limit_ends_the_making_of_control_variates(target: Target, mode: Mode) -> None:
+    told = Told()
+    with pytest.raises(TimeLimitError, match=r"Control variates of order 2.*or take --control-variates 0 or 1"):
+        build(target, mode.position, order=2, progress=told.until(3))
+    assert len(told.counts) == 3
+    told = Told()
+    choose_order(target, mode, rng=rng(), progress=told)
+    assert told.counts[-1] == (8, 8)
+    with pytest.raises(TimeLimitError):
+        choose_order(target, mode, rng=rng(), progress=told.until(2))
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")

@@ -68,8 +68,13 @@ def test_what_another_thread_stops_is_ended(tmp_path):
     command, note = script(tmp_path)
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
+
+    def check() -> None:
+        if stop.is_set():
+            raise RunError("it was stopped")
+
     with pytest.raises(RunError, match="was stopped"):
-        processes.run(command, cwd=tmp_path, stop=stop)
+        processes.run(command, cwd=tmp_path, check=check)
     assert len(noted(note)) == 2
     assert not any(is_running(pid) for pid in noted(note))
 

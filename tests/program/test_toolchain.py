@@ -20,6 +20,7 @@ import stansub
 from stansub.errors import InputError, RunError
 from stansub.program import download, home, stanc, toolchain
 from stansub.program.home import _find_home, find_home
+from stansub.progress import Progress, TimeLimitError
 
 CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
 
@@ -356,6 +357,23 @@ def test_the_environment_does_not_set_variables_of_the_makefile(no_download, tmp
     seen = toolchain.compile_library(CODE, name="m").read_text()
     assert "/somewhere/else" not in seen
     assert "LC_ALL=C\n" in seen
+
+
+def test_the_time_limit_ends_compiling_and_waiting(no_download, tmp_path, monkeypatch):
+    script = tmp_path / "make"
+    script.write_text("#!/bin/sh\nsleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(script))
+    start = time.monotonic()
+    with toolchain.in_background() as compiling:
+        both = [compiling(CODE, name="one", progress=Progress(max_time=1)) for _ in range(2)]
+    assert time.monotonic() - start < 20
+    errors = [library.exception() for library in both]
+    assert all(isinstance(error, TimeLimitError) for error in errors)
+    waited, compiled = sorted(map(str, errors), key=lambda told: "'Compiling one (about" in told)
+    assert "'Waiting for another process that is compiling one; " in waited
+    assert "; raise --max-time or compile it before with `stansub check`" in compiled
+    assert not list((no_download / "build").iterdir())
 
 
 def test_what_is_compiled_in_the_background_is_stopped_by_a_failure(no_download, tmp_path, monkeypatch):

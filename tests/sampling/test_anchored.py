@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from told import Told
 from toys import with_own_rows
 
 import stansub
@@ -19,6 +20,7 @@ from stansub.model.mode import NoModeError, find_modes
 from stansub.output import inference_data
 from stansub.output.diagnosis import diagnose
 from stansub.output.summary import table
+from stansub.progress import TimeLimitError
 from stansub.sampling import anchored, choices
 from stansub.sampling import race as racing
 from stansub.sampling.trial import pairs_at
@@ -365,6 +367,28 @@ def test_independent_draws_win_where_the_approximation_is_right(
     assert len({candidate.name for candidate in candidates}) == len(candidates) == 6
     assert race(logistic, logistic_data, 0.0)[0] == "Laplace pCN with rho 0"
     assert race(logistic, logistic_data, 6.0)[0] == "random walk", "which does not mind where the mode is"
+
+
+def test_a_race_tells_how_far_it_is_and_looks_at_the_time_within_a_leg(
+    normal_mean: CompiledModel, mean_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posterior = normal_mean.with_data(mean_data, block_size=20, seed=1)
+    mode = find_modes(posterior, np.random.default_rng(1)).best
+
+    def merit(progress: Told) -> tuple[float, str]:
+        decider = anchored.decider_with(posterior, posterior.population.evaluator(), Pocock(), None)
+        decider.reset(mode.position)
+        runners = list(racing.candidates(mode, "auto"))
+        found = racing.race(decider, runners, mode.cholesky, np.random.default_rng(2), progress=progress)
+        return found.merit, found.told
+
+    told = Told()
+    found = merit(told)
+    assert told.counts == [(n, 18) for n in range(1, 19)]
+    monkeypatch.setattr(racing, "_PIECE", 100)
+    assert merit(Told()) == found, "the pieces make no difference"
+    with pytest.raises(TimeLimitError):
+        merit(Told().until(5))
 
 
 def test_random_walk_steps_are_mixed_in(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from told import Told
 
 import stansub
 from stansub import Austerity, CompiledModel, Exact, Geometric, InputError, Pocock, RandomWalk, RunError
@@ -16,6 +18,8 @@ from stansub.decision import boundary
 from stansub.output import inference_data
 from stansub.output.summary import diagnose
 from stansub.program.home import find_home
+from stansub.progress import TimeLimitError
+from stansub.sampling import run as driver
 
 PLAIN: dict[str, Any] = {"control_variates": 0, "proposal": "adaptive-metropolis"}
 SHORT: dict[str, Any] = PLAIN | {"chains": 3, "iter_warmup": 60, "iter_sampling": 80, "seed": 5, "block_size": 20}
@@ -257,7 +261,7 @@ def test_the_seed_is_drawn_and_written_down_when_none_is_given(
 
 def test_the_time_limit_keeps_what_there_is(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
     settings = SHORT | {"iter_sampling": 2_000_000}
-    idata = stansub.sample(logistic, logistic_data, test=LOOSE, max_time=1.0, **settings)
+    idata = stansub.sample(logistic, logistic_data, test=LOOSE, max_time=5.0, **settings)
     n = theta(idata).shape[1]
     assert 0 < n < 2_000_000
     assert inference_data.attrs(idata)["stopped"] == "max_time"
@@ -273,7 +277,48 @@ def test_a_time_limit_that_is_not_reached_is_no_stop(logistic: CompiledModel, lo
 
 def test_a_time_limit_within_warmup_says_so(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
     with pytest.raises(RunError, match=r"max-time.*iter-warmup"):
-        stansub.sample(logistic, logistic_data, max_time=0.2, **(SHORT | {"iter_warmup": 2_000_000}))
+        stansub.sample(logistic, logistic_data, max_time=4.0, **(SHORT | {"iter_warmup": 2_000_000}))
+
+
+def test_a_time_limit_within_set_up_says_what_it_got_to(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
+    with pytest.raises(TimeLimitError, match=r"--max-time 1e-09 was reached during set-up, before the first draw"):
+        stansub.sample(logistic, logistic_data, max_time=1e-9, **SHORT)
+
+
+def test_the_time_limit_counts_set_up(
+    logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_chain, limit = driver.make_chain, 2.0
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        time.sleep(limit)
+        return make_chain(*arguments, **options)
+
+    monkeypatch.setattr(driver, "make_chain", slow)
+    with pytest.raises(TimeLimitError, match=r"in the stage 'Finding starting values; .* so far, 0 of 3"):
+        stansub.sample(logistic, logistic_data, max_time=limit, **SHORT)
+
+
+def test_blocks_and_proof_tell_how_far_they_are(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
+    told, repeats = Told(), 20
+    many = {"N": 2000 * repeats, "K": 2} | {name: np.repeat(logistic_data[name], repeats, axis=0) for name in "xy"}
+    logistic.with_data(many, block_size=20, progress=told)
+    assert told.texts[1:] == ["Making blocks: 2,000 of 20 observations", "Proving the cut into blocks"]
+    made = [count for count in told.counts if count[1] == 2000]
+    assert made[0] == (256, 2000)
+    assert made[-1] == (2000, 2000)
+    assert told.counts[len(made) :] == [(n, 6) for n in range(1, 7)], "two parts at three points"
+    for n in (3, len(made) + 2):
+        with pytest.raises(TimeLimitError):
+            logistic.with_data(many, block_size=20, progress=Told().until(n))
+
+
+def test_the_seconds_of_the_stages_are_written_down(short: Any) -> None:
+    facts = inference_data.attrs(short)
+    times = facts["setup_times"]
+    assert {"Reading the data", "Loading data", "Making blocks", "Proving the cut into blocks"} <= set(times)
+    assert "Finding starting values" in times
+    assert 0 < sum(times.values()) <= facts["compile_time"] + facts["setup_time"]
 
 
 def breaks_beyond(limit: float) -> Any:

@@ -15,6 +15,7 @@ from stansub import CompiledModel, RandomWalk
 from stansub.model.mode import find_modes
 from stansub.output import inference_data
 from stansub.output.summary import table
+from stansub.progress import Progress
 from stansub.sampling import anchored, stages
 from stansub.sampling.threads import Outcome
 
@@ -246,9 +247,10 @@ class FakeMeetings:
 
     at = (10, 20)
 
-    def __init__(self, stop: Any, *, stops_at: int = -1, fails: bool = False) -> None:
+    def __init__(self, stop: Any, *, stops_at: int = -1, fails: bool = False, stops_within: bool = False) -> None:
         self.met: list[tuple[int, int]] = []
-        self._stop, self._stops_at, self._fails = stop, stops_at, fails
+        self._stop, self._stops_at, self._fails, self._stops_within = stop, stops_at, fails, stops_within
+        self._progress = Progress(stop=stop)
 
     def meet(self, chains: Any, n_steps: int) -> Any:
         assert {chain.steps for chain in chains} == {n_steps}
@@ -258,6 +260,9 @@ class FakeMeetings:
             raise ArithmeticError("a meeting failed")
         if n_steps == self._stops_at:
             self._stop[0] = 1
+        if self._stops_within:
+            self._progress.advance(1, 2)
+            raise AssertionError("it went on")
         yield
 
 
@@ -281,6 +286,14 @@ def test_a_stop_ends_a_run_in_a_meeting() -> None:
     _, meetings = run(chains, stops_at=10)
     assert meetings.met == [(2, 10)]
     assert [chain.steps for chain in chains] == [10, 10]
+
+
+def test_a_stop_ends_what_a_meeting_is_doing() -> None:
+    chains = [FakeChain(), FakeChain()]
+    outcome, meetings = run(chains, stops_at=10, stops_within=True)
+    assert meetings.met == [(2, 10)]
+    assert [chain.steps for chain in chains] == [10, 10]
+    assert outcome.failures == {}
 
 
 def test_a_meeting_that_fails_is_no_secret() -> None:

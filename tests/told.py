@@ -1,0 +1,26 @@
+"""A `Progress` that remembers what it is told."""
+
+from __future__ import annotations
+
+from stansub.progress import Progress
+
+
+class Told(Progress):
+    """Remembers texts and counts; `until` has the time limit come after so many more counts."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        super().__init__(self.texts.append)
+        self.counts: list[tuple[int, int]] = []
+
+    def until(self, n: int) -> Told:
+        self.counts.clear()
+        self._left = n
+        self._max_time = 1e9
+        return self
+
+    def advance(self, done: int, total: int) -> None:
+        if self._max_time is not None and len(self.counts) >= self._left:
+            self._max_time = 0.0
+        super().advance(done, total)
+        self.counts.append((done, total))
