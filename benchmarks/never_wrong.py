@@ -5,7 +5,7 @@ python benchmarks/never_wrong.py --seeds 8 --workload normal-3-apart --json wron
 python benchmarks/never_wrong.py --seeds 50 --jobs 2 --json wrong.json --resume           # what is missing
 
 Rows are written after each run, so that it can be interrupted. The answers are made once and kept. Prints the table
-in Markdown; ends with 1 where a run was wrong without a warning.
+in Markdown; ends with 1 where a run was wrong without a warning, or crashed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
 from correctness import study, table, truth
+from correctness.truth import NotTrusted
 from correctness.workloads import WORKLOADS
 from suite.machine import facts
 
+from stansub.errors import StansubError
 from stansub.program.home import cache_dir
 
 Job = tuple[str, int, str]
@@ -82,7 +84,7 @@ def run_all(wanted: Sequence[Job], options: argparse.Namespace) -> Iterator[dict
     """Rows as they are done, from processes of their own."""
     # Libraries that were loaded keep threads, which a forked process would lack.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.jobs, mp_context=context, initializer=os.nice, initargs=(5,)) as pool:
+    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
         futures = [pool.submit(study.run, *job, options.truth_dir) for job in wanted]
         try:
             for future in as_completed(futures):
@@ -125,10 +127,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         interrupted = True
         say("interrupted; the same command with --resume runs what is missing")
+    except (StansubError, NotTrusted, BrokenProcessPool) as error:
+        sys.exit(f"Error: {error}")
     print(table.markdown(runs))
     if interrupted:
         sys.exit(130)
-    if any(row["silent"] for row in table.summarise(runs)):
+    if any(row["silent"] or row["crashed"] for row in table.summarise(runs)):
         sys.exit(1)
 
 

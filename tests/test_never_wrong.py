@@ -20,6 +20,7 @@ from correctness.truth import Truth  # noqa: E402
 from correctness.verdict import judge  # noqa: E402
 from correctness.workloads import WORKLOADS  # noqa: E402
 
+from stansub.errors import RunError  # noqa: E402
 from stansub.program.home import cache_dir  # noqa: E402
 from stansub.sampling import anchored  # noqa: E402
 
@@ -118,15 +119,16 @@ def test_table() -> None:
         row("wrong", 4, warned=True, cause=True),
         row("imprecise", 5, warned=True),
         {"workload": "normal-3", "way": "default", "seed": 6, "state": "failed", "seconds": 9.0, "message": "why"},
+        {"workload": "normal-3", "way": "default", "seed": 7, "state": "crashed", "seconds": 9.0, "message": "why"},
         row("right", 1) | {"way": "plain"},
     ]
     default, plain = table.summarise(runs)
-    assert (default["runs"], default["wrong"], default["imprecise"], default["failed"]) == (6, 3, 1, 1)
-    assert (default["silent"], default["silent_seeds"]) == (1, [3])
-    assert (default["cause_named"], default["warned_though_right"], default["seconds"]) == (1, 1, 3.5)
+    assert (default["runs"], default["wrong"], default["imprecise"], default["failed"]) == (7, 3, 1, 1)
+    assert (default["silent"], default["silent_seeds"], default["crashed"]) == (1, [3], 1)
+    assert (default["cause_named"], default["warned_though_right"], default["seconds"]) == (1, 1, 4.0)
     assert (plain["runs"], plain["wrong"]) == (1, 0)
     text = table.markdown(runs)
-    assert "| `normal-3` | 6 | 3 | 1 | 1 | 1 | 1 | 3.5 |" in text
+    assert "| `normal-3` | 7 | 3 | 1 | 1 | 1 | 1 | 1 | 4.0 |" in text
     assert text.index("### default") < text.index("### plain")
 
 
@@ -171,6 +173,18 @@ def test_quadrature_of_a_posterior_in_closed_form() -> None:
     x, y = np.meshgrid(*grid.axes, indexing="ij")
     assert grid.moments(x) == pytest.approx((3.0, 0.01), rel=1e-6)
     assert grid.moments(y, np.ones_like(y)) == pytest.approx((0.0, 5**0.5), abs=1e-6)
+
+
+def test_errors_cost_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(workload: Any, seed: int, way: str) -> Any:
+        raise RunError("no mode") if seed == 1 else KeyError("a defect")
+
+    monkeypatch.setattr(truth, "load", lambda workload, folder: STANDARD)
+    monkeypatch.setattr(study, "compiled", lambda path: None)
+    found = [study.run("normal-3", seed, "default", tmp_path, refuses) for seed in (1, 2)]
+    assert [one["state"] for one in found] == ["failed", "crashed"]
+    assert found[0]["message"] == "no mode"
+    assert "KeyError" in table.line(found[1])
 
 
 # The small version of the study.

@@ -72,8 +72,10 @@ def run(name: str, seed: int, way: str, folder: Path, draw: Draw = draw) -> Row:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             idata = draw(workload, seed, way)
-    except StansubError as error:
-        return row | {"state": "failed", "seconds": time.perf_counter() - began, "message": str(error)}
+    except Exception as error:
+        # A clear line is an answer; anything else is a defect.
+        state, kind = ("failed", "") if isinstance(error, StansubError) else ("crashed", f"{type(error).__name__}: ")
+        return row | {"state": state, "seconds": time.perf_counter() - began, "message": f"{kind}{error}"}
     seconds = time.perf_counter() - began
     posterior = {str(name): values.values for name, values in group(idata, "posterior").data_vars.items()}
     found = verdict.judge(workload.quantities(posterior), answer)

@@ -10,8 +10,8 @@ import numpy as np
 Row = dict[str, Any]
 
 _HEAD = (
-    *("workload", "runs", "wrong", "wrong without a warning", "cause named", "failed", "warned though right"),
-    *("median s",),
+    *("workload", "runs", "wrong", "wrong without a warning", "cause named", "failed", "crashed"),
+    *("warned though right", "median s"),
 )
 
 
@@ -19,7 +19,8 @@ def summarise(runs: Sequence[Row]) -> list[Row]:
     """Counts over the seeds.
 
     ``wrong`` counts imprecise runs too; ``silent`` those of them without a warning that speaks against the draws;
-    ``cause_named`` those whose warnings name the cause.
+    ``cause_named`` those whose warnings name the cause. ``failed`` counts errors with a clear line, ``crashed`` all
+    others.
     """
     return [_summary(key, [one for one in runs if _key(one) == key]) for key in dict.fromkeys(map(_key, runs))]
 
@@ -43,6 +44,7 @@ def _summary(key: tuple[str, str], runs: Sequence[Row]) -> Row:
         "silent_seeds": sorted(one["seed"] for one in silent),
         "cause_named": sum(one["cause_named"] for one in wrong),
         "failed": sum(one["state"] == "failed" for one in runs),
+        "crashed": sum(one["state"] == "crashed" for one in runs),
         "warned_though_right": sum(one["warned"] for one in right),
         "seconds": float(np.median([one["seconds"] for one in runs])),
     }
@@ -62,15 +64,15 @@ def _table(rows: Sequence[Row]) -> Iterable[str]:
     yield "| " + " | ".join(_HEAD) + " |"
     yield "|" + "---|" * len(_HEAD)
     for row in rows:
-        cells = [f"`{row['workload']}`", row["runs"], row["wrong"], row["silent"], row["cause_named"], row["failed"]]
-        cells += [row["warned_though_right"], f"{row['seconds']:.1f}"]
+        cells = [f"`{row['workload']}`", row["runs"], row["wrong"], row["silent"], row["cause_named"]]
+        cells += [row["failed"], row["crashed"], row["warned_though_right"], f"{row['seconds']:.1f}"]
         yield "| " + " | ".join(map(str, cells)) + " |"
 
 
 def line(run: Row) -> str:
     """A run in a line, for who waits."""
     text = f"{run['workload']} ({run['way']}), seed {run['seed']}: {run['state']}"
-    if run["state"] == "failed":
+    if run["state"] in ("failed", "crashed"):
         return f"{text}: {run['message']}"
     gap = run["log_density_gap"]
     if run["state"] != "right":
