@@ -187,6 +187,17 @@ def test_errors_cost_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "KeyError" in table.line(found[1])
 
 
+def test_another_mode_that_could_matter_makes_an_answer_untrusted() -> None:
+    peak, wide = np.zeros(2), np.diag([100.0, 1.0])
+    near, far, low = (np.array([1.0, 0.0]), -0.005), (np.array([40.0, 0.0]), 0.0), (np.array([0.0, 9.0]), -300.0)
+    assert "2 of 3" in truth.other_modes([near, (peak, 0.0), low], peak, 0.0, wide)
+    with pytest.raises(truth.NotTrusted):
+        truth.other_modes([near, far], peak, 0.0, wide)
+    assert "2 of 2" in truth.other_modes([near, far], peak, 0.0, wide, free_of_labels=True)
+    with pytest.raises(truth.NotTrusted):
+        truth.other_modes([(np.array([0.0, 9.0]), 250.0)], peak, 0.0, wide, free_of_labels=True)
+
+
 # The small version of the study.
 
 

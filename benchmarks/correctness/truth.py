@@ -37,6 +37,8 @@ _STARTS = 40
 _SPREAD = 2.0  # sd of the starts about the true values, on the unconstrained space
 _ROUNDS = (2000, 4000, 20_000)
 _FREEDOM = 5.0
+# Ends of climbs are one mode where they are this near in height, and in half the squared distance in sds about so.
+_SAME = 0.05
 # Below this difference in log density another mode could matter: exp(-20) of the height, times any ratio of volumes.
 _GAP = 20.0
 _LEAST_SHARE, _PARETO_K = 0.2, 0.5
@@ -116,8 +118,12 @@ def importance(workload: Workload) -> Truth:
     model = compiled.read_data(data).model(compiled.silent)
     centre = model.param_unconstrain_json(orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY))
     peak, height = _climb(model.log_density_gradient, centre)
-    gap = _other_modes(model.log_density_gradient, centre, peak, height, rng, free_of_labels=bool(workload.sort_by))
-    points, weights, logs = _weighted(model.log_density, peak, _covariance(model.log_density_gradient, peak), rng)
+    covariance = _covariance(model.log_density_gradient, peak)
+    ends = [
+        _climb(model.log_density_gradient, centre + _SPREAD * rng.standard_normal(model.dim)) for _ in range(_STARTS)
+    ]
+    gap = other_modes(ends, peak, height, covariance, free_of_labels=bool(workload.sort_by))
+    points, weights, logs = _weighted(model.log_density, peak, covariance, rng)
     ess, k = float(1 / np.sum(weights**2)), pareto_k(weights)
     if ess < _LEAST_SHARE * len(weights) or k > _PARETO_K:
         raise NotTrusted(f"{workload.name}: ESS {ess:.0f} of {len(weights):,} weighted draws, Pareto k {k:.2f}")
@@ -152,26 +158,31 @@ def _climb(function: Gradient, start: FloatArray) -> tuple[FloatArray, float]:
     return np.asarray(found.x), -float(found.fun)
 
 
-def _other_modes(
-    function: Gradient,
-    centre: FloatArray,
+def other_modes(
+    ends: Sequence[tuple[FloatArray, float]],
     peak: FloatArray,
     height: float,
-    rng: np.random.Generator,
+    covariance: FloatArray,
     *,
-    free_of_labels: bool,
+    free_of_labels: bool = False,
 ) -> str:
-    """What climbing from dispersed starts came to, in words."""
-    ends = [_climb(function, centre + _SPREAD * rng.standard_normal(len(centre))) for _ in range(_STARTS)]
-    # With free labels each mode has copies of the same height.
-    same = [
-        abs(value - height) < 0.01 and (free_of_labels or bool(np.abs(theta - peak).max() < 0.05))
-        for theta, value in ends
-    ]
-    lower = [height - value for (_, value), it in zip(ends, same, strict=True) if not it]
+    """What climbing from dispersed starts came to, in words, given where each ended and how high.
+
+    Raises
+    ------
+    NotTrusted
+        When one ended elsewhere at a height that could matter.
+    """
+
+    def same(theta: FloatArray, value: float) -> bool:
+        # With free labels each mode has copies of the same height.
+        away = theta - peak
+        return abs(value - height) < _SAME and (free_of_labels or away @ np.linalg.solve(covariance, away) < 4 * _SAME)
+
+    lower = [height - value for theta, value in ends if not same(theta, value)]
     if lower and min(lower) < _GAP:
         raise NotTrusted(f"another maximum is {min(lower):.2f} below that next to the true values")
-    return f"{sum(same)} of {_STARTS} dispersed climbs end at its mode" + (
+    return f"{len(ends) - len(lower)} of {len(ends)} dispersed climbs end at its mode" + (
         f", the others lower by {min(lower):,.0f} or more" if lower else ""
     )
 
