@@ -18,11 +18,11 @@ from stansub.model.posterior import Posterior, draw_points
 from stansub.model.ranges import DERIVATIVES, LIPSCHITZ
 from stansub.model.rewritten import Rewritten
 from stansub.output.layout import Layout
-from stansub.program import stanc
+from stansub.program import source as source_module
 from stansub.program.advice import obstacles
 from stansub.program.recognise import Form, find_line, observations_in, recognise
 from stansub.program.sizes import main_size
-from stansub.program.syntax import Declaration, Other, Program, Statement, Target, Tilde, calls, parse, walk
+from stansub.program.syntax import Declaration, Other, Program, Statement, Target, Tilde, calls, walk
 from stansub.sampling.choices import choose_block_size, choose_test
 from stansub.sampling.progress import telling
 
@@ -56,14 +56,15 @@ def report(
     InputError
         When the program cannot be read or, with data, does not qualify.
     """
-    program = parse(stanc.canonical(stan_file))
-    form, source = recognise(program), stan_file.read_text(encoding="utf-8")
+    read = source_module.read(stan_file)
+    _, source, program = read
+    form = recognise(program)
     posterior = None
     if data is not None:
         # Data that do not fit are told before the minute that a compilation takes.
         values = data_module.read(data, program.data.declarations)
         with telling(progress, show=True) as say:
-            posterior = compile_model(stan_file, progress=say).with_data(
+            posterior = compile_model(read, progress=say).with_data(
                 values, block_size=_block_size, observations=observations, progress=say
             )
     costs = _measure(posterior) if posterior is not None else None

@@ -14,17 +14,18 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.model import data as data_module
-from stansub.model.blocks import DEFAULT_BLOCK_SIZE, Blocks
+from stansub.model.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
 from stansub.model.data import Data
 from stansub.model.instances import Slicer, build
 from stansub.model.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined, prove
 from stansub.model.rewritten import Rewritten, count_units
-from stansub.program import rewrite, stanc, toolchain
+from stansub.program import rewrite, source, toolchain
 from stansub.program.library import FloatArray, Library, Model
 from stansub.program.recognise import Form, explain, find_line, recognise, size_candidates
 from stansub.program.remarks import locate_error
 from stansub.program.sizes import declarations, main_size
-from stansub.program.syntax import Program, names, parse, tokenize
+from stansub.program.source import Source
+from stansub.program.syntax import Program, names, tokenize
 from stansub.progress import Progress, as_progress
 
 HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
@@ -75,7 +76,7 @@ class CompiledModel:
         self,
         data: str | Path | Mapping[str, Any] | Data,
         *,
-        block_size: Callable[[int, bool], int] | int = DEFAULT_BLOCK_SIZE,
+        block_size: Callable[[int, bool], int] | int | None = None,
         seed: int = 0,
         observations: str | None = None,
         evaluator: Literal["auto", "instances", "rewritten"] = "auto",
@@ -88,7 +89,8 @@ class CompiledModel:
         data : path, mapping or Data
             Data JSON as CmdStan reads it, or the values.
         block_size : int or callable
-            Observations a block, or a function of (number of observations, whether each block costs an instance).
+            Observations a block, or a function of (number of observations, whether each block costs an instance). When
+            not given it suits sampling about the mode, and `stansub.sample` takes another where its test wants one.
         seed : int
             Seed of the shuffle and of ``transformed data``.
         observations : str, optional
@@ -120,18 +122,17 @@ class CompiledModel:
             raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         points = draw_points(rng, full, progress=say)
-        sized = block_size if callable(block_size) else lambda n, instances: block_size
+        if block_size is None:
+            sized: Callable[[int, bool], int] = _default_size
+        else:
+            sized = block_size if callable(block_size) else lambda n, instances: block_size
         given = _Given(values, full, points, rng, seed, sized, say)
         library = None if evaluator == "instances" else self.rewritten
         if not points:
             raise InputError(self._undefined(given, library))
         posterior = self._rewritten(given, library) if library else self._instances(given, observations)
-        if not posterior.proof.holds:
-            reason = (
-                f"the full log density differs from global part plus blocks by {posterior.proof.error:.1e} relative"
-            )
-            raise InputError(explain(self.program, self.form, reason, source=self.source))
-        return posterior
+        posterior.check(self.source)
+        return replace(posterior, any_block_size=block_size is None)
 
     def read_data(self, data: str | Path | Mapping[str, Any]) -> Data:
         """Read data and check them against the program's data block."""
@@ -203,7 +204,9 @@ class CompiledModel:
         full = given.full
         if self.silent is not self.original:
             full = given.values.model(self.silent, seed=given.seed)
-        return Posterior(full, population, order, proof, self.name, self.program, self.form, given.values, sizes)
+        return Posterior(
+            full, population, order, proof, self.name, self.program, self.form, given.values, sizes, given.points
+        )
 
     def _size_names(self) -> list[str]:
         return [candidate.name for candidate in size_candidates(self.program)]
@@ -285,6 +288,10 @@ class CompiledModel:
         return locate_error(message, self.program.code, self.source, f"{self.name}.stan")
 
 
+def _default_size(n: int, instances: bool) -> int:
+    return fitting_size(VARIATES_BLOCK_SIZE, n, instances=instances)
+
+
 @dataclass(frozen=True)
 class _Given:
     """What the blocks are made from: data, the untouched program with them, and points for the proof."""
@@ -299,14 +306,14 @@ class _Given:
 
 
 def compile_model(
-    stan_file: str | Path, *, progress: Callable[[str], None] | None = None, rewritten: bool = True
+    stan_file: str | Path | Source, *, progress: Callable[[str], None] | None = None, rewritten: bool = True
 ) -> CompiledModel:
     """Recognise the likelihood of a Stan program and compile what its evaluation needs.
 
     Parameters
     ----------
-    stan_file : path
-        The ``.stan`` file; ``#include`` is resolved from its folder.
+    stan_file : path or Source
+        The ``.stan`` file, from whose folder ``#include`` is resolved, or what was read of it.
     progress : callable, optional
         Called with a line of text before something slow is done; the time limit of a `Progress` ends compilers.
     rewritten : bool
@@ -319,24 +326,21 @@ def compile_model(
     RunError
         When there is no working compiler or the compilation fails.
     """
-    path = Path(stan_file)
-    code = stanc.canonical(path)
-    program = parse(code)
-    form = recognise(program)
-    source, say = path.read_text(encoding="utf-8"), as_progress(progress)
-    form = replace(form, line=find_line(source, form.statement))
+    name, text, program = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
+    form, code, say = recognise(program), program.code, as_progress(progress)
+    form = replace(form, line=find_line(text, form.statement))
     with toolchain.in_background() as compiling:
-        compiled = partial(compiling, name=path.stem, progress=say)
+        compiled = partial(compiling, name=name, progress=say)
         original = compiled(code)
         blocks = None
         if rewritten and form.kind != "sum":
-            text = rewrite.silent(rewrite.block_program(program, form))
-            blocks = compiled(text, user_header=HEADER, stanc_args=["--allow-undefined"])
-        silent = original if (text := rewrite.silent(code)) == code else compiled(text)
+            block_code = rewrite.silent(rewrite.block_program(program, form))
+            blocks = compiled(block_code, user_header=HEADER, stanc_args=["--allow-undefined"])
+        silent = original if (silenced := rewrite.silent(code)) == code else compiled(silenced)
         whole = Library(original.result())
         return CompiledModel(
-            name=path.stem,
-            source=source,
+            name=name,
+            source=text,
             program=program,
             form=form,
             original=whole,

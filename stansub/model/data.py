@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import numbers
+import reprlib
+import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +28,9 @@ Rows = slice | NDArray[np.int64]
 
 _MAX_INT = 2**31 - 1
 
+# The first bytes of every gzip file.
+_GZIP = b"\x1f\x8b"
+
 
 @dataclass(frozen=True)
 class Data:
@@ -33,7 +39,7 @@ class Data:
     Attributes
     ----------
     values : dict
-        One numpy array a variable, a number for scalars, or the parsed JSON as it is for tuples.
+        One numpy array a variable, a number for scalars; tuples are dicts of such with keys "1", "2", ... as in JSON.
     declarations : tuple of Declaration
         The data block, in order.
     source : str
@@ -138,7 +144,7 @@ def read(source: str | Path | Mapping[str, Any], declarations: tuple[Declaration
     Parameters
     ----------
     source : path or mapping
-        A data JSON file as CmdStan reads it, or the values themselves.
+        A data JSON file as CmdStan reads it, perhaps compressed by gzip, or the values themselves.
     declarations : tuple of Declaration
         The program's data block.
 
@@ -163,8 +169,7 @@ def read(source: str | Path | Mapping[str, Any], declarations: tuple[Declaration
             )
         values[declaration.name] = _convert(raw[declaration.name], declaration, name)
     _check_sizes(values, declarations, name)
-    scalars = {key: value.item() for key, value in values.items() if isinstance(value, np.ndarray) and not value.ndim}
-    return Data({**values, **scalars}, declarations, name)
+    return Data({key: _item(value) for key, value in values.items()}, declarations, name)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -185,6 +190,13 @@ def _text(path: Path) -> bytes:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    if text.startswith(_GZIP):
+        try:
+            text = gzip.decompress(text)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(
+                f"{path}: the gzip file is damaged or cut short ({error}); compress the data again"
+            ) from error
     if not text or text.isspace():
         raise InputError(f"{path}: the file is empty")
     return text
@@ -209,22 +221,25 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
 
 def _type(declaration: Declaration) -> str:
     inner = f"[{', '.join(declaration.dims)}]" if declaration.dims else ""
+    inner += f"({', '.join(declaration.elements)})" if declaration.elements else ""
     outer = f"array[{', '.join(declaration.array_dims)}] " if declaration.array_dims else ""
     return f"`{outer}{declaration.base}{inner} {declaration.name}`"
 
 
 def _convert(value: Any, declaration: Declaration, source: str) -> Any:
-    """A variable as a C-contiguous array of int64 or float64, complex numbers as pairs; tuples as they are.
+    """A variable as a C-contiguous array of int64 or float64, complex numbers as pairs; tuples as dicts of such.
 
-    Shapes are not looked at, but that they are not ragged.
+    Shapes are not looked at, but that they are those of arrays.
     """
-    if declaration.base == "tuple":
-        return value
     where = f"{source}: variable {declaration.name!r}, declared {_type(declaration)},"
+    if declaration.base == "tuple":
+        return _tuples(value, declaration, len(declaration.array_dims), source, where)
     try:
         array = np.asarray(value)
     except ValueError:
-        raise InputError(f"{where} is ragged: its rows differ in length") from None
+        depth = len(declaration.all_dims) + declaration.base.startswith("complex")
+        misfit = _misfit(value, depth, declaration.name, (), {}) or "is not an array of numbers"
+        raise InputError(f"{where} {misfit}{_pairs(declaration)}") from None
     integer = declaration.base == "int"
     if array.size == 0:
         return array.astype(np.int64 if integer else np.float64)
@@ -242,6 +257,51 @@ def _convert(value: Any, declaration: Declaration, source: str) -> Any:
         more = f" ({int(bad.sum()):,} such values)" if bad.sum() > 1 else ""
         raise InputError(f"{source}: {_element(declaration.name, array, bad)}{more}; remove or replace it")
     return array
+
+
+def _tuples(value: Any, declaration: Declaration, depth: int, source: str, where: str) -> Any:
+    """Tuples in ``depth`` nested lists: JSON has them as objects with keys "1", "2", ..., Python as tuples."""
+    if depth:
+        if not _is_list(value):
+            raise InputError(f"{where} must be an array of tuples, but there is {_shown(value)}")
+        return [_tuples(one, declaration, depth - 1, source, where) for one in value]
+    given = dict(enumerate(value, 1)) if isinstance(value, tuple) else value
+    found = {str(key): one for key, one in given.items()} if isinstance(given, Mapping) else {}
+    if found.keys() != {str(k) for k in range(1, len(declaration.elements) + 1)}:
+        keys = ", ".join(f'"{k}": ...' for k in range(1, len(declaration.elements) + 1))
+        raise InputError(f"{where} must be {{{keys}}}, but there is {_shown(value)}")
+    return {str(k): _item(_convert(found[str(k)], part, source)) for k, part in enumerate(declaration.parts, 1)}
+
+
+def _item(value: Any) -> Any:
+    """A number for an array without dimensions."""
+    return value.item() if isinstance(value, np.ndarray) and not value.ndim else value
+
+
+def _misfit(value: Any, depth: int, name: str, index: tuple[int, ...], lengths: dict[int, int]) -> str:
+    """The first place where nested lists are no array of ``depth`` dimensions, in words; nothing where they are one.
+
+    ``lengths`` are those of the first list of each dimension.
+    """
+    place = f"{name}[{', '.join(map(str, index))}]" if index else name
+    if len(index) == depth:
+        return f"must have a number at {place}, but there is a list" if _is_list(value) else ""
+    if not _is_list(value):
+        return f"must have a list at {place}, but there is {_shown(value)}"
+    expected = lengths.setdefault(len(index), len(value))
+    if len(value) != expected:
+        return f"is ragged: {place} has length {len(value):,}, lists before it have {expected:,}"
+    found = (_misfit(one, depth, name, (*index, k), lengths) for k, one in enumerate(value, 1))
+    return next(filter(None, found), "")
+
+
+def _is_list(value: Any) -> bool:
+    return hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0 and not isinstance(value, str | bytes | Mapping)
+
+
+def _shown(value: Any) -> str:
+    """A value from JSON in a few characters."""
+    return "null" if value is None else reprlib.repr(value)
 
 
 def _numbers(value: Any, name: str, where: str) -> NDArray[Any]:
@@ -275,7 +335,7 @@ def _element(name: str, array: NDArray[Any], bad: NDArray[np.bool_] | None = Non
     value = array[index]
     value = value.item() if isinstance(value, np.generic) else value
     place = f"[{', '.join(str(int(i) + 1) for i in index)}]" if index else ""
-    return f"{name}{place} is {'null' if value is None else repr(value)}"
+    return f"{name}{place} is {_shown(value)}"
 
 
 def _check_sizes(values: dict[str, Any], declarations: tuple[Declaration, ...], source: str) -> None:

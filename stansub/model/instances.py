@@ -98,6 +98,10 @@ class Instances:
         models = [self.slicer.model(place, place + 1) for place in places.tolist()]
         return self._evaluator(models).block_log_lik(theta)
 
+    def recut(self, size: int, points: Sequence[FloatArray]) -> Instances:
+        """The same observations in blocks of another size, whose instances are made anew."""
+        return build(self.slicer, replace(self.blocks, size=size), points)
+
     def _evaluator(self, models: Sequence[Model]) -> _loop.InstanceEvaluator:
         return _loop.InstanceEvaluator(
             self.dim,

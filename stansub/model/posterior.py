@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ from stansub.errors import InputError
 from stansub.model.blocks import Blocks
 from stansub.model.data import Data
 from stansub.program.library import FloatArray, Model
-from stansub.program.recognise import Form
+from stansub.program.recognise import Form, explain
 from stansub.program.syntax import Program
 from stansub.progress import Progress
 
@@ -43,6 +43,8 @@ class Population(Protocol):
     def evaluator(self) -> Evaluator: ...
 
     def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray: ...
+
+    def recut(self, size: int, points: Sequence[FloatArray]) -> Population: ...
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ class Posterior:
         The user's data, in the original order.
     sizes : tuple of str
         Integer data variables that count the observations.
+    points : sequence of ndarray
+        Unconstrained parameters at which it was proved.
+    any_block_size : bool
+        Whether nobody has named a block size, so that whoever samples may take another (`recut`).
     """
 
     full: Model
@@ -97,6 +103,36 @@ class Posterior:
     form: Form
     values: Data
     sizes: tuple[str, ...]
+    points: Sequence[FloatArray] = field(repr=False)
+    any_block_size: bool = False
+
+    def check(self, source: str = "") -> None:
+        """Raise InputError, which says what stands in the way, unless the proof holds.
+
+        Parameters
+        ----------
+        source : str
+            The user's file, for line numbers.
+        """
+        if not self.proof.holds:
+            reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
+            raise InputError(explain(self.program, self.form, reason, source=source))
+
+    def recut(self, size: int) -> Posterior:
+        """The same posterior with blocks of so many observations, proved again.
+
+        Raises
+        ------
+        InputError
+            When the proof fails.
+        """
+        if size == self.blocks.size:
+            return replace(self, any_block_size=False)
+        population = self.population.recut(size, self.points)
+        proof = prove(population, self.full, self.points)
+        cut = replace(self, population=population, proof=proof, any_block_size=False)
+        cut.check()
+        return cut
 
     def __repr__(self) -> str:
         return (

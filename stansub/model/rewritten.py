@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,10 @@ class Rewritten:
         """Log likelihoods of single observations, shape (len(places),)."""
         starts = places.astype(np.int32)
         return self._evaluator(starts, starts + np.int32(1)).block_log_lik(theta)
+
+    def recut(self, size: int, points: Sequence[FloatArray]) -> Rewritten:
+        """The same observations in blocks of another size."""
+        return replace(self, blocks=replace(self.blocks, size=size))
 
     def _evaluator(self, starts: NDArray[np.int32], stops: NDArray[np.int32]) -> _loop.LibraryEvaluator:
         return _loop.LibraryEvaluator(

@@ -15,8 +15,31 @@ _CANONICAL = [
     "--canonicalize=includes,strip-comments,deprecations,braces,parentheses",
     "--max-line-length=10000",
 ]
-STANC_ERROR = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>\d+)")
+STANC_ERROR = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>-?\d+)")
 _RULE = re.compile(r"^\s*-{20,}\s*$")
+
+
+def read(stan_file: Path) -> str:
+    """The text of a Stan program.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read or is not text.
+    """
+    try:
+        code = stan_file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"{stan_file}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise InputError(f"{stan_file}: cannot be read ({reason})") from error
+    if "\0" in code:
+        line = code.count("\n", 0, code.index("\0")) + 1
+        raise InputError(
+            f"{stan_file}, line {line}: there is a NUL character, which Stan programs do not have; remove it"
+        )
+    return code
 
 
 def canonical(stan_file: Path) -> str:
@@ -34,13 +57,7 @@ def canonical(stan_file: Path) -> str:
     RunError
         When there is no stanc or it does not run.
     """
-    try:
-        code = stan_file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{stan_file}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise InputError(f"{stan_file}: cannot be read ({reason})") from error
+    code = read(stan_file)
     stanc = find_home().stanc
     # stanc runs in the program's folder because a folder's name may hold a comma, which separates include paths.
     arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={stan_file}", "/dev/stdin"]

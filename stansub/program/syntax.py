@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from stansub.errors import InputError
@@ -113,8 +113,15 @@ class Declaration:
 
     @property
     def all_dims(self) -> tuple[str, ...]:
-        """Array sizes, then inner sizes."""
-        return self.array_dims + self.dims
+        """Array sizes, then inner sizes, of which square matrices are declared with one: ``cov_matrix[K]`` is K x K."""
+        square = self.base in _SQUARE and len(self.dims) == 1
+        return self.array_dims + self.dims * (2 if square else 1)
+
+    @property
+    def parts(self) -> tuple[Declaration, ...]:
+        """What is in a tuple, as variables of their own that are called ``x.1``, ``x.2``, ..."""
+        parsed = (next(_Parser(f"{element} x;").declarations()) for element in self.elements)
+        return tuple(replace(one, name=f"{self.name}.{k}") for k, one in enumerate(parsed, 1))
 
 
 @dataclass(frozen=True)
@@ -407,6 +414,7 @@ _TYPES = _words(
     "ordered positive_ordered simplex unit_vector sum_to_zero_vector sum_to_zero_matrix column_stochastic_matrix "
     "row_stochastic_matrix cholesky_factor_corr cholesky_factor_cov corr_matrix cov_matrix"
 )
+_SQUARE = _words("cholesky_factor_corr cholesky_factor_cov corr_matrix cov_matrix")
 _WORDS = _TYPES | _words("for in if else while return break continue profile print reject fatal_error void data target")
 _NOT_CALLED = _WORDS - {"target"}
 _ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", ".*=", "./=")

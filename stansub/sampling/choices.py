@@ -12,7 +12,7 @@ from typing import Any
 from stansub.decision import decide
 from stansub.decision.boundary import Austerity, Exact, Fixed, Test, is_own, level_of_looks, make_test
 from stansub.errors import InputError
-from stansub.model.blocks import DEFAULT_BLOCK_SIZE
+from stansub.model.blocks import PLAIN_BLOCK_SIZE, VARIATES_BLOCK_SIZE, fitting_size
 from stansub.model.posterior import Posterior
 from stansub.model.ranges import DERIVATIVES, LIPSCHITZ, largest_constant, range_function
 from stansub.output.diagnosis import UNKNOWN
@@ -24,14 +24,6 @@ DEFAULT_TEST = "pocock"
 # Observations a block of exact decisions. (The range of a block sum grows as its size, which a concentration bound pays
 # for in full: there single observations are best.)
 _BLOCK_EXACT = 1024
-# With control variates a decision needs a number of blocks that hardly depends on their size: they are as small as a
-# call to the program allows. Bounds on remainders use 7 % of 100,000 observations with blocks of 1, 25 % with 32 and
-# 36 % with 64, but observations evaluated one by one cost so much that blocks of 32 take least time there too.
-_BLOCK_VARIATES = 32
-# Tests need units to draw from: at least this many blocks where the data allow it.
-_MIN_BLOCKS = 100
-# Instances that memory and construction time allow (some kilobytes and 10 microseconds each).
-_MAX_INSTANCES = 50_000
 
 # Share of the decisions that are audited, their number at most and at least, and what they may evaluate between.
 _AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 30, 100_000_000
@@ -138,14 +130,10 @@ def choose_block_size(test: Test, n: int, *, instances: bool, variates: bool = F
     (which with tests that need a range takes bounds on remainders, see `bounded_order`).
     """
     if isinstance(test, Exact):
-        size = _BLOCK_EXACT
-    elif test.needs_range and not variates:
-        size = 1
-    else:
-        largest = _BLOCK_VARIATES if variates else DEFAULT_BLOCK_SIZE
-        size = min(largest, max(1, n // _MIN_BLOCKS))
-    least = math.ceil(n / _MAX_INSTANCES) if instances else 1
-    return min(n, max(size, least))
+        return fitting_size(_BLOCK_EXACT, n, instances=instances, n_blocks=1)
+    if test.needs_range and not variates:
+        return fitting_size(1, n, instances=instances)
+    return fitting_size(VARIATES_BLOCK_SIZE if variates else PLAIN_BLOCK_SIZE, n, instances=instances)
 
 
 def tell_block_size(size: int, *, given: bool, test: Test, variates: bool) -> str:

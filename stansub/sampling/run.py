@@ -24,12 +24,13 @@ from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.model import data as data_module
 from stansub.model.compiled import CompiledModel, compile_model
+from stansub.model.instances import Instances
 from stansub.model.mode import NoModeError
 from stansub.model.posterior import Posterior
 from stansub.output.inference_data import arviz_module
 from stansub.output.summary import Summary, summarise
-from stansub.program import stanc
-from stansub.program.syntax import Program, parse
+from stansub.program import source
+from stansub.program.syntax import Program
 from stansub.progress import Progress, TimeLimitError
 from stansub.sampling import choices, results, stages
 from stansub.sampling.adapt import SGLD, check_proposal, make_adapter
@@ -118,7 +119,8 @@ def draw(
         The ``.stan`` file, what `compile_model` made of it, or that with data (`CompiledModel.with_data`).
     data : path or mapping, optional
         Data in CmdStan's JSON format, or the values by name. With a Posterior there are none to give, nor
-        ``block_size``, ``observations`` or ``evaluator``: it has them.
+        ``block_size``, ``observations`` or ``evaluator``: it has them. A block size that nobody has named is
+        chosen as without one.
     chains, parallel_chains : int
         Number of chains, and how many run at once (default: one a core) as threads over one copy of the data.
         The draws do not depend on ``parallel_chains``.
@@ -281,7 +283,7 @@ def draw(
         share = choices.choose_audit(audit, n_decisions, n_observations)
         told = choices.tell_block_size(
             posterior.blocks.size,
-            given=block_size is not None or isinstance(model, Posterior),
+            given=block_size is not None or (isinstance(model, Posterior) and not model.any_block_size),
             test=rule,
             variates=found is not None and found.order > 0,
         )
@@ -567,6 +569,9 @@ def make_posterior(
         When the program or the data cannot be used.
     """
     if isinstance(model, Posterior):
+        if model.any_block_size and callable(block_size):
+            instances = isinstance(model.population, Instances)
+            model = model.recut(block_size(model.program, model.blocks.n_observations, instances))
         return model, time.perf_counter()
     given = {} if data is None else data
     say(f"Reading {'the data' if isinstance(model, CompiledModel) else 'program and data'}")
@@ -574,11 +579,11 @@ def make_posterior(
         compiled, values = model, model.read_data(given)
     else:
         # What does not fit is told before the minute that a compilation takes.
-        program = parse(stanc.canonical(Path(model)))
-        if not program.parameters.declarations:
+        read = source.read(model)
+        if not read.program.parameters.declarations:
             raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
-        values = data_module.read(given, program.data.declarations)
-        compiled = compile_model(model, progress=say, rewritten=evaluator != "instances")
+        values = data_module.read(given, read.program.data.declarations)
+        compiled = compile_model(read, progress=say, rewritten=evaluator != "instances")
     compiled_at = time.perf_counter()
     posterior = compiled.with_data(
         values,

@@ -1,7 +1,9 @@
 """Data are read as CmdStan reads them, and what is wrong with them is said in one line."""
 
+import gzip
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from simulated import ROOT, Compiled, example
 
 from stansub.errors import InputError
 from stansub.model import data
+from stansub.program.home import find_home
 from stansub.program.syntax import parse
 
 CODE = """
@@ -47,7 +50,9 @@ def read(**changes: Any) -> data.Data:
 def test_values_and_types(tmp_path: Path) -> None:
     file = tmp_path / "some.json"
     file.write_text(json.dumps(GOOD))
-    for source in (GOOD, file, str(file)):
+    compressed = tmp_path / "some.json.gz"
+    compressed.write_bytes(gzip.compress(file.read_bytes()))
+    for source in (GOOD, file, str(file), compressed):
         values = data.read(source, DECLARATIONS).values
         assert values["N"] == 3
         assert isinstance(values["N"], int)
@@ -85,6 +90,10 @@ def test_empty_arrays_get_their_shape() -> None:
     assert [values[name].shape for name in "yzxwrc"] == [(0,), (0,), (0, 2), (2, 0), (2, 0, 2), (0, 2)]
 
 
+def nested(depth: int) -> Any:
+    return 1 if depth == 0 else [nested(depth - 1)]
+
+
 INT, REAL, MATRIX = (
     "variable 'z', declared `array[N] int z`, ",
     "variable 'y', declared `vector[N] y`, ",
@@ -114,7 +123,18 @@ WRONG = {
     "complex": ({"y": [1, 2, 3j]}, f"{REAL}must hold real numbers, but y[1] is (1+0j)"),
     "ragged": (
         {"x": [[1, 2], [3], [5, 6]]},
-        f"variable 'x', declared `{MATRIX}`, is ragged: its rows differ in length",
+        f"variable 'x', declared `{MATRIX}`, is ragged: x[2] has length 1, lists before it have 2",
+    ),
+    "ragged inside": (
+        {"r": [[[1, 2], [3, 4], [5, 6]], [[7, 8], [9]]]},
+        "is ragged: r[2] has length 2, lists before it",
+    ),
+    "empty list for a number": ({"y": [1, [], 3]}, f"{REAL}must have a number at y[2], but there is a list"),
+    "nested 100 deep": ({"y": nested(100)}, f"{REAL}must have a number at y[1], but there is a list"),
+    "number for a row": ({"x": [[1, 2], 3, [5, 6]]}, f"`{MATRIX}`, must have a list at x[2], but there is 3"),
+    "part of a complex number": (
+        {"c": [[1, 0], [0], [1, 1]]},
+        "is ragged: c[2] has length 1, lists before it have 2 (co",
     ),
     "too many dimensions": ({"y": [[1, 2, 3]]}, "variable 'y' has 2 dimensions, but is declared `vector[N] y`"),
     "too few dimensions": ({"x": [1, 2, 3]}, f"variable 'x' has 1 dimension, but is declared `{MATRIX}`"),
@@ -140,6 +160,75 @@ def test_missing_variable() -> None:
         data.read({name: value for name, value in GOOD.items() if name != "x"}, DECLARATIONS)
 
 
+EYE, COMPLEX = [[1, 0], [0, 1]], [1, 2]
+TYPES: dict[str, Any] = {
+    "int": 1,
+    "real": 1,
+    "complex": COMPLEX,
+    "array[3, 2] int": [[1, 2]] * 3,
+    "array[3] real": [1, 2, 3],
+    "vector[2]": [1, 2],
+    "row_vector[2]": [1, 2],
+    "array[3] vector[2]": [[1, 2]] * 3,
+    "matrix[3, 2]": [[1, 2]] * 3,
+    "array[3] matrix[1, 2]": [[[1, 2]]] * 3,
+    "complex_vector[3]": [COMPLEX] * 3,
+    "complex_row_vector[3]": [COMPLEX] * 3,
+    "complex_matrix[3, 1]": [[COMPLEX]] * 3,
+    "ordered[2]": [1, 2],
+    "positive_ordered[2]": [1, 2],
+    "simplex[2]": [0.5, 0.5],
+    "unit_vector[2]": [1, 0],
+    "sum_to_zero_vector[2]": [1, -1],
+    "sum_to_zero_matrix[3, 2]": [[0, 0]] * 3,
+    "row_stochastic_matrix[3, 2]": [[0.5, 0.5]] * 3,
+    "column_stochastic_matrix[1, 2]": [[1, 1]],
+    "cov_matrix[2]": EYE,
+    "corr_matrix[2]": EYE,
+    "cholesky_factor_cov[2]": EYE,
+    "cholesky_factor_cov[3, 2]": [*EYE, [1, 1]],
+    "cholesky_factor_corr[2]": EYE,
+    "array[3] cov_matrix[2]": [EYE] * 3,
+    "array[3, 1] cholesky_factor_corr[2]": [[EYE]] * 3,
+    "tuple(int, vector[2])": {"1": 1, "2": [1, 2]},
+    "tuple(complex, tuple(int, cov_matrix[2]))": {"1": COMPLEX, "2": {"1": 1, "2": EYE}},
+    "array[2] tuple(int, real<lower=0>)": [{"1": 1, "2": 2}] * 2,
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_type(name: str) -> None:
+    code = f"data {{ {name} x; }} parameters {{ real mu; }} model {{ mu ~ normal(0, 1); }}"
+    declarations = parse(code).data.declarations
+    assert json.loads(data.read({"x": TYPES[name]}, declarations).json()) == {"x": TYPES[name]}
+    information = subprocess.run([find_home().stanc, "--info", "/dev/stdin"], input=code.encode(), capture_output=True)
+    if information.returncode:  # an older stanc, which does not know the type
+        assert "stochastic" in name or "sum_to_zero" in name
+    elif "tuple" not in name:
+        assert json.loads(information.stdout)["inputs"]["x"]["dimensions"] == len(declarations[0].all_dims)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([(1, 2.5 + 0j), (3, [4, 1])], None),
+        ({"1": 1, "2": 2}, "must be an array of tuples, but there is {'1': 1, '2': 2}"),
+        ([{"1": 1, "2": 2}, {"1": 1}], """must be {"1": ..., "2": ...}, but there is {'1': 1}"""),
+        ([(1, 2), (1.5, 2)], "variable 't.1', declared `int t.1`, must hold integers, but t.1 is 1.5"),
+        ([(1, float("nan")), (1, 2)], "t.2 is nan; remove or replace it"),
+    ],
+)
+def test_tuples(given: Any, message: str | None) -> None:
+    declarations = parse("data { array[2] tuple(int, complex) t; }").data.declarations
+    if message is None:
+        found = json.loads(data.read({"t": given}, declarations).json())
+        assert found == {"t": [{"1": 1, "2": [2.5, 0]}, {"1": 3, "2": [4, 1]}]}
+        return
+    with pytest.raises(InputError) as wrong:
+        data.read({"t": given}, declarations)
+    assert message in str(wrong.value)
+
+
 FILES = {
     "array": (b"[1, 2]", "the top level must be an object {name: value, ...}, not an array"),
     "number": (b"3", "the top level must be an object {name: value, ...}, not a number"),
@@ -148,6 +237,8 @@ FILES = {
     "cut short": (b'{"N": 3,', "not valid JSON: "),
     "other encoding": (b'{"N": 3, "name": "\xe9"}', "not valid JSON: 'utf-8' codec"),
     "too deep": (b"[" * 100_000, "not valid JSON: nested too deeply"),
+    "gzip cut short": (gzip.compress(json.dumps(GOOD).encode())[:-9], "the gzip file is damaged or cut short"),
+    "gzip of nothing": (gzip.compress(b""), "the file is empty"),
     "bare NaN": (json.dumps({**GOOD, "y": [1, float("nan"), 3]}).encode(), "y[2] is nan"),
 }
 

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import subprocess
 import time
 import weakref
 from pathlib import Path
@@ -17,10 +18,12 @@ from stansub import Austerity, CompiledModel, Exact, Geometric, InputError, Poco
 from stansub.decision import boundary
 from stansub.output import inference_data
 from stansub.output.summary import diagnose
+from stansub.program import syntax
 from stansub.program.home import find_home
 from stansub.progress import TimeLimitError
 from stansub.sampling import run as driver
 
+EXAMPLES = Path(__file__).parents[2] / "stan_models"
 PLAIN: dict[str, Any] = {"control_variates": 0, "proposal": "adaptive-metropolis"}
 SHORT: dict[str, Any] = PLAIN | {"chains": 3, "iter_warmup": 60, "iter_sampling": 80, "seed": 5, "block_size": 20}
 LOOSE = Austerity(epsilon=0.1, looks=Geometric(first=10))
@@ -528,3 +531,54 @@ def test_public_values_are_shown_in_a_line(logistic: CompiledModel, logistic_dat
     assert shown[1] == "<Posterior of logistic: 2,000 observations in 100 blocks, 3 unconstrained parameters>"
     assert "logistic" in shown[0]
     assert shown[2].startswith("<Comparison of logistic, 3 quantities: do not use: ")
+
+
+def test_a_program_is_read_once(
+    logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, program, stanc = subprocess.run, syntax._Parser.program, find_home().stanc
+    read: list[str] = []
+
+    def counted(command: Any, *rest: Any, **options: Any) -> Any:
+        read.extend(["stanc"] * (command[0] == stanc))
+        return run(command, *rest, **options)
+
+    def parsed(parser: Any) -> Any:
+        read.append("parser")
+        return program(parser)
+
+    monkeypatch.setattr(subprocess, "run", counted)
+    monkeypatch.setattr(syntax._Parser, "program", parsed)
+    stansub.sample(EXAMPLES / "logistic.stan", logistic_data, **SHORT)
+    assert sorted(read) == ["parser", "stanc"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("logistic", {}),
+        ("logistic", {"test": "exact"}),
+        ("normal_mean", {"test": "hoeffding", "range_source": "scan"}),
+        ("normal_mean", {"control_variates": 0}),
+    ],
+    ids=["default", "exact", "bound", "plain"],
+)
+def test_blocks_of_a_posterior_without_a_block_size_are_those_of_a_model(
+    name: str, options: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    model: CompiledModel = request.getfixturevalue(name)
+    few: dict[str, Any] = {"chains": 1, "iter_warmup": 40, "iter_sampling": 40, "seed": 3} | options
+    data = request.getfixturevalue({"logistic": "logistic_data", "normal_mean": "mean_data"}[name])
+    from_model = stansub.sample(model, data, **few)
+    from_posterior = stansub.sample(model.with_data(data, seed=3), **few)
+    same(from_model, from_posterior)
+    ours, theirs = inference_data.attrs(from_model), inference_data.attrs(from_posterior)
+    assert ours["block_size"] == theirs["block_size"]
+    assert ours["choices"]["blocks"] == theirs["choices"]["blocks"]
+
+
+def test_a_block_size_that_was_named_stays(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> None:
+    posterior = normal_mean.with_data(mean_data, seed=3, block_size=17)
+    few = stansub.sample(posterior, test="exact", chains=1, iter_warmup=40, iter_sampling=40, seed=3)
+    assert inference_data.attrs(few)["block_size"] == 17
+    assert "as given" in inference_data.attrs(few)["choices"]["blocks"]
