@@ -257,6 +257,11 @@ def _missed_modes(facts: dict[str, Any]) -> Iterable[Caution]:
             "Do not use these draws. Run again with another --seed or with --inits near that mode; where modes differ "
             "by their labels, order the parameters in the program.",
         )
+    if check.get("failed"):
+        yield Caution(
+            f"Whether the chains missed a mode could not be found out: {check['reason']}.",
+            "Compare with another run: another --seed and other --inits.",
+        )
     if names := check.get("interchangeable"):
         yield Caution(
             f"Labels switch: the elements of {', '.join(names)} can change places without changing the posterior, so "

@@ -65,6 +65,8 @@ class ModeCheck:
         Parameters whose labels switch between modes.
     reason : str
         Why nothing could be checked; empty where it was.
+    failed : bool
+        Whether that is a failure of the search, and not a property of the posterior.
     """
 
     n_starts: int = 0
@@ -72,6 +74,7 @@ class ModeCheck:
     missed: tuple[MissedMode, ...] = ()
     interchangeable: tuple[str, ...] = ()
     reason: str = ""
+    failed: bool = False
 
     def record(self) -> dict[str, Any]:
         """As it stands in the output."""
@@ -99,12 +102,13 @@ def check_modes(
     except NoModeError as error:
         return ModeCheck(reason=str(error))
     cloud = np.concatenate([one[:: max(1, len(one) // _LOOKED_AT)] for one in draws])
-    visited = [mode for mode in modes.found if _is_near(mode, cloud)]
+    near = [_is_near(mode, cloud) for mode in modes.found]
+    visited = [mode for mode, seen in zip(modes.found, near, strict=True) if seen]
     names = posterior.full.param_names()
     constrained = {id(mode): posterior.full.param_constrain(mode.position) for mode in modes.found}
     missed, switching = [], dict.fromkeys(modes.interchangeable)
-    for mode, share in zip(modes.found, modes.weights, strict=True):
-        if mode in visited or share < _SHARE:
+    for mode, share, seen in zip(modes.found, modes.weights, near, strict=True):
+        if seen or share < _SHARE:
             continue
         switched = [interchanged(names, constrained[id(other)], constrained[id(mode)]) for other in visited]
         if any(switched):

@@ -417,7 +417,7 @@ def _check_modes(
     except TimeLimitError:
         return ModeCheck(reason="--max-time was reached")
     except (Exception, KeyboardInterrupt) as error:
-        return ModeCheck(reason=results.one_line(error))
+        return ModeCheck(reason=results.one_line(error), failed=True)
 
 
 def _starts(found: Anchored | None) -> list[dict[str, Any]] | None:
