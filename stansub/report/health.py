@@ -30,6 +30,8 @@ class Health(NamedTuple):
         Chains, counted from 1, that never moved or accepted next to nothing.
     n_divergences
         Divergent transitions; 0 where none are recorded.
+    missed_share
+        Share of the posterior that a search after sampling found where no chain had been.
     wrong_decisions
         Whether audited decisions were wrong significantly more often than was accepted, or estimates further off than
         the noise that was counted in.
@@ -43,6 +45,7 @@ class Health(NamedTuple):
     still: tuple[str, ...]
     stuck: tuple[int, ...]
     n_divergences: int
+    missed_share: float
     wrong_decisions: bool
     diagnosis: Diagnosis
 
@@ -65,6 +68,7 @@ def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:
         still=tuple(name for name, found in zip(names, moveless, strict=True) if found),
         stuck=_stuck(idata, side, finite & ~moveless),
         n_divergences=_divergences(idata),
+        missed_share=sum(mode["share"] for mode in attrs(idata).get("mode_check", {}).get("missed", ())),
         wrong_decisions=(audit is not None and audit.low > (error_level(attrs(idata))[1] or 0.0))
         or (estimates is not None and estimates.fails),
         diagnosis=diagnosis,

@@ -146,6 +146,8 @@ def _mistrust(findings: Findings) -> Iterator[str]:
 
 def _broken(findings: Findings) -> Iterator[str]:
     draws, r_hat = findings.draws, findings.parameters["r_hat"]
+    if draws.missed_share:
+        yield f"The chains of the draws missed a mode that holds about {_percent(draws.missed_share)} of the posterior."
     if draws.nonfinite:
         yield f"The draws of {_names(draws.nonfinite)} are not all finite."
     if draws.stuck:

@@ -251,3 +251,14 @@ def test_chains_that_agree_roughly_are_a_reason() -> None:
 
     reasons = verdict(18, slightly_apart, level=1e-9).reasons
     assert any(reason.startswith("The chains of the draws agree roughly only: R-hat 1.0") for reason in reasons)
+
+
+def test_draws_that_missed_a_mode_are_not_to_be_used_whatever_the_reference_says() -> None:
+    """NUTS may have missed it too, and then both agree."""
+    missed = {"share": 0.75, "log_density": -10.0, "above": 3.0, "values": {"mu[1]": [4.0, -1.0, 1.0]}}
+    rng = np.random.default_rng(1)
+    draws = fakes.draws(rng, attrs={"mode_check": {"missed": [missed], "interchangeable": [], "reason": ""}})
+    found = compare_draws(draws, fakes.reference(rng)).verdict
+    assert found.word == "do not use"
+    assert found.headline == "do not use: the chains of the draws missed a mode that holds about 75 % of the posterior"
+    assert compare_draws(fakes.draws(np.random.default_rng(1)), fakes.reference(rng)).verdict.word == "agrees"
