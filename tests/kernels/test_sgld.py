@@ -16,7 +16,7 @@ from stansub.decision.decide import Decider
 from stansub.kernels.metropolis import Control, Records, allocate, run_steps
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
-from stansub.model.taylor import ControlVariates
+from stansub.model.taylor import ControlVariates, Expansion
 
 Array = NDArray[np.float64]
 Which = NDArray[np.int32]
@@ -48,7 +48,7 @@ def variates(order: int) -> ControlVariates | None:
     p = 1 / (1 + np.exp(-X @ MODE))
     i, j = np.tril_indices(3)
     rows = np.hstack([(0.5 - p)[:, np.newaxis] * X, -(p * (1 - p))[:, np.newaxis] * X[:, i] * X[:, j]][:order])
-    return ControlVariates(MODE, order, rows.astype(np.float32), 0.0)
+    return ControlVariates((Expansion(MODE, order, rows.astype(np.float32)),))
 
 
 def batches(size: int | None = None, order: int = 0) -> MiniBatches:
@@ -90,7 +90,7 @@ class TestGradients:
 def test_the_gradient_of_an_expansion_is_that_of_its_change(order: int) -> None:
     made = variates(order)
     assert made is not None
-    change = made.features(MODE, THETA + 1e-5 * np.eye(3)) - made.features(MODE, THETA - 1e-5 * np.eye(3))
+    change = made.first.features(MODE, THETA + 1e-5 * np.eye(3)) - made.first.features(MODE, THETA - 1e-5 * np.eye(3))
     np.testing.assert_allclose(made.gradient_of(made.total)(THETA), change @ made.total / 2e-5, rtol=1e-7)
 
 
