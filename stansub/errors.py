@@ -1,4 +1,4 @@
-"""The two kinds of failure a user meets, each with the exit code of the command line, and the one kind of warning."""
+"""The kinds of failure a user meets, each with the exit code of the command line, and the one kind of warning."""
 
 
 class StansubError(Exception):
@@ -22,5 +22,20 @@ class RunError(StansubError, RuntimeError):
     exit_code = 1
 
 
+class InterruptError(RunError):
+    """A run was interrupted: exit code 3 where draws were written nevertheless, 130 where there is nothing to write."""
+
+    WRITTEN, NOTHING = 3, 130
+
+    def __init__(self, message: str, *, written: bool = False) -> None:
+        super().__init__(message)
+        self.exit_code = self.WRITTEN if written else self.NOTHING
+
+
 class DrawsWarning(UserWarning):
     """Something speaks against draws that are returned: what it is, and what to do."""
+
+
+def one_line(error: BaseException) -> str:
+    """An error's message in one line, or its type where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -205,11 +207,17 @@ def options(*added: str) -> list[str]:
     return ["sample", LOGISTIC, "data.json", *added]
 
 
+def fifo(name: str) -> str:
+    os.mkfifo(name)
+    return name
+
+
 def folder(name: str) -> str:
     Path(name).mkdir()
     return name
 
 
+COUNTS = ("chains", "parallel-chains", "iter-warmup", "iter-sampling", "thin", "seed", "block-size", "first-look")
 INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     # the command itself
     "unknown command": (lambda: ["smaple"], "No such command 'smaple'"),
@@ -258,6 +266,11 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "block of none": (lambda: options("--block-size", "0"), "block_size 0"),
     "unknown size": (lambda: options("--observations", "M"), "--observations M"),
     "nothing to rewrite": (lambda: options("--evaluator", "rewritten"), "instances"),
+    **{
+        f"enormous {option}": (partial(options, f"--{option}", "99999999999999999999999"), option.replace("-", "_"))
+        for option in COUNTS
+    },
+    "chains beyond machine words": (lambda: options("--chains", "9223372036854775808"), "at most 10,000"),
     # inits
     "negative radius": (lambda: options("--inits", "-1"), "radius"),
     "no inits": (lambda: options("--inits", "none.json"), "none.json: no such file"),
@@ -269,6 +282,23 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     # the output
     "no folder": (lambda: options("--output", "none/draws.nc"), "does not exist"),
     "a folder": (lambda: options("--output", folder("draws.nc")), "is a folder"),
+    "a long name": (lambda: options("--output", "a" * 300), "File name too long"),
+    "a FIFO": (lambda: options("--output", fifo("draws.nc"), "--force"), "is a FIFO"),
+    "a folder that takes no files": (lambda: options("--output", "/proc/self/draws.nc"), "cannot be written to"),
+    "a FIFO for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", fifo("r.nc"), "--force"], "a FIFO"),
+    "a long name for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", "a" * 300], "too long"),
+    "a FIFO for figures": (
+        lambda: ["risk", LOGISTIC, "data.json", "--output", fifo("r.json")[:1], "--force"],
+        "a FIFO",
+    ),
+    "a FIFO for a picture": (
+        lambda: ["diagnose", LOGISTIC, "data.json", "--output", fifo("p.png"), "--force"],
+        "is a FIFO",
+    ),
+    "no such picture": (lambda: ["diagnose", LOGISTIC, "data.json", "--output", "p.docx"], "no such picture format"),
+    "enormous trial": (lambda: ["diagnose", LOGISTIC, "data.json", "--subsets", "9" * 20], "at most 1,000,000"),
+    "enormous repeats": (lambda: ["risk", LOGISTIC, "data.json", "--repeats", "9" * 20], "at most 10,000"),
+    "enormous reference": (lambda: ["reference", LOGISTIC, "data.json", "--iter-warmup", "9" * 20], "at most"),
     "no draws": (lambda: ["summary", "none.nc"], "none.nc: no such file"),
     "other draws": (lambda: ["summary", "data.json"], "not a NetCDF file"),
     "plot of no draws": (lambda: ["plot", "none.nc"], "none.nc: no such file"),
@@ -423,23 +453,200 @@ def test_a_cache_that_others_can_write_to(place: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_an_interrupt_writes_what_there_is(place: Path) -> None:
-    running = subprocess.Popen(
-        [sys.executable, "-P", "-m", "stansub.cli", *options("--iter-warmup", "20", "--iter-sampling", "20000000")],
+# Runs the command line with something changed: a signal that comes at a certain time, an import that takes its time.
+DRIVER = """
+import os, signal, sys, time
+from stansub import cli
+from stansub.sampling import run
+from stansub.sampling.chain import Chain
+
+def signalled(when, *numbers):
+    stretch = Chain._stretch
+    def stretch_and_signal(self, phase, *arguments):
+        n = stretch(self, phase, *arguments)
+        if phase is getattr(self, when):
+            while numbers_left:
+                os.kill(os.getpid(), numbers_left.pop(0))
+                time.sleep(0.3)
+        return n
+    numbers_left = list(numbers)
+    Chain._stretch = stretch_and_signal
+
+{changes}
+sys.argv[1:] = {arguments}
+cli.main()
+"""
+LONG = ("--iter-warmup", "1000", "--iter-sampling", "2000000", "--parallel-chains", "1", "--seed", "1")
+
+
+def driven(changes: str, arguments: list[str]) -> subprocess.Popen[str]:
+    """The command line in a process of its own, changed."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", DRIVER.format(changes=changes, arguments=arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    with pytest.raises(subprocess.TimeoutExpired):
-        running.wait(5)
-    running.send_signal(2)
-    out, err = running.communicate(timeout=60)
-    assert running.returncode == 0, err
+
+
+@pytest.mark.parametrize(
+    "signals",
+    ["signal.SIGINT", "signal.SIGHUP", "signal.SIGTERM, signal.SIGTERM"],
+    ids=["Ctrl-C", "hangup", "termination, sent twice at once"],
+)
+def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
+    running = driven(f"signalled('sampling', {signals})", options(*LONG))
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 3, err
     assert err.splitlines()[0].startswith("Stopping after the current step")
     assert err.splitlines()[1].startswith("Draws: logistic.nc (")
-    assert "it was interrupted" in out
+    assert len(err.splitlines()) == 2
+    assert "The run stopped before its last iteration: interrupted" in out
     draws = inference_data.group(inference_data.read("logistic.nc"), "posterior")
-    assert 10 < draws.sizes["draw"] < 20_000_000
+    assert 10 < draws.sizes["draw"] < 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ("signalled('warmup', signal.SIGTERM)", "interrupted before the first draw after warmup"),
+        ("signalled('sampling', signal.SIGTERM, signal.SIGINT)", "interrupted"),
+        ("run.make_posterior = lambda *_, **__: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(9))", "interrupted"),
+    ],
+    ids=["in warmup", "twice", "in set-up"],
+)
+def test_an_interrupt_that_leaves_nothing_to_write(place: Path, changes: str, told: str) -> None:
+    running = driven(changes, options(*LONG))
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 130, err
+    assert told in err.splitlines()[-1]
+    assert "Traceback" not in err
+    assert out == ""
+    assert not Path("logistic.nc").exists()
+
+
+def test_what_nohup_ignores_is_ignored(place: Path) -> None:
+    running = driven(
+        "signal.signal(signal.SIGHUP, signal.SIG_IGN); signalled('sampling', signal.SIGHUP)", options(*QUICK)
+    )
+    _, err = running.communicate(timeout=120)
+    assert running.returncode == 0, err
+
+
+SLOW_OUTPUT = """
+import io
+
+class Slow(io.RawIOBase):
+    def writable(self):
+        return True
+    def write(self, text):
+        time.sleep(0.05)
+        return len(text)
+
+def importing():
+    for _ in range(40):
+        slow.buffer.write(bytes(100_000))
+
+sys.stdout = slow = io.TextIOWrapper(io.BufferedWriter(Slow()))
+run.arviz_module = importing
+"""
+
+
+def test_an_error_while_arviz_is_imported_ends_in_one_line(place: Path) -> None:
+    """A thread that is left in the middle, here of holding a lock, takes the interpreter with it."""
+    running = driven(SLOW_OUTPUT, ["sample", LOGISTIC, "none.json"])
+    _, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (2, "stansub: error: none.json: no such file\n")
+
+
+def test_an_interrupt_while_the_program_ends_is_quiet(place: Path) -> None:
+    running = driven("run.arviz_module = lambda: time.sleep(30)", ["sample", LOGISTIC, "none.json"])
+    assert running.stderr is not None
+    running.stderr.readline()
+    time.sleep(0.5)
+    running.send_signal(2)
+    _, err = running.communicate(timeout=20)
+    assert (running.returncode, err) == (-2, "")
+
+
+def test_an_interrupt_while_draws_are_written_waits(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = inference_data._image
+
+    def interrupted(draws: Any) -> memoryview:
+        os.kill(os.getpid(), 2)
+        return image(draws)
+
+    monkeypatch.setattr(inference_data, "_image", interrupted)
+    code, _, err = run(options(*QUICK), capsys)
+    assert (code, err) == (3, "stansub: error: interrupted; the draws are in logistic.nc\n")
+    inference_data.read("logistic.nc")
+
+
+def test_whatever_fails_in_writing_the_draws_are_kept(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any
+) -> None:
+    def broken(_: Any) -> None:
+        raise TypeError("Object dtype dtype('O') has no native HDF5 equivalent")
+
+    spare = tmp_path_factory.mktemp("spare")
+    monkeypatch.setattr(inference_data, "_image", broken)
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+    code, out, err = run(options(*QUICK), capsys)
+    (kept,) = spare.glob("stansub-*/draws.npz")
+    assert code == 1
+    assert "beta[1]" in out
+    assert f"no native HDF5 equivalent; the draws were written to {kept} instead" in err
+    with np.load(kept) as arrays:
+        assert arrays["beta"].shape == (2, 60, 1)
+
+
+def shell(line: str) -> tuple[list[int], str]:
+    """Exit codes of the parts of a pipe, and standard error."""
+    stansub = f"{sys.executable} -P -m stansub.cli"
+    script = f'stansub() {{ {stansub} "$@"; }}; {line}; echo "${{PIPESTATUS[@]}}" >&3'
+    read, write_end = os.pipe()
+    done = subprocess.run(
+        ["bash", "-c", f"exec 3>&{write_end}; {script}"],
+        pass_fds=[write_end],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    os.close(write_end)
+    with os.fdopen(read) as codes:
+        return [int(code) for code in codes.read().split()], done.stderr
+
+
+LOST = "stansub: error: could not write to standard output: "
+
+
+@pytest.mark.parametrize(
+    ("line", "codes", "told"),
+    [
+        ("stansub --version | (exec <&-; sleep 2)", [141, 0], ""),
+        ("stansub sample --help | head -n 1", [141, 0], ""),
+        ("stansub --version > /dev/full", [1], f"{LOST}No space left on device\n"),
+        ("stansub sample --help > /dev/full", [1], f"{LOST}No space left on device\n"),
+        ("stansub --version >&-", [1], f"{LOST}Bad file descriptor\n"),
+        ("stansub summary none.nc >&- 2>&- <&-", [2], ""),
+        (
+            "mkdir gone; cd gone; rmdir ../gone; stansub doctor",
+            [2],
+            "stansub: error: this folder has been deleted; change to another one\n",
+        ),
+    ],
+)
+def test_output_that_finds_no_reader(place: Path, line: str, codes: list[int], told: str) -> None:
+    assert shell(line) == (codes, told)
+
+
+def test_closed_output_does_not_get_into_the_draws(place: Path) -> None:
+    codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(QUICK)} >&-")
+    assert codes == [1]
+    assert err == f"Draws: logistic.nc (2 warnings below the summary)\n{LOST}Bad file descriptor\n"
+    inference_data.read("logistic.nc")
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def compare(
     none, NUTS is run and its draws are stored there.
     """
     from stansub.errors import InputError
-    from stansub.output import inference_data
+    from stansub.output import files, inference_data
     from stansub.report import brief, render
     from stansub.report.compare import compare as put_beside
     from stansub.sampling.progress import telling, wanted
@@ -106,7 +106,7 @@ def compare(
     own = inference_data.read(draws)
     folder = output_dir or Path("reports", str(inference_data.attrs(own).get("model", draws.stem)))
     if json is not None:
-        inference_data.check_target(json, overwrite=force)
+        files.check_target(json, overwrite=force)
     else:
         render.check_folder(folder, overwrite=force)
     console = Console(stderr=True)
@@ -126,13 +126,15 @@ def compare(
         show_progress=False if quiet else None,
         console=console,
     )
-    brief.render(comparison, Console())
-    with telling(console, show=wanted(False if quiet else None, console)) as say:
-        say("Writing the report")
-        if json is not None:
-            written = [render.write_figures(comparison, json, overwrite=force)]
-        else:
-            written = list(render.write(comparison, folder, overwrite=force)[:3])
+    try:
+        with telling(console, show=wanted(False if quiet else None, console)) as say:
+            say("Writing the report")
+            if json is not None:
+                written = [render.write_figures(comparison, json, overwrite=force)]
+            else:
+                written = list(render.write(comparison, folder, overwrite=force)[:3])
+    finally:
+        brief.render(comparison, Console())
     typer.echo("")
     for path in written:
         typer.echo(path)

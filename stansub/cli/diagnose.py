@@ -89,13 +89,12 @@ def diagnose(
 ) -> None:
     """Try whether subset means are as near to normal as the t-tests take for granted, and say what to do if not."""
     from stansub.output import plots
-    from stansub.output.inference_data import check_target
     from stansub.report import normality
     from stansub.report.normality_figure import figure
     from stansub.sampling.inits import parse
 
     picture = output or Path(f"{model.stem}_normality.png")
-    check_target(picture, overwrite=force)
+    plots.check_picture(picture, overwrite=force)
     result = normality.diagnose(
         model,
         data,
@@ -116,8 +115,10 @@ def diagnose(
         show_progress=not quiet,
         console=Console(stderr=True),
     )
-    plots.save(figure(result), picture)
-    _print(result, Console())
+    try:
+        plots.save(figure(result), picture)
+    finally:
+        _print(result, Console())
     typer.echo(picture)
 
 

@@ -41,7 +41,7 @@ def plot(
     debug: Debug = False,
 ) -> None:
     """Draw trace and rank pictures and, for subsampled draws, the share of the data used."""
-    from stansub.output import inference_data, plots
+    from stansub.output import files, inference_data, plots
 
     result = inference_data.read(draws)
     makers: dict[str, Callable[[Path], None]] = {"trace": lambda path: plots.trace(result, path, var_names=var_names)}
@@ -49,7 +49,8 @@ def plot(
         makers["data"] = lambda path: plots.share_of_data(result, path)
     folder = (output_dir or draws.parent).expanduser()
     names = {f"{draws.stem}_{kind}.png": make for kind, make in makers.items()}
-    inference_data.check_folder(folder, names, overwrite=force).mkdir(parents=True, exist_ok=True)
+    files.check_folder(folder, names, overwrite=force).mkdir(parents=True, exist_ok=True)
     for name, make in names.items():
         make(folder / name)
+    for name in names:
         typer.echo(folder / name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import traceback
 import warnings
@@ -9,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from stansub import interrupts
+from stansub.cli import streams
 from stansub.cli.check import check, doctor
 from stansub.cli.compare import compare
 from stansub.cli.diagnose import diagnose
@@ -16,9 +20,9 @@ from stansub.cli.draws import plot, summary
 from stansub.cli.reference import reference
 from stansub.cli.risk import risk
 from stansub.cli.sample import sample
-from stansub.errors import DrawsWarning, StansubError
+from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 
-_INTERRUPTED = 130
+_READER_GONE = 141  # as a shell says of a program that SIGPIPE has ended
 
 app = typer.Typer(
     name="stansub",
@@ -45,24 +49,56 @@ def _options(
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    pass
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("this folder has been deleted; change to another one") from None
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit code 2 for bad input, 1 for failures at run time, 130 for an interrupt."""
-    arguments = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    """Run the command line and exit with a code.
+
+    0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 130 interrupted and nothing to
+    write, 141 nobody reads the output any more.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    with interrupts.like_ctrl_c():
+        code = _run(given or ["--help"])
+    if arguments is None:  # the process ends here: an interrupt while it is tidied up has nothing to tell
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    """Run a command whose output may not find a reader; the exit code."""
+    with streams.guarded():
+        try:
+            code = _invoke(arguments)
+            if not code:  # otherwise it has been told what failed
+                sys.stdout.flush()
+        except streams.ReaderGoneError:
+            code = _READER_GONE
+        except RunError as error:
+            code = _fail(str(error), error.exit_code)
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Run a command; the exit code, once a failure has been told in one line."""
     command: Any = typer.main.get_command(app)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DrawsWarning)  # the summary has them
             code = command.main(args=arguments, prog_name="stansub", standalone_mode=False)
-        if code == _INTERRUPTED:  # Typer turns Ctrl-C into this code without a word
+        if code == InterruptError.NOTHING:  # Typer turns Ctrl-C into this code without a word
             _fail("interrupted", code)
     except StansubError as error:
         code = _fail(str(error), error.exit_code)
         _trace(arguments)
     except (KeyboardInterrupt, typer.Abort):
-        code = _fail("interrupted", _INTERRUPTED)
+        code = _fail("interrupted", InterruptError.NOTHING)
+    except streams.ReaderGoneError:
+        raise
     except Exception as error:
         # Typer brings its own copy of click's exceptions in some versions: known by what they can do.
         if isinstance(error, SystemExit | typer.Exit):
@@ -72,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
         else:
             code = _fail(f"internal error: {type(error).__name__}: {error}; --debug shows where", 1)
             _trace(arguments)
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
 
 
 def _usage(error: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +25,7 @@ from stansub.cli.options import (
     Observations,
     Quiet,
 )
+from stansub.errors import InterruptError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,14 +120,13 @@ def risk(
 
     Every level is run several times from the same starts. Ctrl-C shows the runs that are finished.
     """
-    from stansub.output import inference_data
+    from stansub.output import files
     from stansub.report import risk as working
     from stansub.report import risk_figure
-    from stansub.report.risk_result import headlines
     from stansub.sampling.inits import parse
 
     names = [f"{model.stem}_risk.png", f"{model.stem}_risk.json"]
-    folder = inference_data.check_folder(output_dir, names, overwrite=force)
+    folder = files.check_folder(output_dir, names, overwrite=force)
     console = Console(stderr=True)
     found = working.risk(
         model,
@@ -149,17 +150,29 @@ def risk(
         show_progress=False if quiet else None,
         console=console,
     )
-    folder.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # told when the figures cannot be written there, which are then kept elsewhere
+        folder.mkdir(parents=True, exist_ok=True)
     picture, figures = (output_dir.expanduser() / name for name in names)
-    working.write(found, figures)
+    try:
+        working.write(found, figures)
+        risk_figure.save(found, picture)
+    finally:
+        _print(found)
+    console.print(f"Picture: {picture}\nFigures: {figures}", highlight=False, soft_wrap=True)
+    if found.facts["stopped"] == "interrupted":
+        raise typer.Exit(InterruptError.WRITTEN)
+
+
+def _print(found: Risk) -> None:
+    """The tables, what they come to, and notes."""
+    from stansub.report.risk_result import headlines
+
     for line in _lines(found):
         typer.echo(line)
     for line in headlines(found):
         typer.echo(f"{line[0].upper()}{line[1:]}.")
     for note in found.notes:
         typer.echo(f"Note: {note}.")
-    risk_figure.save(found, picture)
-    console.print(f"Picture: {picture}\nFigures: {figures}", highlight=False, soft_wrap=True)
 
 
 def _lines(found: Risk) -> list[str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -27,7 +26,7 @@ from stansub.cli.options import (
     RangeName,
     TestName,
 )
-from stansub.errors import RunError, StansubError
+from stansub.errors import InterruptError, RunError
 
 _CHAINS = "Chains"
 
@@ -157,14 +156,17 @@ def sample(
 ) -> None:
     """Sample the posterior of a Stan program, each decision taken from a random subset of the data.
 
-    Ctrl-C stops after the current step and writes what there is.
+    Ctrl-C, SIGTERM and SIGHUP stop after the current step and write what there is; a second one gives it up.
+
+    Exit codes: 0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 130 interrupted
+    and nothing to write.
     """
-    from stansub.output import inference_data, summary
+    from stansub.output import files, inference_data, summary
     from stansub.sampling import run
     from stansub.sampling.inits import parse
 
     target = output or Path(f"{model.stem}.nc")
-    inference_data.check_target(target, overwrite=force)
+    files.check_target(target, overwrite=force)
     console = Console(stderr=True)
     result = run.draw(
         model,
@@ -197,25 +199,17 @@ def sample(
         console=console,
     )
     found = run.check(result)
-    written, trouble = _write(result, target, overwrite=force)
-    told = result.attrs["warnings"].splitlines()
-    note = f" ({len(told)} warning{'s' * (len(told) > 1)} below the summary)" if told else ""
-    console.print(f"Draws: {written}{note}", highlight=False, soft_wrap=True)
-    summary.render(result, Console(), summary=found)
+    written, trouble = inference_data.write_anywhere(result, target, overwrite=force)
+    try:
+        told = result.attrs["warnings"].splitlines()
+        note = f" ({len(told)} warning{'s' * (len(told) > 1)} below the summary)" if told else ""
+        console.print(f"Draws: {written}{note}", highlight=False, soft_wrap=True)
+        summary.render(result, Console(), summary=found)
+    except KeyboardInterrupt:
+        raise InterruptError(trouble or f"interrupted; the draws are in {written}", written=True) from None
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []
     if failures or trouble:
         raise RunError("; ".join([*failures, *([trouble] if trouble else [])]))
-
-
-def _write(result: Any, target: Path, *, overwrite: bool) -> tuple[Path, str]:
-    """Write draws where they are wanted or, if that fails, in a temporary folder; the place, and what failed."""
-    from stansub.output import inference_data
-
-    try:
-        inference_data.write(result, target, overwrite=overwrite)
-    except StansubError as error:
-        elsewhere = Path(tempfile.mkdtemp(prefix="stansub-")) / target.name
-        inference_data.write(result, elsewhere, overwrite=False)
-        return elsewhere, f"{error}; the draws were written to {elsewhere} instead"
-    return target, ""
+    if stopped.startswith("interrupted"):
+        raise typer.Exit(InterruptError.WRITTEN)

@@ -26,7 +26,7 @@ from stansub.model.data import Data
 from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.nuts.processes import run_all
 from stansub.nuts.progress import file_progress
-from stansub.nuts.rescue import keep_files, rescuing
+from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.program.cache import cache_dir, cache_errors
 from stansub.program.download import without_meter
@@ -126,7 +126,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
         with file_progress(scratch, settings, console=console, show=show):
             _sample(program.name, executable, file, outputs, settings)
         wall_time = time.perf_counter() - ready_at
-        with rescuing(lambda: keep_files(outputs)):
+        with files.rescuing(lambda: files.keep_files(outputs)):
             fit = cmdstanpy.from_csv([str(output) for output in outputs], method="sample")
             return _collect(
                 np.moveaxis(fit.draws(inc_warmup=True), 1, 0),
@@ -169,7 +169,7 @@ def _sample(name: str, executable: str, data: Path, outputs: Sequence[Path], set
     said = "\n".join(file.read_text(errors="replace") for file in consoles)
     reason = "; ".join(ended) or _reason(said, last=True)
     whole = [output for output, code in zip(outputs, codes, strict=True) if code == 0]
-    kept = f"; the draws of the other chains were kept in {keep_files(whole)}" if whole else ""
+    kept = f"; the draws of the other chains were kept in {files.keep_files(whole)}" if whole else ""
     raise RunError(f"CmdStan could not sample {name}: {reason}{kept}")
 
 

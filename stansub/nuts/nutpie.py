@@ -18,8 +18,7 @@ from rich.console import Console
 from stansub.errors import InputError, RunError
 from stansub.model.data import Data
 from stansub.nuts.base import Missing, Program, Run, Settings
-from stansub.nuts.rescue import keep_arrays, rescuing
-from stansub.output import inference_data
+from stansub.output import files, inference_data
 from stansub.output.layout import Layout, by_variable
 from stansub.program import rewrite, toolchain
 from stansub.program.library import Library, Model
@@ -97,7 +96,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     wall_time = time.perf_counter() - ready_at
     posterior = inference_data.group(drawn, "posterior").data_vars
     arrays = {str(name): np.asarray(values.values) for name, values in posterior.items()}
-    with rescuing(lambda: keep_arrays(arrays)):
+    with files.rescuing(lambda: files.keep_arrays(arrays)):
         warmup = inference_data.group(drawn, "warmup_sample_stats")["n_steps"].values.sum(axis=1)
         stats = inference_data.group(drawn, "sample_stats")
         sampling = stats["n_steps"].values.sum(axis=1)

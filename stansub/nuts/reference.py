@@ -22,8 +22,7 @@ from stansub.model import data as data_module
 from stansub.model.data import Data
 from stansub.nuts import cmdstan, equivalence, nutpie
 from stansub.nuts.base import Engine, Program, Settings
-from stansub.nuts.rescue import keep_arrays, rescuing
-from stansub.output import inference_data
+from stansub.output import files, inference_data
 from stansub.output.diagnosis import R_HAT_MAX
 from stansub.output.statistics import affordable, table
 from stansub.program.home import find_home
@@ -39,7 +38,8 @@ ENGINES = ("auto", "cmdstan", "nutpie")
 _NAMES = {"cmdstan": "CmdStan", "nutpie": "nutpie"}
 # Bytes of generated quantities with a value per observation that are still computed to be thrown away.
 _MAX_UNUSED = 5e8
-_MAX_SEED = 2**32 - 1
+# What the engines can take.
+_MOST = {"iter_warmup": 2**31 - 1, "iter_sampling": 2**31 - 1, "seed": 2**32 - 1, "max_treedepth": 30}
 
 
 def reference(
@@ -131,7 +131,7 @@ def reference(
     tall = ran.observation_level(ran_values)
     lean = _lean(ran, tall, settings)
     run = (cmdstan if chosen == "cmdstan" else nutpie).run(lean, ran_values, settings, console=console, show=show)
-    with rescuing(lambda: keep_arrays(run.posterior)):
+    with files.rescuing(lambda: files.keep_arrays(run.posterior)):
         gone = [one.name for one in ran.syntax.generated_quantities.declarations] if lean is not ran else []
         posterior = {name: draws for name, draws in run.posterior.items() if name.partition(":")[0] not in tall}
         attrs = {
@@ -228,9 +228,7 @@ def _settings(
         ("max_treedepth", max_treedepth, 1),
     ):
         if value is not None:
-            check_count(name, value, at_least=least)
-    if seed is not None and seed > _MAX_SEED:
-        raise InputError(f"seed {seed} must be an integer of at most {_MAX_SEED}")
+            check_count(name, value, at_least=least, at_most=_MOST.get(name))
     if not 0 < adapt_delta < 1:
         raise InputError(f"adapt_delta {adapt_delta} must be between 0 and 1")
     return Settings(

@@ -10,8 +10,7 @@ from stansub.errors import InputError
 from stansub.model import data as data_module
 from stansub.nuts.base import Program
 from stansub.nuts.reference import reference
-from stansub.nuts.rescue import keep_draws, rescuing
-from stansub.output import inference_data
+from stansub.output import files, inference_data
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -115,6 +114,7 @@ def obtain(
         When the engine fails or the file cannot be written.
     """
     path = Path(path)
+    files.check_regular(path, files.locate(path)[1])
     asked = {name: value for name, value in options.items() if value is not None}
     if path.exists() and not force:
         program = model if isinstance(model, Program) else Program.read(model)
@@ -131,7 +131,7 @@ def obtain(
         )
         if found is not None:
             return Stored(found, path, made=False)
-    inference_data.check_target(path, overwrite=force)
+    files.check_target(path, overwrite=force)
     draws = reference(model, data, **asked)
     store(draws, path, overwrite=force)
     return Stored(draws, path, made=True)
@@ -145,5 +145,5 @@ def store(draws: InferenceData, path: Path, *, overwrite: bool) -> None:
     RunError
         When the file cannot be written; the message says where the draws are instead.
     """
-    with rescuing(lambda: keep_draws(draws, path.name)):
+    with files.rescuing(lambda: inference_data.keep(draws, path.name)):
         inference_data.write(draws, path, overwrite=overwrite)

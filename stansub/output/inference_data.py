@@ -5,21 +5,22 @@ the same for both, so groups are built, written and read here as plain xarray da
 wrapping depends on the version.
 """
 
-import contextlib
 import importlib.metadata
 import io
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from stansub import interrupts
 from stansub._version import __version__
-from stansub.errors import InputError, RunError
+from stansub.errors import InputError, InterruptError, one_line
+from stansub.output import files
 
 if TYPE_CHECKING:
     import arviz
@@ -136,72 +137,56 @@ def attrs(idata: "InferenceData") -> dict[str, Any]:
     return facts
 
 
-def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
-    """The path of a file to be written, once it is known that it may be: ask before a long run, not after.
-
-    Raises
-    ------
-    InputError
-        If the folder does not exist or cannot be written to, or the file exists and `overwrite` is False.
-    """
-    target = Path(path).expanduser().resolve()
-    if target.is_dir():
-        raise InputError(f"{path} is a folder: name a file in it")
-    if not target.parent.is_dir():
-        raise InputError(f"{path}: the folder {target.parent} does not exist; create it first")
-    if not os.access(target.parent, os.W_OK):
-        raise InputError(f"{path}: the folder {target.parent} cannot be written to; choose another")
-    if target.exists() and not overwrite:
-        raise InputError(f"{path} exists already; use --force to overwrite it or choose another name")
-    return target
-
-
-def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwrite: bool) -> Path:
-    """The folder of several files, once it is known that they can be written there; it need not exist yet.
-
-    Raises
-    ------
-    InputError
-        If it is no folder, cannot be made or written to, or one of the files exists and `overwrite` is False.
-    """
-    target = Path(folder).expanduser().resolve()
-    existing = next(place for place in (target, *target.parents) if place.exists())
-    if not existing.is_dir():
-        raise InputError(f"{folder}: {existing} is a file, not a folder; choose another --output-dir")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(f"{folder}: the folder {existing} cannot be written to; choose another --output-dir")
-    found = [name for name in names if (target / name).exists()]
-    if found and not overwrite:
-        raise InputError(
-            f"{Path(folder) / found[0]} exists already; use --force to overwrite it or another --output-dir"
-        )
-    return target
-
-
 def write(idata: "InferenceData", path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a NetCDF file, whole or not at all.
 
     Raises
     ------
     InputError
-        If the file may not be written (see `check_target`).
+        If the file may not be written (see `files.check_target`).
     RunError
         If the disk fails (full, read-only).
     """
-    target = check_target(path, overwrite=overwrite)
-    image = _image(idata)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    files.write(path, _image(idata), overwrite=overwrite)
+
+
+def write_anywhere(idata: "InferenceData", path: str | os.PathLike[str], *, overwrite: bool) -> tuple[Path | None, str]:
+    """Write draws where they are wanted or, whatever goes wrong there, in another folder; the place, and what failed.
+
+    What NetCDF cannot hold is written as arrays by name (.npz). An interrupt has to wait.
+
+    Raises
+    ------
+    RunError
+        If there is no place at all.
+    InterruptError
+        If an interrupt came, once the draws are written.
+    """
+    waiting: list[bool] = []
+    with interrupts.first(lambda: waiting.append(True)):
+        place, trouble = _write_anywhere(idata, path, overwrite)
+    if waiting:
+        raise InterruptError(trouble or f"interrupted; the draws are in {place}", written=True)
+    return place, trouble
+
+
+def _write_anywhere(idata: "InferenceData", path: str | os.PathLike[str], overwrite: bool) -> tuple[Path | None, str]:
     try:
-        with open(part, "wb") as file:
-            file.write(image)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, target)
-    except OSError as err:
-        raise RunError(f"could not write {path}: {err.strerror}; free space or choose another place") from err
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
+        write(idata, path, overwrite=overwrite)
+        return Path(path), ""
+    except Exception as error:
+        reason = one_line(error)
+    place = keep(idata, Path(path).name)
+    return place, f"{reason}; the draws were written to {place} instead"
+
+
+def keep(idata: "InferenceData", name: str) -> Path | None:
+    """Write draws where they can still be found, as NetCDF or, where that cannot be done, the posterior as arrays."""
+    try:
+        return files.elsewhere(name, lambda path: write(idata, path))
+    except Exception:
+        posterior = group(idata, "posterior")
+        return files.keep_arrays({str(variable): values.values for variable, values in posterior.data_vars.items()})
 
 
 def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceData":

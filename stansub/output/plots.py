@@ -1,12 +1,15 @@
 """Pictures of a run: traces with ranks, and the share of the data that decisions used."""
 
+import io
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stansub.errors import InputError, RunError
+from stansub.errors import InputError
+from stansub.output import files
 from stansub.output.diagnosis import error_level
 from stansub.output.inference_data import attrs, group, groups
 from stansub.output.statistics import affordable, count, scalars, table
@@ -244,9 +247,27 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
     RunError
         If the file cannot be written.
     """
-    try:
-        figure.savefig(path, dpi=DPI)
-    except ValueError as err:
-        raise InputError(f"{path}: no such picture format; use .png, .pdf or .svg") from err
-    except OSError as err:
-        raise RunError(f"could not write {path}: {err.strerror or err}") from err
+    image = io.BytesIO()
+    figure.savefig(image, dpi=DPI, format=_format(path))
+    files.write(path, image.getbuffer(), overwrite=True)
+
+
+def check_picture(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """The path of a picture to be written, once it is known that it may be (see `files.check_target`).
+
+    Raises
+    ------
+    InputError
+        If it may not, or there is no such format.
+    """
+    _format(path)
+    return files.check_target(path, overwrite=overwrite)
+
+
+def _format(path: str | os.PathLike[str]) -> str:
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    suffix = Path(path).suffix.removeprefix(".").lower() or "png"
+    if suffix not in FigureCanvasBase.get_supported_filetypes():
+        raise InputError(f"{path}: no such picture format; use .png, .pdf or .svg")
+    return suffix

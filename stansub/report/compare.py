@@ -15,8 +15,7 @@ from stansub.nuts import stored
 from stansub.nuts.base import Program
 from stansub.nuts.reference import reference as make_reference
 from stansub.nuts.reference import told
-from stansub.nuts.rescue import keep_draws, rescuing
-from stansub.output import inference_data
+from stansub.output import files, inference_data
 from stansub.report.alignment import check_comparable
 from stansub.report.comparison import Comparison, compare_draws
 from stansub.sampling.progress import default_console, telling, wanted
@@ -102,7 +101,7 @@ def compare(
         show = wanted(show_progress, console)
         other = _obtain(inference_data.attrs(own), data, folder, wish, force=force, show=show, console=console)
         if folder is None:
-            safe = rescuing(lambda: keep_draws(other, "reference.nc"))
+            safe = files.rescuing(lambda: inference_data.keep(other, "reference.nc"))
     with safe, telling(console, show=wanted(show_progress, console)) as say:
         say("Comparing the draws")
         return compare_draws(own, other, var_names=var_names, level=level)
@@ -139,7 +138,7 @@ def _obtain(
         say("Reading the data")
         source = _data(facts, data, program)
     if path is not None:
-        inference_data.check_target(path, overwrite=force)
+        files.check_target(path, overwrite=force)
     made = make_reference(
         program,
         source,

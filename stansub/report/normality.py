@@ -45,6 +45,7 @@ _REMEDY_WORK = 1_000_000
 
 # Steps of a run of `sample` as it is by default, for which control variates are weighed.
 _N_STEPS = 48_000
+_MOST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -161,9 +162,9 @@ def diagnose(
     InputError
         When the program, the data or an option cannot be used, or the first look takes all the blocks.
     """
+    choices.check_count("pairs", pairs, at_least=8, at_most=_MOST)
+    choices.check_count("subsets", subsets, at_least=50, at_most=_MOST)
     for name, value, least in (
-        ("pairs", pairs, 8),
-        ("subsets", subsets, 50),
         ("iter_warmup", iter_warmup, 8 * WARMUP_STRETCH),
         ("block_size", block_size, 1),
         ("seed", seed, 0),

@@ -1,19 +1,19 @@
 """A comparison as files: an HTML page that needs nothing beside it, Markdown with its pictures, and JSON."""
 
 import base64
-import contextlib
 import html as html_module
 import io
 import json
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stansub.errors import RunError
-from stansub.output import inference_data
+from stansub.output import files as output_files
 from stansub.report import page as page_module
 from stansub.report.page import PICTURES, Drawn, Page
 
@@ -49,7 +49,7 @@ def check_folder(folder: str | os.PathLike[str], *, overwrite: bool) -> Path:
     InputError
         If it is no folder, cannot be made or written to, or holds a report and `overwrite` is False.
     """
-    return inference_data.check_folder(folder, _names(), overwrite=overwrite)
+    return output_files.check_folder(folder, _names(), overwrite=overwrite)
 
 
 def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite: bool = False) -> tuple[Path, ...]:
@@ -76,7 +76,7 @@ def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite
     """
     target = check_folder(folder, overwrite=overwrite)
     contents = files(comparison)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    part = target.with_name(f".stansub-{secrets.token_hex(4)}.part")
     try:
         part.mkdir(parents=True)
         for name, content in contents.items():
@@ -99,20 +99,12 @@ def write_figures(comparison: "Comparison", path: str | os.PathLike[str], *, ove
     Raises
     ------
     InputError
-        If the file may not be written (see `inference_data.check_target`).
+        If the file may not be written (see `output.files.check_target`).
     RunError
         If the disk fails.
     """
-    target = inference_data.check_target(path, overwrite=overwrite)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        part.write_text(figures_json(comparison, page_module.compose(comparison)), encoding="utf-8")
-        os.replace(part, target)
-    except OSError as err:
-        raise RunError(f"could not write {path}: {err.strerror}; free space or choose another place") from err
-    finally:
-        with contextlib.suppress(OSError):
-            part.unlink()
+    content = figures_json(comparison, page_module.compose(comparison)).encode()
+    output_files.write(path, content, overwrite=overwrite)
     return Path(path)
 
 

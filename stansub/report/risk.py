@@ -25,10 +25,10 @@ from rich.console import Console
 
 from stansub.decision.boundary import Exact, Test
 from stansub.decision.decide import make_decider
-from stansub.errors import DrawsWarning, InputError, RunError
+from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError, one_line
 from stansub.model.compiled import CompiledModel
 from stansub.model.posterior import Posterior
-from stansub.output import inference_data
+from stansub.output import files, inference_data
 from stansub.output.diagnosis import percent
 from stansub.report.risk_curves import MIN_REPEATS
 from stansub.report.risk_functions import Functions
@@ -186,7 +186,8 @@ def risk(
     }
     kept = {epsilon: runs for epsilon, runs in kept.items() if len(runs) >= MIN_REPEATS}
     if not kept:
-        raise RunError(_too_few(failures, stopped, len(courses)))
+        reason = _too_few(failures, stopped, len(courses))
+        raise InterruptError(reason) if stopped and not failures else RunError(reason)
     axis = "seconds" if math.isfinite(budget.seconds) else "steps"
     facts = {
         **about,
@@ -222,12 +223,14 @@ def write(found: Risk, path: str | Path) -> None:
     Raises
     ------
     RunError
-        If the file cannot be written.
+        If the file cannot be written; the figures are then in another one, which the message names.
     """
+    content = json.dumps(found.to_dict(), indent=1).encode()
     try:
-        Path(path).write_text(json.dumps(found.to_dict(), indent=1))
-    except OSError as error:
-        raise RunError(f"could not write {path}: {error.strerror or error}") from error
+        files.write(path, content, overwrite=True)
+    except StansubError as error:
+        place = files.elsewhere(Path(path).name, lambda other: files.write(other, content))
+        raise RunError(f"{error}; the figures were written to {place} instead") from error
 
 
 def parse_epsilons(text: str) -> tuple[float, ...]:
@@ -324,7 +327,7 @@ def _made(
             console=console,
         )
     if str(made.attrs["stopped"]).startswith("interrupted"):
-        raise KeyboardInterrupt
+        raise InterruptError("the chains that stand for the truth were interrupted: there is nothing to show")
     return made, "exact Metropolis-Hastings"
 
 
@@ -447,7 +450,7 @@ def _notes(truth: Truth, failures: Mapping[Key, Exception], stopped: str, left_o
     if stopped:
         yield "interrupted: the runs finished until then are shown"
     if failures:
-        yield f"{len(failures)} runs failed and are left out ({results.one_line(next(iter(failures.values())))})"
+        yield f"{len(failures)} runs failed and are left out ({one_line(next(iter(failures.values())))})"
     if left_out:
         those = ", ".join(f"{epsilon:g}" for epsilon in left_out)
         yield f"epsilon {those} is left out: fewer than {MIN_REPEATS} of its runs came to their end"
@@ -465,7 +468,7 @@ def _unresolved(found: Risk) -> Iterator[str]:
 
 def _too_few(failures: Mapping[Key, Exception], stopped: str, finished: int) -> str:
     if failures:
-        return f"{len(failures)} runs failed ({results.one_line(next(iter(failures.values())))})"
+        return f"{len(failures)} runs failed ({one_line(next(iter(failures.values())))})"
     return (
         f"{stopped} after {finished} finished runs: no setting has {MIN_REPEATS} of them, so there is nothing to show"
     )

@@ -40,10 +40,18 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_count(name: str, value: Any, *, at_least: int) -> None:
-    """Raise InputError unless ``value`` is an integer (numpy's included) of at least ``at_least``."""
+# Upper bounds of what is given as a number: beyond them nothing could be run, and sums would overflow.
+_MOST = 10**12
+MOST = {"chains": 10_000, "parallel_chains": 10_000, "repeats": 10_000, "seed": 2**63 - 1}
+
+
+def check_count(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> None:
+    """Raise InputError unless ``value`` is an integer (numpy's included) within bounds, those of `MOST` by default."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < at_least:
         raise InputError(f"{name} {value!r} must be an integer of at least {at_least}")
+    if int(value) > (most := MOST.get(name, _MOST) if at_most is None else at_most):
+        shown = f" {value}" if int(value) < 10**30 else ""
+        raise InputError(f"{name}{shown} must be an integer of at most {most:,}")
 
 
 def choose_test(
@@ -64,6 +72,8 @@ def choose_test(
     InputError
         For an unknown name, an epsilon, delta or max_error that the test does not take or that is out of range.
     """
+    if first_look is not None:
+        check_count("first_look", first_look, at_least=1)
     if max_error is not None and not 0 < max_error < 1:
         raise InputError(f"max_error {max_error} must be between 0 and 1; the exact test makes no errors")
     if max_error is not None and (epsilon is not None or delta is not None):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +20,10 @@ from numpy.typing import NDArray
 from stansub._version import __version__
 from stansub.decision.boundary import Test
 from stansub.decision.normality import figures, pool
-from stansub.errors import InputError, RunError
+from stansub.errors import InputError, InterruptError, RunError, one_line
 from stansub.kernels.metropolis import Records
 from stansub.model.posterior import Posterior
-from stansub.output import inference_data
+from stansub.output import files, inference_data
 from stansub.program.library import FloatArray
 from stansub.progress import TimeLimitError
 from stansub.sampling.chain import Chain, Totals
@@ -79,7 +80,12 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
             f"{chains[0].plan.iter_warmup:,} steps{f'; stages before it: {before}' if before else ''}; raise it "
             "or lower --iter-warmup"
         )
-    raise RunError("sampling was interrupted before the first draw after warmup: there is nothing to write")
+    raise InterruptError("sampling was interrupted before the first draw after warmup: there is nothing to write")
+
+
+def keep_unconstrained(chains: Sequence[Chain]) -> Path | None:
+    """Write the draws there are where they can still be found; None where there are none."""
+    return files.keep_arrays({f"chain_{i + 1}": one.draws for i, one in enumerate(chains) if one.sampling.n_kept})
 
 
 def collect(
@@ -196,8 +202,3 @@ def _level(test: Test, name: str) -> float | None:
     """A setting of the test, which may be anyone's; None where it has none that is a number."""
     value = getattr(test, name, None)
     return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
-
-
-def one_line(error: BaseException) -> str:
-    """An error's message in one line, or its type where it has none."""
-    return " ".join(str(error).split()) or type(error).__name__

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-import tempfile
 import threading
 import time
 import warnings
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from stansub.decision.boundary import Austerity, Test, is_t_test
 from stansub.decision.decide import Derivative, Range, make_decider
-from stansub.errors import DrawsWarning, InputError, RunError
+from stansub.errors import DrawsWarning, InputError, one_line
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.model import data as data_module
@@ -27,6 +27,7 @@ from stansub.model.compiled import CompiledModel, compile_model
 from stansub.model.instances import Instances
 from stansub.model.mode import NoModeError
 from stansub.model.posterior import Posterior
+from stansub.output import files
 from stansub.output.inference_data import arviz_module
 from stansub.output.summary import Summary, summarise
 from stansub.program import source
@@ -143,7 +144,8 @@ def draw(
         Order of the Taylor expansions at the mode which are taken from the blocks' log likelihoods, so that a decision
         looks at small remainders only; ``auto`` weighs what they save against what they cost.
     max_time : float, optional
-        Seconds after which the run stops, set-up included; the draws there are are returned.
+        Seconds after which the run stops, set-up included; the draws there are are returned. So does Ctrl-C, and
+        SIGTERM where ``signal.default_int_handler`` is its handler; a second one raises KeyboardInterrupt.
     test : Test or name, optional
         How a decision is taken from a subset of the data: by a t-test (``"pocock"``, the default, or ``"austerity"``),
         by a bound (``"hoeffding"``, ``"bernstein"``, ``"bernstein-serfling"``), with the noise of the estimated log
@@ -198,7 +200,8 @@ def draw(
     InputError
         When the program, the data or an option cannot be used.
     RunError
-        When something fails at run time, or ``max_time`` comes before the first draw (`TimeLimitError`).
+        When something fails at run time; draws that there are have been kept in a file, which the message names.
+        `InterruptError` and `TimeLimitError`, kinds of it, when there is no draw yet to return.
     """
     console = console or default_console()
     show = wanted(show_progress, console)
@@ -237,8 +240,9 @@ def draw(
     parallel = min(chains, parallel_chains or choices.cores())
     stop = np.zeros(1, dtype=np.int32)
 
-    # ArviZ takes a second or two to import: while data are read and compilers run, not beside the chains.
-    threading.Thread(target=arviz_module, daemon=True).start()
+    # ArviZ takes a second or two to import: while data are read and compilers run, not beside the chains. A daemon that
+    # still imports when an error ends the program would crash the interpreter.
+    threading.Thread(target=_import_arviz).start()
     with telling(console, show=show, max_time=max_time) as say:
         posterior, compiled_at = make_posterior(
             model,
@@ -260,7 +264,8 @@ def draw(
             say=say,
         )
         rule = choices.within(rule, max_error, len(posterior.blocks))
-        check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
+        draws = (iter_sampling + save_warmup * iter_warmup) // thin
+        check_draws(posterior, chains=chains, draws=draws, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, order=order, progress=say)
         promise, asked = choices.guarantee(rule, ranges.kind), rule
         found, rule, chosen = about_mode(
@@ -334,7 +339,9 @@ def draw(
             meetings = stages.Meetings(posterior, found, rule, wishes, meeting)
     evaluated = _evaluated(found, posterior)
     ready_at = time.perf_counter()
-    with chain_progress(chains, meeting, show=show, console=console) as view:
+    keep = partial(results.keep_unconstrained, made)
+    rescuing = partial(files.rescuing, keep, called="unconstrained draws")
+    with rescuing(failures=(Exception,)), chain_progress(chains, meeting, show=show, console=console) as view:
         outcome = stages.run(
             made,
             meetings,
@@ -346,57 +353,59 @@ def draw(
                 "Stopping after the current step to write what there is; Ctrl-C again gives it up"
             ),
         )
-    if meetings is not None:
-        found, rule, chosen = meetings.found, meetings.test, meetings.found.choices
-    chosen = chosen | asides
-    settings = Settings(
-        chains=chains,
-        parallel_chains=parallel,
-        iter_warmup=iter_warmup,
-        iter_sampling=iter_sampling,
-        thin=thin,
-        seed=seed,
-        inits=_text(inits) if inits is not None else "about the mode" if found is not None else str(RADIUS),
-        proposal=_named(proposal, found),
-        control_variates=found.order if found is not None else 0,
-        max_time=max_time,
-        max_error=max_error,
-        range_source=ranges.kind,
-        audit=share,
-        block_size=posterior.blocks.size,
-        observations=observations,
-        evaluator=type(posterior.population).__name__.lower(),
-        save_warmup=save_warmup,
-        generated_quantities=generated_quantities,
-        observation_level=observation_level,
-    )
-    drawn, stopped = results.usable(made, outcome, before=say.spent())
-    with telling(console, show=show, max_time=say.left()) as check:
-        checked = _check_modes(posterior, drawn, stopped, seed=seed, threads=parallel, say=check)
-    attrs = {
-        **results.facts(posterior, rule, promise),
-        "normality": results.normality(
-            drawn, rule, variates=found is not None and found.order > 0, max_error=max_error
-        ),
-        "choices": chosen or None,
-        "starts": _starts(found),
-        "mode_check": checked.record(),
-        "anchor_n_obs_evaluated": evaluated,
-        "settings": asdict(settings),
-        "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
-        "stopped": stopped,
-        "compile_time": compiled_at - say.began,
-        "setup_time": ready_at - compiled_at,
-        "setup_times": say.seconds,
-        "wall_time": time.perf_counter() - ready_at,
-    }
-    with telling(console, show=show) as say:
-        try:
+    with rescuing():
+        if meetings is not None:
+            found, rule, chosen = meetings.found, meetings.test, meetings.found.choices
+        chosen = chosen | asides
+        settings = Settings(
+            chains=chains,
+            parallel_chains=parallel,
+            iter_warmup=iter_warmup,
+            iter_sampling=iter_sampling,
+            thin=thin,
+            seed=seed,
+            inits=_text(inits) if inits is not None else "about the mode" if found is not None else str(RADIUS),
+            proposal=_named(proposal, found),
+            control_variates=found.order if found is not None else 0,
+            max_time=max_time,
+            max_error=max_error,
+            range_source=ranges.kind,
+            audit=share,
+            block_size=posterior.blocks.size,
+            observations=observations,
+            evaluator=type(posterior.population).__name__.lower(),
+            save_warmup=save_warmup,
+            generated_quantities=generated_quantities,
+            observation_level=observation_level,
+        )
+        drawn, stopped = results.usable(made, outcome, before=say.spent())
+        with telling(console, show=show, max_time=say.left()) as check:
+            checked = _check_modes(posterior, drawn, stopped, seed=seed, threads=parallel, say=check)
+        attrs = {
+            **results.facts(posterior, rule, promise),
+            "normality": results.normality(
+                drawn, rule, variates=found is not None and found.order > 0, max_error=max_error
+            ),
+            "choices": chosen or None,
+            "starts": _starts(found),
+            "mode_check": checked.record(),
+            "anchor_n_obs_evaluated": evaluated,
+            "settings": asdict(settings),
+            "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
+            "stopped": stopped,
+            "compile_time": compiled_at - say.began,
+            "setup_time": ready_at - compiled_at,
+            "setup_times": say.seconds,
+            "wall_time": time.perf_counter() - ready_at,
+        }
+        with telling(console, show=show) as say:
             idata = results.collect(posterior, drawn, kept=kept, seed=seed, threads=parallel, attrs=attrs, progress=say)
-        except (Exception, KeyboardInterrupt) as error:
-            reason = results.one_line(error)
-            raise RunError(f"{reason}; the unconstrained draws were kept in {_rescue(drawn)}") from error
     return idata
+
+
+def _import_arviz() -> None:
+    with contextlib.suppress(Exception):  # told where it is needed
+        arviz_module()
 
 
 def _check_modes(
@@ -417,7 +426,7 @@ def _check_modes(
     except TimeLimitError:
         return ModeCheck(reason="--max-time was reached")
     except (Exception, KeyboardInterrupt) as error:
-        return ModeCheck(reason=results.one_line(error), failed=True)
+        return ModeCheck(reason=one_line(error), failed=True)
 
 
 def _starts(found: Anchored | None) -> list[dict[str, Any]] | None:
@@ -440,7 +449,7 @@ def check(idata: InferenceData) -> Summary | None:
         summary = summarise(idata)
         cautions = [f"{caution.text} {caution.remedy}" for caution in summary.diagnosis.cautions]
     except (Exception, KeyboardInterrupt) as error:
-        cautions = [f"These draws were not checked ({results.one_line(error)}). Look at `stansub summary`."]
+        cautions = [f"These draws were not checked ({one_line(error)}). Look at `stansub summary`."]
     idata.attrs["warnings"] = "\n".join(cautions)
     return summary
 
@@ -462,13 +471,6 @@ def _checked(draw: Callable[_Options, InferenceData]) -> Callable[_Options, Infe
 
 # The command line takes `draw` and `check`, and prints what the latter has computed.
 sample = _checked(draw)
-
-
-def _rescue(chains: Sequence[Chain]) -> Path:
-    """Write draws where they can still be found when no InferenceData can be made of them."""
-    path = Path(tempfile.mkdtemp(prefix="stansub-")) / "draws.npz"
-    np.savez(path, *(chain.draws for chain in chains))
-    return path
 
 
 def about_mode(

@@ -1,20 +1,18 @@
-"""Chains in threads: turns, the time limit, Ctrl-C, and chains that fail."""
+"""Chains in threads: turns, the time limit, interrupts, and chains that fail."""
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from types import FrameType
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from stansub import interrupts
 
 # Seconds between two looks at the chains, and after which a thread takes the next chain.
 _POLL, _TURN = 0.1, 0.5
@@ -56,7 +54,8 @@ def run(
     """Run chains to their end, an interrupt or the time limit.
 
     Threads take turns over the chains, so that all chains are about equally far whenever sampling stops.
-    The first Ctrl-C stops the chains after the step they are in; a second one raises KeyboardInterrupt.
+    The first interrupt (see `stansub.interrupts.first`) stops the chains after the step they are in; a second one
+    raises KeyboardInterrupt.
 
     Parameters
     ----------
@@ -69,7 +68,7 @@ def run(
     watch : callable
         Called in this thread several times a second.
     on_interrupt : callable
-        Called in this thread after the first Ctrl-C.
+        Called in this thread after the first interrupt.
     """
     outcome, queue = Outcome(), SimpleQueue[int]()
     for index in range(len(chains)):
@@ -96,7 +95,7 @@ def run(
             stop[0] = 1
 
     began, told = time.perf_counter(), False
-    with _interrupts(lambda: finish("interrupted")), ThreadPoolExecutor(max_workers=parallel) as pool:
+    with interrupts.first(lambda: finish("interrupted")), ThreadPoolExecutor(max_workers=parallel) as pool:
         pending = {pool.submit(work) for _ in range(parallel)}
         try:
             while pending:
@@ -111,22 +110,3 @@ def run(
             stop[0] = 1  # the pool waits for the chains
             raise
     return outcome
-
-
-@contextmanager
-def _interrupts(handle: Callable[[], None]) -> Iterator[None]:
-    """Have the first Ctrl-C call ``handle``, where this thread may decide that and interrupts are not ignored."""
-    previous = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(previous):
-        yield
-        return
-
-    def first(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, previous)
-        handle()
-
-    signal.signal(signal.SIGINT, first)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)

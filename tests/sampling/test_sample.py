@@ -582,3 +582,19 @@ def test_a_block_size_that_was_named_stays(normal_mean: CompiledModel, mean_data
     few = stansub.sample(posterior, test="exact", chains=1, iter_warmup=40, iter_sampling=40, seed=3)
     assert inference_data.attrs(few)["block_size"] == 17
     assert "as given" in inference_data.attrs(few)["choices"]["blocks"]
+
+
+def test_draws_outlive_a_display_that_fails(
+    logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(self: Any) -> None:
+        if all(chain.sampling.n_kept for chain in self._chains):
+            raise OSError("the terminal went away")
+
+    monkeypatch.setattr(driver._Watch, "__call__", broken)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(RunError, match=r"^the terminal went away; the unconstrained draws were kept"):
+        stansub.sample(logistic, logistic_data, test=LOOSE, **SHORT)
+    (kept,) = tmp_path.glob("stansub-*/draws.npz")
+    with np.load(kept) as arrays:
+        assert sorted(arrays.files) == [f"chain_{k + 1}" for k in range(SHORT["chains"])]

@@ -1,0 +1,208 @@
+"""Files to be written: asked for before a long run, written whole or not at all, and put elsewhere where that fails."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stansub.errors import InputError, InterruptError, RunError, one_line
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """The path of a file to be written, once it is known that it may be: ask before a long run, not after.
+
+    Raises
+    ------
+    InputError
+        If there can be no such file, the folder does not exist or cannot be written to, or there is a file and
+        `overwrite` is False, or something else than a regular file.
+    """
+    target, found = locate(path)
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        raise InputError(f"{path} is a folder: name a file in it")
+    check_regular(path, found)
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: the folder {target.parent} does not exist; create it first")
+    if not _writable(target.parent):
+        raise InputError(f"{path}: the folder {target.parent} cannot be written to; choose another")
+    if found is not None and not overwrite:
+        raise InputError(f"{path} exists already; use --force to overwrite it or choose another name")
+    return target
+
+
+def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwrite: bool) -> Path:
+    """The folder of several files, once it is known that they can be written there; it need not exist yet.
+
+    Raises
+    ------
+    InputError
+        If it is no folder, cannot be made or written to, or one of the files exists and `overwrite` is False, or is
+        something else than a regular file.
+    """
+    target, _ = locate(folder)
+    existing = next(place for place in (target, *target.parents) if place.exists())
+    if not existing.is_dir():
+        raise InputError(f"{folder}: {existing} is a file, not a folder; choose another --output-dir")
+    if not _writable(existing):
+        raise InputError(f"{folder}: the folder {existing} cannot be written to; choose another --output-dir")
+    for name in names:
+        path = Path(folder) / name
+        found = locate(path)[1]
+        check_regular(path, found)
+        if found is not None and not overwrite:
+            raise InputError(f"{path} exists already; use --force to overwrite it or another --output-dir")
+    return target
+
+
+def check_regular(path: str | os.PathLike[str], found: os.stat_result | None) -> None:
+    """Raise InputError where ``path`` is something that must not be replaced by a file."""
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+        raise InputError(f"{path} is {kind}, not a regular file, and is left as it is; choose another name")
+
+
+def locate(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]:
+    """Where a path leads to, symbolic links followed, and what is there already.
+
+    Raises
+    ------
+    InputError
+        If there can be no such path, such as a name of 300 characters.
+    """
+    try:
+        target = Path(path).expanduser().resolve()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return target, os.stat(target)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(f"{path}: no file can be written there ({reason}); choose another name") from error
+    return target, None
+
+
+def write(path: str | os.PathLike[str], content: bytes | memoryview, *, overwrite: bool = False) -> Path:
+    """Write a file, whole or not at all, and give its path.
+
+    Raises
+    ------
+    InputError
+        If the file may not be written (see `check_target`).
+    RunError
+        If the disk fails (full, read-only).
+    """
+    target = check_target(path, overwrite=overwrite)
+    part = target.with_name(f".stansub-{secrets.token_hex(4)}.part")  # the target's own name may be as long as can be
+    try:
+        with open(part, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except OSError as error:
+        raise RunError(f"could not write {path}: {error.strerror}; free space or choose another place") from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
+    return target
+
+
+def elsewhere(name: str, save: Callable[[Path], object]) -> Path:
+    """Save under ``name`` in a new folder, the first that takes it: temporary, here, or in the home folder.
+
+    Raises
+    ------
+    RunError
+        If none does.
+    """
+    reasons = []
+    for parent in (Path(tempfile.gettempdir()), Path(), Path.home()):
+        try:
+            path = Path(tempfile.mkdtemp(prefix="stansub-", dir=parent.resolve())) / name
+            save(path)
+        except (OSError, RunError) as error:
+            reasons.append(str(error))
+            continue
+        return path
+    raise RunError(f"no folder takes them ({'; '.join(dict.fromkeys(reasons))})")
+
+
+@contextlib.contextmanager
+def rescuing(
+    keep: Callable[[], Path | None],
+    *,
+    failures: tuple[type[BaseException], ...] = (Exception, KeyboardInterrupt),
+    called: str = "draws",
+) -> Iterator[None]:
+    """Have draws kept when the block fails.
+
+    Parameters
+    ----------
+    keep
+        Writes the draws and says where; None where there are none.
+    failures
+        Those on which they are kept.
+    called
+        What they are called in messages.
+
+    Raises
+    ------
+    RunError
+        In the failure's place, with its reason and the draws' place; `InterruptError` for an interrupt.
+    """
+    try:
+        yield
+    except failures as error:
+        try:
+            place = keep()
+        except Exception as second:
+            told = f"{one_line(error)}; the {called} are lost, as keeping them failed too: {one_line(second)}"
+            raise RunError(told) from error
+        if place is None:
+            raise
+        told = f"{one_line(error)}; the {called} were kept in {place}"
+        if isinstance(error, KeyboardInterrupt):
+            raise InterruptError(told, written=True) from error
+        raise RunError(told) from error
+
+
+def keep_arrays(arrays: Mapping[str, Array]) -> Path | None:
+    """Write arrays by name as `numpy.load` reads them, where they can still be found."""
+
+    def save(path: Path) -> None:
+        with zipfile.ZipFile(path, "w") as archive:  # numpy.savez takes some names for options of its own
+            for name, values in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asarray(values), allow_pickle=False)
+
+    return elsewhere("draws.npz", save) if arrays else None
+
+
+def keep_files(paths: Iterable[Path]) -> Path:
+    """Move files into a folder of their own, where they can still be found."""
+    return elsewhere("", lambda folder: [shutil.move(path, folder) for path in paths])
+
+
+def _writable(folder: Path) -> bool:
+    """Whether files can be made in a folder, tried out: permissions alone do not tell."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False

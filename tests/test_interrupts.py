@@ -1,0 +1,70 @@
+"""Signals that end a run."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from stansub import interrupts
+
+
+@pytest.fixture(autouse=True)
+def harmless() -> Iterator[None]:
+    """Signals that are let through count instead of ending the tests."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_is_handled_and_a_later_one_interrupts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    signal.signal(number, signal.default_int_handler)
+    monkeypatch.setattr(interrupts, "_AT_ONCE", 0.05)
+    handled = []
+    with interrupts.first(lambda: handled.append(True)):
+        send(number)
+        assert handled == [True]
+        time.sleep(0.1)
+        with pytest.raises(KeyboardInterrupt):
+            send(number)
+    assert handled == [True]
+    assert signal.getsignal(number) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_those_that_come_at_once_count_as_one(number: int) -> None:
+    signal.signal(number, signal.default_int_handler)
+    handled = []
+    with interrupts.first(lambda: handled.append(True)):
+        send(number)
+        send(number)
+    assert handled == [True]
+
+
+def test_handlers_of_the_program_are_left_alone() -> None:
+    got = []
+    signal.signal(signal.SIGTERM, lambda *_: got.append("own"))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with interrupts.like_ctrl_c(), interrupts.first(lambda: got.append("ours")):
+        send(signal.SIGTERM)
+        send(signal.SIGHUP)
+    assert got == ["own"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_like_ctrl_c(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    with interrupts.like_ctrl_c():
+        assert callable(signal.getsignal(number))
+        with pytest.raises(KeyboardInterrupt):
+            send(number)
+        send(number)  # its twin
+    assert signal.getsignal(number) is signal.SIG_DFL
