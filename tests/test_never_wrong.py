@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from functools import partial
@@ -21,8 +22,10 @@ from correctness.verdict import judge  # noqa: E402
 from correctness.workloads import WORKLOADS  # noqa: E402
 
 from stansub.errors import RunError  # noqa: E402
+from stansub.model import mode  # noqa: E402
 from stansub.program.home import cache_dir  # noqa: E402
 from stansub.sampling import anchored  # noqa: E402
+from stansub.sampling.missed import ModeCheck  # noqa: E402
 
 FOLDER = cache_dir() / "benchmarks" / "truth"
 SEEDS = range(1, 9)
@@ -220,5 +223,7 @@ def test_a_sampler_with_three_starts_and_no_look_afterwards_is_caught(monkeypatc
 
 
 def few_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the sampler trust what three starts find."""
-    monkeypatch.setattr(anchored, "find_mode", partial(anchored.find_mode, starts=3))
+    """Have the sampler trust what three starts within the radius find, and not look for modes after sampling."""
+    monkeypatch.setattr(mode, "KINDS", ("random",))
+    monkeypatch.setattr(anchored, "find_modes", partial(mode.find_modes, starts=3))
+    monkeypatch.setattr(importlib.import_module("stansub.sampling.run"), "check_modes", lambda *_, **__: ModeCheck())

@@ -19,7 +19,7 @@ Draws = Mapping[str, NDArray[Any]]
 # What a warning must say to name the cause. R-hat's remedy speaks of several modes whatever the reason, and does not
 # count.
 _MODES = r"^(?!R-hat).*\bmodes?\b"
-_LABELS = r"label"
+_LABELS = r"[Ll]abel"
 _SLOW = r"R-hat|ESS|stuck|never moved|\btails?\b"
 
 # Degrees of freedom of the t components.
