@@ -91,7 +91,9 @@ def test_the_gradient_of_an_expansion_is_that_of_its_change(order: int) -> None:
     made = variates(order)
     assert made is not None
     change = made.first.features(MODE, THETA + 1e-5 * np.eye(3)) - made.first.features(MODE, THETA - 1e-5 * np.eye(3))
-    np.testing.assert_allclose(made.gradient_of(made.total)(THETA), change @ made.total / 2e-5, rtol=1e-7)
+    np.testing.assert_allclose(
+        made.first.gradient_of(made.first.total)(THETA), change @ made.first.total / 2e-5, rtol=1e-7
+    )
 
 
 def test_control_variates_leave_little_noise() -> None:
