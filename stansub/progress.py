@@ -66,8 +66,8 @@ class Stage:
 
     @property
     def how_far(self) -> str:
-        """The count and the estimate, or nothing."""
-        if not self.total:
+        """The count and the estimate; nothing where nothing is counted, or all is done that was."""
+        if self.done >= self.total:
             return ""
         left = self.seconds_left
         return f"{self.done:,} of {self.total:,}{'' if left is None else f', about {duration(left)} left'}"
