@@ -40,11 +40,9 @@ from stansub.model.labels import interchanged
 from stansub.model.posterior import Population
 from stansub.model.starts import KINDS, Starts
 from stansub.program.library import FloatArray, Model
-from stansub.progress import as_progress
+from stansub.progress import Progress, as_progress
 
 __all__ = ["Mode", "Modes", "NoModeError", "Start", "find_modes"]
-
-Progress = Callable[[str], None]
 
 RADIUS = 2.0
 
@@ -225,7 +223,7 @@ def find_modes(
     starts: int | None = None,
     radius: float = RADIUS,
     threads: int = 1,
-    progress: Progress | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Modes:
     """Find the modes of a posterior from many starts.
 
@@ -294,7 +292,7 @@ class _Search:
     def scout(self, points: Sequence[FloatArray], n_drawn: int | None, radius: float) -> None:
         """Climb from all starts on the first objective."""
         first = [*self.shares, self.whole][0]
-        self.say(f"Looking for modes on {self._share(first)}")
+        self.say(f"Looking for modes: {self._share(first)}")
         for point in points:
             self._start(first, Walk(point, point))
         starts, kinds = Starts(self.team, first, self.rng, radius), itertools.cycle(KINDS)
@@ -352,9 +350,10 @@ class _Search:
         """Climb on, on growing shares of the data, from the ends that may be as high as the highest."""
         for present, following in itertools.pairwise([*self.shares, self.whole]):
             going = self._hopeful(present)
-            self.say(f"Looking for the mode on {self._share(following)} from {len(going)} {_points(len(going))}")
+            self.say(f"Looking for modes: {self._share(following)} from {len(going)} {_points(len(going))}")
             self.ends, self.copies = [], []
-            for walk in going:
+            for number, walk in enumerate(going):
+                self.say.advance(number, len(going))
                 # What failed on a share of the data may go well on all.
                 self._climb(following, walk)
 

@@ -278,6 +278,6 @@ def test_progress_is_told() -> None:
     x, y = simulated_logistic(30_000, 2)
     said: list[str] = []
     find_modes(logistic(x, y, prior_sd=1.0, block_size=10), rng(), starts=2, progress=said.append)
-    assert said[0] == "Looking for modes on 1.7 % of the data"
-    assert "Looking for the mode on 10 % of the data from 1 point" in said
+    assert said[0] == "Looking for modes: 1.7 % of the data"
+    assert "Looking for modes: 10 % of the data from 1 point" in said
     assert said[-1] == "Curvature at the mode: 4 gradients of all the data"
