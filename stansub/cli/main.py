@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stansub import memory
 from stansub.cli.check import check, doctor
 from stansub.cli.compare import compare
 from stansub.cli.diagnose import diagnose
@@ -70,7 +71,8 @@ def main(arguments: list[str] | None = None) -> None:
         if hasattr(error, "format_message"):
             code = _usage(error)
         else:
-            code = _fail(f"internal error: {type(error).__name__}: {error}; --debug shows where", 1)
+            internal = f"internal error: {type(error).__name__}: {error}; --debug shows where"
+            code = _fail(memory.shortage(error) or internal, 1)
             _trace(arguments)
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import memory
 from stansub._version import __version__
 from stansub.decision.boundary import Test
 from stansub.decision.normality import figures, pool
@@ -199,5 +200,5 @@ def _level(test: Test, name: str) -> float | None:
 
 
 def one_line(error: BaseException) -> str:
-    """An error's message in one line, or its type where it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """An error's message in one line, or its type where it has none; that memory is short where it is the cause."""
+    return memory.shortage(error) or " ".join(str(error).split()) or type(error).__name__

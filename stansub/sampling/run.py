@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from stansub import memory
 from stansub.decision.boundary import Austerity, Test, is_t_test
 from stansub.decision.decide import Derivative, Range, make_decider
 from stansub.errors import DrawsWarning, InputError, RunError
@@ -237,6 +238,7 @@ def draw(
     parallel = min(chains, parallel_chains or choices.cores())
     stop = np.zeros(1, dtype=np.int32)
 
+    memory.check_start()
     # ArviZ takes a second or two to import: while data are read and compilers run, not beside the chains.
     threading.Thread(target=arviz_module, daemon=True).start()
     with telling(console, show=show, max_time=max_time) as say:
@@ -260,7 +262,7 @@ def draw(
             say=say,
         )
         rule = choices.within(rule, max_error, len(posterior.blocks))
-        check_draws(posterior, chains=chains, draws=iter_sampling // thin, kept=kept)
+        check_draws(posterior, chains=chains, draws=iter_sampling // thin, warmup=iter_warmup // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, order=order, progress=say)
         promise, asked = choices.guarantee(rule, ranges.kind), rule
         found, rule, chosen = about_mode(
