@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stansub import interrupts
+from stansub import interrupts, memory
 from stansub.cli import streams
 from stansub.cli.check import check, doctor
 from stansub.cli.compare import compare
@@ -106,7 +106,8 @@ def _invoke(arguments: list[str]) -> int:
         if hasattr(error, "format_message"):
             code = _usage(error)
         else:
-            code = _fail(f"internal error: {type(error).__name__}: {error}; --debug shows where", 1)
+            internal = f"internal error: {type(error).__name__}: {error}; --debug shows where"
+            code = _fail(memory.shortage(error) or internal, 1)
             _trace(arguments)
     return code if isinstance(code, int) else 0
 

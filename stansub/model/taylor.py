@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import memory
 from stansub._loop import Surrogate
 from stansub.errors import InputError
 from stansub.model.gradients import Team, Together
@@ -182,12 +182,7 @@ def features(anchor: FloatArray, theta: FloatArray, proposed: FloatArray, *, ord
 
 def max_memory_default() -> int:
     """Bytes allowed where the user does not say: `MAX_MEMORY`, or half of what is free."""
-    try:
-        fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        free = 1024 * int(fields["MemAvailable"].split()[0])
-    except (OSError, KeyError, ValueError):  # not Linux
-        return MAX_MEMORY
-    return min(MAX_MEMORY, free // 2)
+    return min(MAX_MEMORY, memory.room().size // 2)
 
 
 def build(
@@ -290,10 +285,10 @@ def check_memory(n_blocks: int, dim: int, order: int, max_memory: int | None = N
     if needed <= allowed:
         return
     smaller = memory_needed(n_blocks, dim, 1)
-    other = f"--control-variates 1 ({_bytes(smaller)}) or " if order == 2 and smaller <= allowed else ""
+    other = f"--control-variates 1 ({memory.amount(smaller)}) or " if order == 2 and smaller <= allowed else ""
     raise InputError(
-        f"control variates of order {order} take {_bytes(needed)} for {n_blocks:,} blocks and {dim:,} parameters, more "
-        f"than the {_bytes(allowed)} allowed: choose {other}a larger --block-size"
+        f"control variates of order {order} take {memory.amount(needed)} for {n_blocks:,} blocks and {dim:,} "
+        f"parameters, more than the {memory.amount(allowed)} allowed: choose {other}a larger --block-size"
     )
 
 
@@ -519,18 +514,11 @@ def _reason(
     counts = f"{shares[2]} with order 2, {shares[1]} with order 1, {shares[0]} with none"
     text = f"a decision near the mode needs about {shares[order]} of {n_blocks:,} blocks ({counts})"
     if order:
-        text += f"; {_bytes(memory_needed(n_blocks, dim, order))}, about {seconds:.1g} s to make"
+        text += f"; {memory.amount(memory_needed(n_blocks, dim, order))}, about {seconds:.1g} s to make"
     elif pilot.blocks.min() > _NO_HELP * n_blocks:
         text += "; the log likelihood is far from quadratic within the posterior (few data, skewed, or several modes)"
     for higher in (1, 2):
         if not fits[higher]:
-            needed = _bytes(memory_needed(n_blocks, dim, higher))
-            text += f"; order {higher} would take {needed}, more than the {_bytes(allowed)} allowed"
+            needed = memory.amount(memory_needed(n_blocks, dim, higher))
+            text += f"; order {higher} would take {needed}, more than the {memory.amount(allowed)} allowed"
     return text
-
-
-def _bytes(n: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
-        if n >= size:
-            return f"{n / size:.2g} {unit}" if n < 100 * size else f"{n / size:,.0f} {unit}"
-    return f"{n} bytes"

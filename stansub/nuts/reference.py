@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
 import secrets
 import time
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 from rich.console import Console
 
+from stansub import memory
 from stansub._version import __version__
 from stansub.errors import InputError
 from stansub.model import data as data_module
@@ -255,18 +255,18 @@ def _lean(program: Program, tall: Mapping[str, int], settings: Settings) -> Prog
     Raises
     ------
     InputError
-        When the transformed parameters alone do not fit into half of the machine's memory.
+        When the transformed parameters alone, as the engine keeps them and as draws, do not fit into memory.
     """
     rows = 8.0 * settings.chains * (settings.iter_warmup + settings.iter_sampling)
     blocks = program.syntax.transformed_parameters, program.syntax.generated_quantities
     transformed, generated = (rows * sum(tall.get(one.name, 0) for one in block.declarations) for block in blocks)
-    memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) if hasattr(os, "sysconf") else float("inf")
-    if transformed > memory / 2:
+    room = memory.room()
+    if 2 * transformed > room.size:
         names = ", ".join(one.name for one in blocks[0].declarations if one.name in tall)
         raise InputError(
             f"{program.name}: the transformed parameters with a value per observation ({names}) would take "
-            f"{transformed / 1e9:,.1f} GB of memory, of which there are {memory / 1e9:,.1f} GB; declare them in the "
-            "model block, or give a --reference-model that does"
+            f"{memory.amount(2 * transformed)} of memory, but {room}; declare them in the model block, or give a "
+            "--reference-model that does"
         )
     if generated <= _MAX_UNUSED:
         return program

@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stansub.errors import InputError, InterruptError, RunError, one_line
+from stansub.errors import InputError, InterruptError, RunError
+from stansub.memory import reason
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -172,11 +173,11 @@ def rescuing(
         try:
             place = keep()
         except Exception as second:
-            told = f"{one_line(error)}; the {called} are lost, as keeping them failed too: {one_line(second)}"
+            told = f"{reason(error)}; the {called} are lost, as keeping them failed too: {reason(second)}"
             raise RunError(told) from error
         if place is None:
             raise
-        told = f"{one_line(error)}; the {called} were kept in {place}"
+        told = f"{reason(error)}; the {called} were kept in {place}"
         if isinstance(error, KeyboardInterrupt):
             raise InterruptError(told, written=True) from error
         raise RunError(told) from error

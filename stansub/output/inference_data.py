@@ -19,7 +19,8 @@ import numpy as np
 
 from stansub import interrupts
 from stansub._version import __version__
-from stansub.errors import InputError, InterruptError, one_line
+from stansub.errors import InputError, InterruptError
+from stansub.memory import reason
 from stansub.output import files
 
 if TYPE_CHECKING:
@@ -175,9 +176,9 @@ def _write_anywhere(idata: "InferenceData", path: str | os.PathLike[str], overwr
         write(idata, path, overwrite=overwrite)
         return Path(path), ""
     except Exception as error:
-        reason = one_line(error)
+        because = reason(error)
     place = keep(idata, Path(path).name)
-    return place, f"{reason}; the draws were written to {place} instead"
+    return place, f"{because}; the draws were written to {place} instead"
 
 
 def keep(idata: "InferenceData", name: str) -> Path | None:

@@ -25,7 +25,8 @@ from rich.console import Console
 
 from stansub.decision.boundary import Exact, Test
 from stansub.decision.decide import make_decider
-from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError, one_line
+from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
+from stansub.memory import reason
 from stansub.model.compiled import CompiledModel
 from stansub.model.posterior import Posterior
 from stansub.output import files, inference_data
@@ -450,7 +451,7 @@ def _notes(truth: Truth, failures: Mapping[Key, Exception], stopped: str, left_o
     if stopped:
         yield "interrupted: the runs finished until then are shown"
     if failures:
-        yield f"{len(failures)} runs failed and are left out ({one_line(next(iter(failures.values())))})"
+        yield f"{len(failures)} runs failed and are left out ({reason(next(iter(failures.values())))})"
     if left_out:
         those = ", ".join(f"{epsilon:g}" for epsilon in left_out)
         yield f"epsilon {those} is left out: fewer than {MIN_REPEATS} of its runs came to their end"
@@ -468,7 +469,7 @@ def _unresolved(found: Risk) -> Iterator[str]:
 
 def _too_few(failures: Mapping[Key, Exception], stopped: str, finished: int) -> str:
     if failures:
-        return f"{len(failures)} runs failed ({one_line(next(iter(failures.values())))})"
+        return f"{len(failures)} runs failed ({reason(next(iter(failures.values())))})"
     return (
         f"{stopped} after {finished} finished runs: no setting has {MIN_REPEATS} of them, so there is nothing to show"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import memory
 from stansub.errors import InputError, RunError
 from stansub.model.posterior import Posterior
 from stansub.output.layout import Layout
@@ -44,13 +44,17 @@ PARAMETERS = Kept(generated_quantities=False)
 _DIMENSIONS = ("chain", "draw")
 
 
-def check_draws(posterior: Posterior, *, chains: int, draws: int, kept: Kept) -> None:
+# Bytes a step of statistics, and what the summary and the writing of small files take.
+_STATISTICS, _SUMMARY = 25, 50 * 10**6
+
+
+def check_draws(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept) -> None:
     """Refuse draws that cannot be kept, before they are made.
 
     Raises
     ------
     InputError
-        When the draws take more than half of the machine's memory, or a variable has the name of a dimension.
+        When the draws take more memory than there is, or a variable has the name of a dimension.
     """
     plan = _Values.of(posterior, kept)
     for name in plan.layout.names:
@@ -58,13 +62,31 @@ def check_draws(posterior: Posterior, *, chains: int, draws: int, kept: Kept) ->
             raise InputError(
                 f"{posterior.name}: the variable {name!r} has the name of a dimension in ArviZ's schema; rename it"
             )
-    needed = 8.0 * chains * draws * (plan.columns.size + 2 * posterior.dim)
-    memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) if hasattr(os, "sysconf") else np.inf
-    if needed > memory / 2:
+    needed, room = memory_needed(posterior, chains=chains, draws=draws, warmup=warmup, kept=kept), memory.room()
+    if needed > room.size:
         raise InputError(
-            f"the draws would take {needed / 1e9:,.1f} GB of memory, of which there are {memory / 1e9:,.1f} GB; "
-            f"keep fewer with --thin{', or leave out --observation-level' if kept.observation_level else ''}"
+            f"the draws would take about {memory.amount(needed)} of memory, but {room}; keep fewer with --thin"
+            f"{', or leave out --observation-level' if kept.observation_level else ''}"
         )
+
+
+def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept) -> int:
+    """Bytes that draws take at most, from the first to the written file, beside libraries and data.
+
+    Parameters
+    ----------
+    draws, warmup : int
+        Steps of each chain that are kept; those of warmup count where they are.
+    """
+    plan, states = _Values.of(posterior, kept), chains * (draws + (warmup if kept.save_warmup else 0))
+    column = 8 * chains * draws
+    values = column * plan.columns.size
+    # Positions and statistics are held by each chain, and again by all together.
+    together = states * (8 * posterior.dim + _STATISTICS)
+    # The file is made in memory, in which numbers without a pattern hardly get smaller, and a variable at a time is
+    # copied to be compressed.
+    largest = column * max(map(math.prod, plan.layout.shapes.values()), default=0)
+    return 2 * values + 3 * together + largest + _SUMMARY
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from stansub._version import __version__
 from stansub.decision.boundary import Test
 from stansub.decision.normality import figures, pool
-from stansub.errors import InputError, InterruptError, RunError, one_line
+from stansub.errors import InputError, InterruptError, RunError
 from stansub.kernels.metropolis import Records
+from stansub.memory import reason
 from stansub.model.posterior import Posterior
 from stansub.output import files, inference_data
 from stansub.program.library import FloatArray
@@ -63,13 +64,13 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
     """
     without = [i for i, chain in enumerate(chains) if not chain.sampling.n_kept and i not in outcome.failures]
     drawn = [chain for i, chain in enumerate(chains) if i not in outcome.failures and i not in without]
-    failures = [f"chain {i + 1} failed ({one_line(error)})" for i, error in sorted(outcome.failures.items())]
+    failures = [f"chain {i + 1} failed ({reason(error)})" for i, error in sorted(outcome.failures.items())]
     if drawn:
         stopped = [outcome.stopped] if not all(chain.done for chain in chains) and outcome.stopped else []
         empty = [f"chain {i + 1} had no draws yet" for i in without]
         return drawn, "; ".join([*stopped, *failures, *empty])
     if failures:
-        if len({one_line(error) for error in outcome.failures.values()}) == 1 < len(failures):
+        if len({reason(error) for error in outcome.failures.values()}) == 1 < len(failures):
             failures = [f"{failures[0]}, and all others alike"]
         kind = InputError if all(isinstance(error, InputError) for error in outcome.failures.values()) else RunError
         raise kind(f"sampling failed: {'; '.join(failures)}")

@@ -17,11 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from stansub import memory
 from stansub.decision.boundary import Austerity, Test, is_t_test
 from stansub.decision.decide import Derivative, Range, make_decider
-from stansub.errors import DrawsWarning, InputError, one_line
+from stansub.errors import DrawsWarning, InputError
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
+from stansub.memory import reason
 from stansub.model import data as data_module
 from stansub.model.compiled import CompiledModel, compile_model
 from stansub.model.instances import Instances
@@ -240,6 +242,7 @@ def draw(
     parallel = min(chains, parallel_chains or choices.cores())
     stop = np.zeros(1, dtype=np.int32)
 
+    memory.check_start()
     # ArviZ takes a second or two to import: while data are read and compilers run, not beside the chains. A daemon that
     # still imports when an error ends the program would crash the interpreter.
     threading.Thread(target=_import_arviz).start()
@@ -264,8 +267,7 @@ def draw(
             say=say,
         )
         rule = choices.within(rule, max_error, len(posterior.blocks))
-        draws = (iter_sampling + save_warmup * iter_warmup) // thin
-        check_draws(posterior, chains=chains, draws=draws, kept=kept)
+        check_draws(posterior, chains=chains, draws=iter_sampling // thin, warmup=iter_warmup // thin, kept=kept)
         ranges = choices.choose_range(rule, posterior, range_source, order=order, progress=say)
         promise, asked = choices.guarantee(rule, ranges.kind), rule
         found, rule, chosen = about_mode(
@@ -426,7 +428,7 @@ def _check_modes(
     except TimeLimitError:
         return ModeCheck(reason="--max-time was reached")
     except (Exception, KeyboardInterrupt) as error:
-        return ModeCheck(reason=one_line(error), failed=True)
+        return ModeCheck(reason=reason(error), failed=True)
 
 
 def _starts(found: Anchored | None) -> list[dict[str, Any]] | None:
@@ -449,7 +451,7 @@ def check(idata: InferenceData) -> Summary | None:
         summary = summarise(idata)
         cautions = [f"{caution.text} {caution.remedy}" for caution in summary.diagnosis.cautions]
     except (Exception, KeyboardInterrupt) as error:
-        cautions = [f"These draws were not checked ({one_line(error)}). Look at `stansub summary`."]
+        cautions = [f"These draws were not checked ({reason(error)}). Look at `stansub summary`."]
     idata.attrs["warnings"] = "\n".join(cautions)
     return summary
 

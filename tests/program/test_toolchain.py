@@ -271,6 +271,15 @@ def test_a_program_that_cannot_be_read(tmp_path):
     (tmp_path / "binary.stan").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):
         stanc.canonical(tmp_path / "binary.stan")
+    (tmp_path / "trailing.stan").write_text(f"{CODE}\n\0")
+    with pytest.raises(InputError, match=r"trailing\.stan, line 2: there is a NUL character, .* remove it"):
+        stanc.canonical(tmp_path / "trailing.stan")
+    (tmp_path / "included.stan").write_text("\0")
+    (tmp_path / "including.stan").write_text(f"#include included.stan\n{CODE}")
+    with pytest.raises(InputError, match="Invalid character found"):
+        stanc.canonical(tmp_path / "including.stan")
+    (tmp_path / "marked.stan").write_text("\ufeff" + CODE)
+    assert stanc.canonical(tmp_path / "marked.stan").startswith("parameters {")
 
 
 # Libraries
