@@ -288,7 +288,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "a FIFO for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", fifo("r.nc"), "--force"], "a FIFO"),
     "a long name for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", "a" * 300], "too long"),
     "a FIFO for figures": (
-        lambda: ["risk", LOGISTIC, "data.json", "--output", fifo("r.json")[:1], "--force"],
+        lambda: fifo("logistic_risk.json") and ["risk", LOGISTIC, "data.json", "--force"],
         "a FIFO",
     ),
     "a FIFO for a picture": (
@@ -476,7 +476,7 @@ def signalled(when, *numbers):
 sys.argv[1:] = {arguments}
 cli.main()
 """
-LONG = ("--iter-warmup", "1000", "--iter-sampling", "2000000", "--parallel-chains", "1", "--seed", "1")
+LONG = ("--iter-warmup", "1000", "--iter-sampling", "2000000", "--parallel-chains", "1", "--seed", "1", "--quiet")
 
 
 def driven(changes: str, arguments: list[str]) -> subprocess.Popen[str]:
@@ -643,7 +643,7 @@ def test_output_that_finds_no_reader(place: Path, line: str, codes: list[int], t
 
 
 def test_closed_output_does_not_get_into_the_draws(place: Path) -> None:
-    codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(QUICK)} >&-")
+    codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(QUICK)} --quiet >&-")
     assert codes == [1]
     assert err == f"Draws: logistic.nc (2 warnings below the summary)\n{LOST}Bad file descriptor\n"
     inference_data.read("logistic.nc")

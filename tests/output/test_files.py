@@ -58,7 +58,7 @@ def test_impossible_names_are_refused(name: str, tmp_path: Path, monkeypatch: py
     with pytest.raises(InputError, match="no file can be written there"):
         files.check_target(name, overwrite=False)
     with pytest.raises(InputError, match="no file can be written there"):
-        files.check_folder(name)
+        files.check_folder(name, ["report.md"], overwrite=False)
 
 
 def test_the_longest_possible_name_can_be_written(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_a_folder_that_takes_no_files_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written to"):
         files.check_target("/proc/self/draws.nc", overwrite=False)
     with pytest.raises(InputError, match="cannot be written to"):
-        files.check_folder("/proc/self/report")
-    assert files.check_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+        files.check_folder("/proc/self/report", [], overwrite=False)
+    assert files.check_folder(tmp_path / "a" / "b", ["x.png"], overwrite=False) == tmp_path / "a" / "b"
 
 
 def test_what_fails_is_kept_in_the_first_folder_that_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
