@@ -22,7 +22,7 @@ _SAME = 0.1
 # Movement from a start, in units of 1 + its distance from 0, that is taken for running off.
 _FAR = 15.0
 
-_MAX_LBFGS = 1000
+_MAX_LBFGS, _MAX_LBFGS_SHARE = 1000, 200
 _MAX_NEWTON = 60
 _MAX_HALVINGS = 60
 
@@ -89,7 +89,9 @@ def climb(objective: Objective, walk: Walk, tolerance: float, arrived: Sequence[
     if walk.hessian is not None and newton(objective, walk, tolerance):
         walk.joined = same(walk, arrived)
         return
-    walk.position, n_iterations = lbfgs(objective, walk.position, tolerance=1e-13 if tolerance < 1e-3 else 1e-10)
+    # On a share of the data a walk that creeps is left to Newton steps soon.
+    effort = {"tolerance": 1e-13} if tolerance == TOLERANCE else {"max_iterations": _MAX_LBFGS_SHARE}
+    walk.position, n_iterations = lbfgs(objective, walk.position, **effort)  # type: ignore[arg-type]
     walk.n_iterations += n_iterations
     walk.joined = same(walk, arrived)
     if walk.joined is not None:

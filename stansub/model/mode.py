@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from stansub.model.climbing import (
     SHARE_TOLERANCE,
@@ -53,7 +54,7 @@ _LEAST, _LEAST_EACH = 500, 50
 # Starts: at least, at most, how many must end at the highest mode, and the share of basins that may be left unseen.
 # Where the least have taken as much as so many passes over the data and so many observations, no more are drawn.
 _FEWEST, _MOST, _REACHED, _UNSEEN = 9, 36, 3, 0.05
-_PASSES, _OBSERVATIONS = 30.0, 2e7
+_PASSES, _OBSERVATIONS = 30.0, 5e6
 # Walks that end lower on a share than the highest by more than so many standard errors of the difference are not
 # followed, nor are more than so many.
 _ERRORS, _FOLLOWED = 4.0, 12
@@ -249,7 +250,11 @@ def find_modes(
         normal approximation.
     """
     say = as_progress(progress)
-    with Team(posterior.population, threads=threads, progress=say) as team:
+    # L-BFGS asks BLAS for products of tiny matrices: waking threads for them takes longer than all the rest.
+    with (
+        threadpool_limits(limits=1, user_api="blas"),
+        Team(posterior.population, threads=threads, progress=say) as team,
+    ):
         search = _Search(posterior, team, rng, say)
         search.scout(points, starts, radius)
         search.follow()
