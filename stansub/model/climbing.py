@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,10 +70,18 @@ class Walk:
         return self if self.joined is None else self.joined.end
 
 
-def climb(objective: Objective, walk: Walk, tolerance: float, arrived: Sequence[Walk], names: Sequence[str]) -> None:
+def climb(
+    objective: Objective,
+    walk: Walk,
+    tolerance: float,
+    arrived: Sequence[Walk],
+    names: Sequence[str],
+    hopeless: Callable[[Walk], bool] = lambda walk: False,
+) -> None:
     """Newton steps and, at first or where they fail, L-BFGS before them, which may end where another walk is.
 
-    What comes of it stands in ``walk``: its position and curvature, the walk it joined, or why it failed.
+    What comes of it stands in ``walk``: its position and curvature, the walk it joined, or why it failed. A walk that
+    is ``hopeless`` after L-BFGS is left there, without curvature.
     """
     walk.failure = None
     value, _ = objective(walk.position)
@@ -89,12 +97,12 @@ def climb(objective: Objective, walk: Walk, tolerance: float, arrived: Sequence[
     if walk.hessian is not None and newton(objective, walk, tolerance):
         walk.joined = same(walk, arrived)
         return
-    # On a share of the data a walk that creeps is left to Newton steps soon.
-    effort = {"tolerance": 1e-13} if tolerance == TOLERANCE else {"max_iterations": _MAX_LBFGS_SHARE}
-    walk.position, n_iterations = lbfgs(objective, walk.position, **effort)  # type: ignore[arg-type]
+    most, least_gain = (_MAX_LBFGS, 1e-13) if tolerance == TOLERANCE else (_MAX_LBFGS_SHARE, 1e-10)
+    walk.position, n_iterations = lbfgs(objective, walk.position, max_iterations=most, tolerance=least_gain)
     walk.n_iterations += n_iterations
+    walk.value = objective(walk.position)[0]
     walk.joined = same(walk, arrived)
-    if walk.joined is not None:
+    if walk.joined is not None or hopeless(walk):
         return
     steps = default_steps(walk.position)
     walk.hessian = objective.hessian(walk.position, steps)

@@ -18,7 +18,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -321,13 +321,24 @@ class _Search:
         self._climb(objective, walk)
 
     def _climb(self, objective: Objective, walk: Walk) -> None:
-        climb(objective, walk, TOLERANCE if objective is self.whole else SHARE_TOLERANCE, self.ends, self.names)
+        tolerance = TOLERANCE if objective is self.whole else SHARE_TOLERANCE
+        climb(objective, walk, tolerance, self.ends, self.names, partial(self._is_hopeless, objective))
         if walk.failure is not None or walk.joined is not None:
+            return
+        if walk.hessian is None:
+            self.left.append((walk, max(one.value for one in self.ends) - walk.value))
             return
         if names := self._switched(walk):
             self.copies.append(walk)
             self.interchangeable |= dict.fromkeys(names)
         self.ends.append(walk)
+
+    def _is_hopeless(self, objective: Objective, walk: Walk) -> bool:
+        """Whether a walk is too low on a share of the data to be followed."""
+        if not self.ends or objective is self.whole:
+            return False
+        best = max(self.ends, key=lambda one: one.value)
+        return best.value - walk.value > self._uncertainty(objective, best, walk)
 
     def _switched(self, walk: Walk) -> tuple[str, ...]:
         """The parameters whose labels make the only difference between this end and an earlier one."""
@@ -344,9 +355,10 @@ class _Search:
             return False
         if n >= _MOST or (self.team.passes > _PASSES and self.team.observations > _OBSERVATIONS):
             return True
-        n_ends = len(self.ends) - len(self.copies)
-        if not n_ends:
+        if not self.ends:
             return False
+        # Whatever was left is one region that is too low.
+        n_ends = len(self.ends) - len(self.copies) + bool(self.left)
         highest = max(one.value for one in self.ends)
         reached = sum(walk.failure is None and walk.end.value > highest - _EQUAL for walk in self.walks)
         return reached >= _REACHED and n_ends * (n_ends + 1) <= _UNSEEN * n * (n - 1)
