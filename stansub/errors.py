@@ -22,6 +22,10 @@ class RunError(StansubError, RuntimeError):
     exit_code = 1
 
 
+# Exit code where draws were written that must not be used: a mode that no chain visited was found after sampling.
+MISSED_MODE = 4
+
+
 class InterruptError(RunError):
     """A run was interrupted: exit code 3 where draws were written nevertheless, 130 where there is nothing to write."""
 

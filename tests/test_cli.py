@@ -24,6 +24,7 @@ from stansub.program import download
 from stansub.program.home import find_home
 from stansub.sampling import adapt, anchored, choices, progress
 from stansub.sampling import run as sampler
+from stansub.sampling.missed import MissedMode, ModeCheck
 
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
 LOGISTIC = str(EXAMPLES / "logistic.stan")
@@ -79,6 +80,25 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data.json").write_text(json.dumps(data()))
     return tmp_path
+
+
+def test_a_missed_mode_stands_above_the_table_and_in_the_exit_code(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missed = MissedMode(0.9, -100.0, 12.0, {"beta[1]": [4.0, 0.5, 1.5]})
+    monkeypatch.setattr(sampler, "check_modes", lambda *_, **__: ModeCheck(21, 2, (missed,)))
+    code, out, _ = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
+    assert code == 4
+    assert out.startswith("Warning: Chains missed a mode: about 90 % of the posterior is where no chain has been")
+    assert out.count("Chains missed a mode") == 1
+    assert out.index("Chains missed") < out.index("ess_bulk")
+    draws = inference_data.read(place / "logistic.nc")
+    assert str(draws.attrs["warnings"]).startswith("Chains missed a mode: about 90 %")
+    code, out, _ = run(["compare", "logistic.nc", "logistic.nc", "--json", "c.json"], capsys)
+    assert code == 4
+    assert "missed a mode that holds about 90 % of the posterior" in out
+    monkeypatch.setattr(sampler, "check_modes", lambda *_, **__: ModeCheck(21, 2))
+    assert run(["sample", LOGISTIC, "data.json", *QUICK, "--force"], capsys)[0] == 0
 
 
 def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

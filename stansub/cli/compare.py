@@ -95,8 +95,9 @@ def compare(
     Without REFERENCE.nc the reference stored beside the draws (MODEL_reference.nc) is used if it fits; if there is
     none, NUTS is run and its draws are stored there.
     """
-    from stansub.errors import InputError
+    from stansub.errors import MISSED_MODE, InputError
     from stansub.output import files, inference_data
+    from stansub.output.diagnosis import missed_modes
     from stansub.report import brief, render
     from stansub.report.compare import compare as put_beside
     from stansub.sampling.progress import telling, wanted
@@ -138,3 +139,5 @@ def compare(
     typer.echo("")
     for path in written:
         typer.echo(path)
+    if missed_modes(inference_data.attrs(own)):
+        raise typer.Exit(MISSED_MODE)

@@ -26,7 +26,7 @@ from stansub.cli.options import (
     RangeName,
     TestName,
 )
-from stansub.errors import InterruptError, RunError
+from stansub.errors import MISSED_MODE, InterruptError, RunError
 
 _CHAINS = "Chains"
 
@@ -158,10 +158,11 @@ def sample(
 
     Ctrl-C, SIGTERM and SIGHUP stop after the current step and write what there is; a second one gives it up.
 
-    Exit codes: 0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 130 interrupted
-    and nothing to write.
+    Exit codes: 0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 4 a mode was found
+    that no chain visited, 130 interrupted and nothing to write.
     """
     from stansub.output import files, inference_data, summary
+    from stansub.output.diagnosis import missed_modes
     from stansub.sampling import run
     from stansub.sampling.inits import parse
 
@@ -213,3 +214,5 @@ def sample(
         raise RunError("; ".join([*failures, *([trouble] if trouble else [])]))
     if stopped.startswith("interrupted"):
         raise typer.Exit(InterruptError.WRITTEN)
+    if missed_modes(inference_data.attrs(result)):
+        raise typer.Exit(MISSED_MODE)

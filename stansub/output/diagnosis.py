@@ -241,10 +241,16 @@ def _stopped(facts: dict[str, Any]) -> Iterable[Caution]:
         )
 
 
+def missed_modes(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Modes that no chain has visited (`stansub.sampling.missed.MissedMode`), the gravest first."""
+    found: list[dict[str, Any]] = facts.get("mode_check", {}).get("missed", [])
+    return found
+
+
 def _missed_modes(facts: dict[str, Any]) -> Iterable[Caution]:
     """What no chain visited, and modes that are the same but for labels."""
     check = facts.get("mode_check", {})
-    for mode in check.get("missed", ()):
+    for mode in missed_modes(facts):
         above = mode["above"]
         height = f", and its log density is {above:,.1f} above the highest mode that they did" if above > 0 else ""
         places = [

@@ -10,10 +10,12 @@ from rich.text import Text
 from stansub.output.diagnosis import (
     R_HAT_MAX,
     UNKNOWN,
+    Caution,
     Diagnosis,
     diagnose,
     error_level,
     estimates_told,
+    missed_modes,
     normality_told,
     percent,
 )
@@ -86,6 +88,15 @@ def render(idata: "InferenceData", console: "Console", *, summary: Summary | Non
     def say(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
+    def warn(caution: Caution, style: str) -> None:
+        for line in textwrap.wrap(f"Warning: {caution.text}", _WIDTH, subsequent_indent=" " * 9):
+            say(line, style)
+        for line in textwrap.wrap(f"      -> {caution.remedy}", _WIDTH, subsequent_indent=" " * 9):
+            say(line)
+
+    n_missed = len(missed_modes(attrs(idata)))
+    for caution in diagnosis.cautions[:n_missed]:  # nobody should read the table without these
+        warn(caution, "bold red")
     header, *rows = _lines(statistics.iloc[:n_shown])
     say(header, "bold")
     for row, r_hat in zip(rows, statistics["r_hat"], strict=False):
@@ -101,11 +112,8 @@ def render(idata: "InferenceData", console: "Console", *, summary: Summary | Non
     say("")
     if not diagnosis.cautions:
         say("These checks found nothing to warn of.", "green")
-    for caution in diagnosis.cautions:
-        for line in textwrap.wrap(f"Warning: {caution.text}", _WIDTH, subsequent_indent=" " * 9):
-            say(line, "bold yellow")
-        for line in textwrap.wrap(f"      -> {caution.remedy}", _WIDTH, subsequent_indent=" " * 9):
-            say(line)
+    for caution in diagnosis.cautions[n_missed:]:
+        warn(caution, "bold yellow")
 
 
 def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:

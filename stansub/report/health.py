@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.output.diagnosis import STUCK_BELOW, Diagnosis, diagnose, error_level
+from stansub.output.diagnosis import STUCK_BELOW, Diagnosis, diagnose, error_level, missed_modes
 from stansub.output.inference_data import attrs, group, groups
 from stansub.report.alignment import still
 from stansub.report.statistics import Side
@@ -68,7 +68,7 @@ def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:
         still=tuple(name for name, found in zip(names, moveless, strict=True) if found),
         stuck=_stuck(idata, side, finite & ~moveless),
         n_divergences=_divergences(idata),
-        missed_share=sum(mode["share"] for mode in attrs(idata).get("mode_check", {}).get("missed", ())),
+        missed_share=sum(mode["share"] for mode in missed_modes(attrs(idata))),
         wrong_decisions=(audit is not None and audit.low > (error_level(attrs(idata))[1] or 0.0))
         or (estimates is not None and estimates.fails),
         diagnosis=diagnosis,
