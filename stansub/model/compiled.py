@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import streams
 from stansub.errors import InputError
 from stansub.model import data as data_module
 from stansub.model.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
@@ -120,7 +121,7 @@ class CompiledModel:
             raise InputError(f"{values.source}: {self._located(str(error))}") from error
         if full.dim == 0:
             raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
+        rng = streams.generator(seed, streams.Run.DATA)
         points = draw_points(rng, full, progress=say)
         if block_size is None:
             sized: Callable[[int, bool], int] = _default_size

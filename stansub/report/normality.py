@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stansub import streams
 from stansub.decision.boundary import NoiseTest, Test, is_t_test
 from stansub.decision.normality import LEVELS, TOLERATED, Pair, Trial, coarsened, figures, try_pairs
 from stansub.errors import InputError
@@ -227,7 +228,7 @@ def diagnose(
             stop=stop,
             found=anchored,
         )
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, 3)))
+        rng = streams.generator(seed, streams.Chain.TRIAL)
         evaluate = posterior.population.evaluator()
         found: dict[str, list[Pair]] = {"start": [], "end": []}
         for stretch, (n_start, n_end) in enumerate(_when(pairs, -(-iter_warmup // WARMUP_STRETCH))):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from stansub import streams
 from stansub.decision.boundary import Exact, NoiseTest, Penalty, Pocock, Test
 from stansub.decision.decide import Decider, Derivative, Range, make_decider
 from stansub.errors import InputError
@@ -172,7 +173,7 @@ def anchor(
         When the order asked for would take too much memory.
     """
     mode_rng, order_rng, race_rng = (
-        np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, stream))) for stream in range(1, 4)
+        streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
     )
     say = as_progress(progress)
     modes = find_modes(posterior, mode_rng, threads=threads, progress=say)

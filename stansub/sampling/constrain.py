@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import memory
+from stansub import memory, streams
 from stansub.errors import InputError, RunError
 from stansub.model.posterior import Posterior
 from stansub.output.layout import Layout
@@ -137,7 +137,7 @@ def constrain(
 
     def one(chain: int) -> None:
         # Each chain has a generator of its own, so that generated quantities do not depend on threads.
-        state = np.random.SeedSequence(seed, spawn_key=(1 + chain, 3)).generate_state(1)
+        state = streams.sequence(seed, streams.Chain.QUANTITIES, chain=chain).generate_state(1)
         rng, out = model.library.rng(int(state[0])), np.empty(plan.n_written)
         for draw in range(theta.shape[1]):
             if cancelled.is_set():

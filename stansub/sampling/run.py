@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub import memory
+from stansub import memory, streams
 from stansub.decision.boundary import Austerity, Test, is_t_test
 from stansub.decision.decide import Derivative, Range, make_decider
 from stansub.errors import DrawsWarning, InputError
@@ -422,7 +422,7 @@ def _check_modes(
     """Whether chains missed a mode; no failure to find that out keeps the draws back."""
     if stopped:
         return ModeCheck(reason="the run was stopped")
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 6)))
+    rng = streams.generator(seed, streams.Run.CHECK)
     try:
         return check_modes(posterior, [chain.draws for chain in chains], rng, threads=threads, progress=say)
     except TimeLimitError:
@@ -639,13 +639,14 @@ def make_chain(
         When no starting value has a finite log density, or the proposal does not fit the program.
     """
     init_rng, rng, audit_rng, trial_rng = (
-        np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1 + chain, stream))) for stream in range(4)
+        streams.generator(seed, stream, chain=chain)
+        for stream in (streams.Chain.INIT, streams.Chain.STEPS, streams.Chain.AUDITS, streams.Chain.TRIAL)
     )
     evaluator = posterior.population.evaluator()
     if found is None or init is not None:
         theta = start(posterior, init or Init(), init_rng, chain=chain)
     else:
-        first = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 5))).random()
+        first = streams.generator(seed, streams.Run.STARTS).random()
         theta = found.start(posterior, init_rng, (first + chain / n_chains) % 1.0)
     if found is None:
         decider = make_decider(evaluator, posterior.blocks.sizes, test, spread=ranges.source)

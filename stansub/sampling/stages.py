@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import streams
 from stansub.decision.boundary import Test
 from stansub.decision.decide import Range
 from stansub.errors import InputError
@@ -221,7 +222,7 @@ class Meetings:
     def meet(self, chains: Sequence[Chain], n_steps: int) -> Iterator[None]:
         """Look at the draws of the stage that ended after ``n_steps``, and give the chains what follows, in pieces."""
         began = time.perf_counter()
-        rng = np.random.default_rng(np.random.SeedSequence(self._asked.seed, spawn_key=(0, 4, n_steps)))
+        rng = streams.generator(self._asked.seed, streams.Run.MEETING, number=n_steps)
         draws = [chain.recent for chain in chains]
         evaluated = 0
         for so_far in self._decide(chains, draws, n_steps, rng):

@@ -1,0 +1,60 @@
+"""Random streams: each purpose has one of its own, which follows from the seed alone.
+
+A stream is a key of numpy's `SeedSequence`. What a run does not need it does not draw from, so that leaving something
+out (audits, trials, generated quantities) changes nothing else.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+
+import numpy as np
+
+
+class Run(Enum):
+    """Streams of a run."""
+
+    DATA = (0,)
+    """The shuffle of the observations, and the points of the proof."""
+    MODES = (0, 1)
+    ORDER = (0, 2)
+    """Pairs and blocks by which the order of control variates is chosen."""
+    RACE = (0, 3)
+    MEETING = (0, 4)
+    """Followed by the steps of warmup after which it is."""
+    STARTS = (0, 5)
+    """At which mode each chain starts."""
+    CHECK = (0, 6)
+    """Fresh starts after sampling."""
+
+
+class Chain(IntEnum):
+    """Streams of a chain."""
+
+    INIT = 0
+    STEPS = 1
+    AUDITS = 2
+    TRIAL = 3
+    QUANTITIES = 4
+
+
+def sequence(seed: int, stream: Run | Chain, *, chain: int = 0, number: int | None = None) -> np.random.SeedSequence:
+    """The seed sequence of a stream.
+
+    Parameters
+    ----------
+    seed : int
+        Of the run.
+    stream : Run or Chain
+    chain : int
+        Whose stream it is, counted from 0.
+    number : int, optional
+        Tells streams of one purpose apart.
+    """
+    key = stream.value if isinstance(stream, Run) else (1 + chain, stream.value)
+    return np.random.SeedSequence(seed, spawn_key=key if number is None else (*key, number))
+
+
+def generator(seed: int, stream: Run | Chain, *, chain: int = 0, number: int | None = None) -> np.random.Generator:
+    """The generator of a stream; see `sequence`."""
+    return np.random.default_rng(sequence(seed, stream, chain=chain, number=number))
