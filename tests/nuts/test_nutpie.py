@@ -7,10 +7,12 @@ from typing import Any
 import arviz as az
 import numpy as np
 import pytest
+from layout import example
 from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub.errors import InputError, RunError
+from stansub.memory import Room
 from stansub.model.data import read
 from stansub.nuts import nutpie as engine
 from stansub.nuts.base import Program, Settings
@@ -173,21 +175,13 @@ def test_transformed_parameters_that_do_not_fit_are_refused(monkeypatch: pytest.
     tall = Program(
         "tall", code.replace("model {", "transformed parameters {\n  vector[N] eta = mu + 0 * y;\n}\nmodel {")
     )
-    monkeypatch.setattr("os.sysconf", lambda name: 1000)
+    monkeypatch.setattr("stansub.memory.room", lambda: Room(1000, "1 KB are free here"))
     with pytest.raises(InputError, match=r"eta\) would take .* declare them in the model block"):
         reference(tall, data(), engine="nutpie")
 
 
 def test_complex_values_stand_where_the_program_puts_them() -> None:
-    rng = np.random.default_rng(1)
-    n, k = 3, 2
-    given: dict[str, Any] = {
-        "N": n,
-        "K": k,
-        **{"y": rng.standard_normal(n), "z": [1, 2, 3], "x": rng.standard_normal((n, k)), "m": np.zeros((n, k), int)},
-        **{"w": rng.standard_normal((k, n)), "r": rng.standard_normal((2, n, k)), "c": rng.standard_normal((n, 2))},
-        **{"fixed": rng.standard_normal(k), "one": [1, -2], "s": -3},
-    }
+    given = example(3)
     program = Program.read(Path(__file__).parents[1] / "model" / "programs" / "layout.stan")
     settings = Settings(2, 2, 20, 5, 1, 0.8, 10)
     values = read(given, program.syntax.data.declarations)

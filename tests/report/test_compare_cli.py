@@ -216,7 +216,7 @@ def test_a_reference_in_memory_is_kept_when_the_comparison_fails(
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(module, "compare_draws", fails)
-    with pytest.raises(RunError, match="MemoryError; the draws were kept in") as caught:
+    with pytest.raises(RunError, match=r"memory is short.*; the draws were kept in") as caught:
         compare(inference_data.read(draws), show_progress=False)
     kept = inference_data.read(str(caught.value).rpartition(" ")[2])
     assert inference_data.group(kept, "posterior").sizes["draw"] == 1000
