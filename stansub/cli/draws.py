@@ -9,19 +9,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from stansub.cli.options import Debug, Draws
+from stansub.cli.options import Debug, Draws, Verbose
 
 
 def summary(
     draws: Draws,
     everything: Annotated[bool, typer.Option("--all", help="Show all rows of the table.")] = False,
+    verbose: Verbose = False,
     debug: Debug = False,
 ) -> None:
-    """Print the table, the share of the data used, the audit and the warnings again."""
+    """Print the table, whether the draws can be trusted, what they cost and the warnings again."""
     from stansub.output import inference_data
     from stansub.output import summary as summary_module
 
-    summary_module.render(inference_data.read(draws), Console(), max_rows=None if everything else 50)
+    summary_module.render(inference_data.read(draws), Console(), verbose=verbose, max_rows=None if everything else 50)
 
 
 def plot(

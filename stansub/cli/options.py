@@ -91,4 +91,7 @@ Observations = Annotated[
     typer.Option(metavar="NAME", help="Integer data variable that counts the observations.", rich_help_panel=DATA),
 ]
 Evaluator = Annotated[EvaluatorName, typer.Option(help="How blocks are evaluated.", rich_help_panel=DATA)]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Tell how the sampler was chosen, and why.", rich_help_panel=OUTPUT)
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]

@@ -25,6 +25,7 @@ from stansub.cli.options import (
     Quiet,
     RangeName,
     TestName,
+    Verbose,
 )
 from stansub.errors import MISSED_MODE, InterruptError, RunError
 
@@ -151,6 +152,7 @@ def sample(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    verbose: Verbose = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
@@ -205,7 +207,7 @@ def sample(
         told = result.attrs["warnings"].splitlines()
         note = f" ({len(told)} warning{'s' * (len(told) > 1)} below the summary)" if told else ""
         console.print(f"Draws: {written}{note}", highlight=False, soft_wrap=True)
-        summary.render(result, Console(), summary=found)
+        summary.render(result, Console(), summary=found, verbose=verbose)
     except KeyboardInterrupt:
         raise InterruptError(trouble or f"interrupted; the draws are in {written}", written=True) from None
     stopped = str(result.attrs["stopped"])

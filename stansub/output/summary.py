@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
@@ -33,8 +33,10 @@ __all__ = ["Summary", "diagnose", "render", "summarise", "table"]
 _WIDTH = 100
 _ALIGNED_MAX = 9
 
-# Labels of what was chosen for the user, where the name itself is too long.
-_CHOSEN = {"control variates": "Variates"}
+# Labels of what was chosen for the user, where the name itself says too little.
+_CHOSEN = {"mode": "Expansion point", "anchor": "Moved in warmup"}
+# Width of the labels.
+_LABEL = 17
 
 
 class Summary(NamedTuple):
@@ -75,11 +77,20 @@ def summarise(
     return Summary(statistics, diagnose(idata, statistics=statistics), n_shown, n_scalars)
 
 
-def render(idata: "InferenceData", console: "Console", *, summary: Summary | None = None, **options: Any) -> None:
-    """Print the table, the facts below it, and the cautions, each with its remedy.
+def render(
+    idata: "InferenceData",
+    console: "Console",
+    *,
+    summary: Summary | None = None,
+    verbose: bool = False,
+    **options: Any,
+) -> None:
+    """Print the table, whether the draws can be trusted, what they cost, and the cautions, each with its remedy.
 
     Parameters
     ----------
+    verbose
+        Whether to tell how the sampler was chosen, too.
     summary
         What `summarise` made of the draws; made here, with `options`, where there is none yet.
     """
@@ -105,10 +116,13 @@ def render(idata: "InferenceData", console: "Console", *, summary: Summary | Non
         say(f"{n_shown:,} of {n_scalars:,} quantities; stansub summary --all shows the others", "dim")
     if len(statistics) < n_scalars:
         say(f"R-hat and ESS were checked for the first {len(statistics):,} quantities", "dim")
-    say("")
-    for label, text in _facts(diagnosis, attrs(idata)):
-        for line in textwrap.wrap(f"{label:<11}{text}", _WIDTH, subsequent_indent=" " * 11):
-            say(line)
+    facts = attrs(idata)
+    parts = [_trust(diagnosis, facts), _cost(diagnosis, facts), *([_choices(facts)] if verbose else [])]
+    for part in parts:
+        say("")
+        for label, text in part:
+            for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", _WIDTH, subsequent_indent=" " * _LABEL):
+                say(line)
     say("")
     if not diagnosis.cautions:
         say("These checks found nothing to warn of.", "green")
@@ -116,31 +130,48 @@ def render(idata: "InferenceData", console: "Console", *, summary: Summary | Non
         warn(caution, "bold yellow")
 
 
-def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """Labelled sentences below the table."""
+def _trust(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """What tells whether the draws can be trusted."""
     drawn = f"{diagnosis.n_chains} x {diagnosis.n_draws:,}"
     if diagnosis.acceptance_rate is not None:
         drawn += f", {percent(diagnosis.acceptance_rate)} of the proposals accepted"
     yield "Draws", drawn
     yield from _nuts(facts)
-    for name, told in facts.get("choices", {}).items():
-        yield _CHOSEN.get(name, name.capitalize()), told
+    if "mode_check" in facts:
+        yield "Modes", _modes(facts["mode_check"])
     if "test" in facts:
-        option, level = error_level(facts)
-        says = {
-            "asymptotic": "the error level holds only as far as subset means are near normal",
-            "bound": "the error bound holds if the range constants do",
-            "exact": "every decision is taken on all data",
-            UNKNOWN: "what this test promises is not known",
-        }
-        guarantee = str(facts.get("guarantee", ""))
-        told = says.get(guarantee, guarantee)
-        if diagnosis.fallback_share is not None:
-            yield "Decisions", _with_noise(diagnosis.fallback_share, facts)
-        else:
-            yield "Decisions", f"{facts['test']}{f' with {option} = {level:g}' if level else ''}; {told}".rstrip("; ")
-    if "normality" in facts:
-        yield "Normality", normality_told(facts["normality"])
+        yield "Decisions", _decisions(diagnosis, facts)
+    yield from _audits(diagnosis, facts)
+
+
+def _modes(check: Mapping[str, Any]) -> str:
+    """What the search after sampling found."""
+    if check["reason"]:
+        return f"whether chains missed a mode was not checked: {check['reason']}"
+    n, missed = check["n_modes"], len(check["missed"])
+    found = "one mode" if n == 1 else f"{n} modes that hold a share of the posterior"
+    seen = "which the chains have visited" if not missed else f"{missed} of which no chain has visited"
+    return f"{check['n_starts']} fresh starts after sampling found {found}, {seen}"
+
+
+def _decisions(diagnosis: Diagnosis, facts: dict[str, Any]) -> str:
+    """How decisions were taken, and what that promises."""
+    if diagnosis.fallback_share is not None:
+        return _with_noise(diagnosis.fallback_share, facts)
+    option, level = error_level(facts)
+    says = {
+        "asymptotic": "the error level holds only as far as subset means are near normal",
+        "bound": "the error bound holds if the range constants do",
+        "exact": "every decision is taken on all data",
+        UNKNOWN: "what this test promises is not known",
+    }
+    guarantee = str(facts.get("guarantee", ""))
+    told = says.get(guarantee, guarantee)
+    return f"{facts['test']}{f' with {option} = {level:g}' if level else ''}; {told}".rstrip("; ")
+
+
+def _cost(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """What the draws took."""
     if diagnosis.share_of_data is not None:
         told = f"{percent(diagnosis.share_of_data)} of the {facts['n_observations']:,} observations per decision"
         if diagnosis.undecided_share is not None and error_level(facts)[1] != 0:
@@ -154,7 +185,17 @@ def _facts(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, s
             f"{_short(diagnosis.observations_per_second)} observations evaluated and "
             f"{_short(diagnosis.steps_per_second)} steps a second, per chain",
         )
-    yield from _audits(diagnosis, facts)
+    if "n_steps" in facts and "wall_time" in facts:
+        times = ("compile_time", "compiling"), ("setup_time", "set-up"), ("wall_time", "warmup and sampling")
+        yield "Time", ", ".join(f"{_seconds(facts[name])} {what}" for name, what in times if name in facts)
+
+
+def _choices(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """How the sampler was chosen, with the reasons."""
+    for name, reason in facts.get("choices", {}).items():
+        yield _CHOSEN.get(name, name.capitalize()), reason
+    if "normality" in facts:
+        yield "Normality", normality_told(facts["normality"])
 
 
 def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:

@@ -75,8 +75,8 @@ def test_figures_do_not_depend_on_the_number_of_threads(
 
 def test_the_summary_shows_them(tried: Any) -> None:
     console = Console(file=StringIO(), width=100)
-    summary.render(tried, console)
-    assert "\nNormality  |t| beyond its critical value in " in console.file.getvalue()
+    summary.render(tried, console, verbose=True)
+    assert "\nNormality        |t| beyond its critical value in " in console.file.getvalue()
 
 
 def test_heavy_tails_are_warned_of(normal_mean: CompiledModel, heavy_data: dict[str, Any]) -> None:
