@@ -34,7 +34,7 @@ _WIDTH = 100
 _ALIGNED_MAX = 9
 
 # Labels of what was chosen for the user, where the name itself says too little.
-_CHOSEN = {"mode": "Expansion point", "anchor": "Moved in warmup"}
+_CHOSEN = {"anchor": "Expansion point"}
 # Width of the labels.
 _LABEL = 17
 

@@ -57,6 +57,7 @@ class ModeCheck:
     Attributes
     ----------
     n_starts : int
+        Fresh ones.
     n_modes : int
         Modes that hold a share of the posterior.
     missed : tuple of MissedMode
@@ -115,7 +116,7 @@ def check_modes(
             switching |= dict.fromkeys(next(filter(None, switched)))
         else:
             missed.append(_missed(posterior, modes, mode, float(share), cloud, visited))
-    return ModeCheck(len(modes.starts), len(modes.found), tuple(missed), tuple(switching))
+    return ModeCheck(len(modes.starts) - len(ends), len(modes.found), tuple(missed), tuple(switching))
 
 
 def _is_near(mode: Mode, cloud: FloatArray) -> bool:
