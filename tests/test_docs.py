@@ -23,16 +23,32 @@ def test_ci_runs_the_command_of_the_readme():
     assert commands[0] in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_files_that_are_named_exist(name):
     text = (ROOT / name).read_text()
-    paths = set(re.findall(r"\b(?:examples|benchmarks|stan_models)/[\w./]*\w", text))
+    paths = set(re.findall(r"(?<![\w/])(?:examples|benchmarks|stan_models)/[\w./]*\w", text))
     assert name != "README.md" or paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_somewhere(name):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / name).read_text())
+    assert [link for link in links if not ((ROOT / name).parent / link).exists()] == []
+
+
+def test_every_page_is_linked_from_the_readme():
+    text = (ROOT / "README.md").read_text()
+    assert [name for name in PAGES if name.startswith("docs/") and f"]({name})" not in text] == []
+
+
 def test_commands_that_are_shown_exist():
-    shown = set(re.findall(r"(?:^|&& )stansub (\w+)", "\n".join(shell_blocks()), flags=re.MULTILINE))
+    pages = "\n".join((ROOT / name).read_text() for name in PAGES)
+    inline = re.findall(r"`stansub (\w+)", pages)
+    shown = {*re.findall(r"(?:^|&& )stansub (\w+)", "\n".join(shell_blocks()), flags=re.MULTILINE), *inline}
     known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     assert shown
     assert shown <= known
