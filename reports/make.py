@@ -43,7 +43,7 @@ def main() -> None:
     if unknown := set(chosen) - set(names):
         parser.error(f"no such report: {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
     DRAWS.mkdir(exist_ok=True)
-    stansub = [sys.executable, "-m", "stansub.cli"]
+    stansub = [sys.executable, "-P", "-m", "stansub.cli"]
     for name in chosen:
         program = make_data(name)
         run(*stansub, "sample", program, f"{name}.json", "--seed", "1", "--force", "--quiet")

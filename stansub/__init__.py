@@ -87,6 +87,11 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "_loop":
+        raise ImportError(
+            f"{__path__[0]} is a checkout whose extension module is not built: start Python in another folder, or run "
+            "pip install -e . there"
+        )
     if name not in _HOMES:
         raise AttributeError(f"module 'stansub' has no attribute {name!r}")
     return getattr(import_module(f"stansub.{_HOMES[name]}"), name.removesuffix("_draws"))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +55,16 @@ def test_commands_that_are_shown_exist():
     known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     assert shown
     assert shown <= known
+
+
+def test_a_checkout_without_a_build_says_so(tmp_path):
+    package = tmp_path / "stansub"
+    shutil.copytree(ROOT / "stansub", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", "from stansub import _loop"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"{package} is a checkout whose extension module is not built" in done.stderr

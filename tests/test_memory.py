@@ -108,7 +108,7 @@ def test_a_run_under_a_limit_ends_with_one_line(tmp_path: Path) -> None:
     program = Path(__file__).parents[1] / "stan_models" / "logistic.stan"
     limit = 600 * MB
     done = subprocess.run(
-        [sys.executable, "-m", "stansub.cli", "sample", program, "data.json"],
+        [sys.executable, "-P", "-m", "stansub.cli", "sample", program, "data.json"],
         cwd=tmp_path,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
         capture_output=True,
@@ -158,7 +158,7 @@ print(needed, memory("VmHWM") - before)
 def test_the_memory_that_draws_take_is_predicted(n: int, draws: int, tmp_path: Path) -> None:
     program = Path(__file__).parent / "sampling" / "programs" / "quantities.stan"
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PEAK, program, str(n), str(draws)],
+        [sys.executable, "-P", "-W", "ignore", "-c", PEAK, program, str(n), str(draws)],
         cwd=tmp_path,
         capture_output=True,
         text=True,

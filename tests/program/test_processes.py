@@ -99,7 +99,7 @@ def test_a_signal_to_this_process_alone_ends_the_compiler(own_cache, tmp_path, n
         f"import stansub; stansub.compile_model({str(program)!r})\n"
     )
     environment = os.environ | {"CXX": command[0], "PYTHONPATH": os.pathsep.join(sys.path)}
-    running = subprocess.Popen([sys.executable, "-c", start], env=environment, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen([sys.executable, "-P", "-c", start], env=environment, stderr=subprocess.PIPE, text=True)
     assert within(60, lambda: len(noted(note)) >= 4)  # the program and the C API are compiled at once
     assert all(is_running(pid) for pid in noted(note))
     running.send_signal(number)

@@ -525,7 +525,9 @@ def test_a_disk_that_is_full_while_compiling(no_download, tmp_path):
         "except RunError as error: print(error)\n"
     )
     environment = os.environ | {"CXX": str(compiler), "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout.startswith("compiling m failed: ")
     assert "No space left on device" in done.stdout
     assert done.stdout.count("\n") == 1
