@@ -5,6 +5,7 @@
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from stansub._version import __version__
@@ -87,7 +88,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "_loop":
+    if name == "_loop" and find_spec("stansub._loop") is None:
         raise ImportError(
             f"{__path__[0]} is a checkout whose extension module is not built: start Python in another folder, or run "
             "pip install -e . there"

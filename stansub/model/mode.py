@@ -16,7 +16,8 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Protocol
@@ -43,7 +44,7 @@ from stansub.model.starts import KINDS, Starts
 from stansub.program.library import FloatArray, Model
 from stansub.progress import Progress, as_progress
 
-__all__ = ["Mode", "Modes", "NoModeError", "Start", "find_modes"]
+__all__ = ["Mode", "Modes", "NoModeError", "Start", "find_modes", "find_other_modes"]
 
 RADIUS = 2.0
 
@@ -249,16 +250,48 @@ def find_modes(
         Where the log density is undefined, no start converges, or the highest point reached is no maximum with a
         normal approximation.
     """
-    say = as_progress(progress)
-    # L-BFGS asks BLAS for products of tiny matrices: waking threads for them takes longer than all the rest.
-    with (
-        threadpool_limits(limits=1, user_api="blas"),
-        Team(posterior.population, threads=threads, progress=say) as team,
-    ):
-        search = _Search(posterior, team, rng, say)
+    with _searching(posterior, rng, threads, progress) as search:
         search.scout(points, starts, radius)
         search.follow()
         return search.finish()
+
+
+def find_other_modes(
+    posterior: Target,
+    rng: np.random.Generator,
+    *,
+    points: Sequence[FloatArray],
+    starts: int,
+    radius: float = RADIUS,
+    threads: int = 1,
+    progress: Callable[[str], None] | None = None,
+) -> Modes | int:
+    """What fresh starts find beside the modes that ``points`` belong to; see `find_modes`.
+
+    Returns
+    -------
+    Modes or int
+        All modes, those of the points included; or, where no fresh start ends elsewhere as high as they do on a share
+        of the data, only how many they are: then there is nothing to be looked into on all the data.
+    """
+    with _searching(posterior, rng, threads, progress) as search:
+        search.scout(points, starts, radius)
+        hopeful, known = search.hopeful(), search.walks[: len(points)]
+        if all(walk.failure is None and _is_maximum(walk) and any(walk is one for one in known) for walk in hopeful):
+            return len(hopeful)
+        search.follow()
+        return search.finish()
+
+
+@contextmanager
+def _searching(
+    posterior: Target, rng: np.random.Generator, threads: int, progress: Callable[[str], None] | None
+) -> Iterator[_Search]:
+    say = as_progress(progress)
+    # L-BFGS asks BLAS for products of tiny matrices: waking threads for them takes longer than all the rest.
+    one_thread = threadpool_limits(limits=1, user_api="blas")
+    with one_thread, Team(posterior.population, threads=threads, progress=say) as team:
+        yield _Search(posterior, team, rng, say)
 
 
 class _Search:
@@ -366,7 +399,7 @@ class _Search:
     def follow(self) -> None:
         """Climb on, on growing shares of the data, from the ends that may be as high as the highest."""
         for present, following in itertools.pairwise([*self.shares, self.whole]):
-            going = self._hopeful(present)
+            going = self.hopeful(present)
             self.say(f"Looking for modes: {self._share(following)} from {len(going)} {_points(len(going))}")
             self.ends, self.copies = [], []
             for number, walk in enumerate(going):
@@ -374,19 +407,24 @@ class _Search:
                 # What failed on a share of the data may go well on all.
                 self._climb(following, walk)
 
-    def _hopeful(self, objective: Objective) -> list[Walk]:
-        """Ends that may be the highest on all the data, and walks without an end that got as high."""
+    def hopeful(self, objective: Objective | None = None) -> list[Walk]:
+        """Ends that may be the highest on all the data, and walks without an end that got as high.
+
+        By default of the first objective.
+        """
+        objective = objective or [*self.shares, self.whole][0]
         failed = [walk for walk in self.walks if walk.failure is not None]
         if not self.ends:
             return failed[:_HOPEFUL]
         best, *lower = sorted(self.ends, key=lambda one: -one.value)
-        followed = [best]
+        followed, left = [best], []
         for walk in lower:
             deficit = best.value - walk.value
             if len(followed) < _FOLLOWED and deficit < self._uncertainty(objective, best, walk):
                 followed.append(walk)
             else:
-                self.left.append((walk, deficit))
+                left.append((walk, deficit))
+        self.left += [one for one in left if all(one[0] is not known for known, _ in self.left)]
         return followed + [walk for walk in failed if walk.value > best.value][:_HOPEFUL]
 
     def _uncertainty(self, objective: Objective, one: Walk, other: Walk) -> float:
@@ -527,6 +565,11 @@ def _evidence(walk: Walk) -> float:
     assert walk.hessian is not None
     scales, values, _ = spectrum(walk.hessian)
     return walk.value + float(np.log(scales).sum() - 0.5 * np.log(values).sum()) if values[0] > 0 else walk.value
+
+
+def _is_maximum(walk: Walk) -> bool:
+    """Whether the curvature at hand is that of a maximum."""
+    return walk.hessian is not None and bool(spectrum(walk.hessian)[1][0] > SINGULAR)
 
 
 def _is_odd(axis: FloatArray, fall: FloatArray, units: FloatArray) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from stansub.model.climbing import NoModeError
 from stansub.model.labels import interchanged
-from stansub.model.mode import Mode, Modes, find_modes, indexed
+from stansub.model.mode import Mode, Modes, find_other_modes, indexed
 from stansub.model.posterior import Posterior
 from stansub.program.library import FloatArray
 
@@ -99,9 +99,11 @@ def check_modes(
     """
     try:
         ends = [one[-1] for one in draws]
-        modes = find_modes(posterior, rng, points=ends, starts=_STARTS, threads=threads, progress=progress)
+        modes = find_other_modes(posterior, rng, points=ends, starts=_STARTS, threads=threads, progress=progress)
     except NoModeError as error:
         return ModeCheck(reason=str(error))
+    if isinstance(modes, int):
+        return ModeCheck(_STARTS, modes)
     cloud = np.concatenate([one[:: max(1, len(one) // _LOOKED_AT)] for one in draws])
     near = [_is_near(mode, cloud) for mode in modes.found]
     visited = [mode for mode, seen in zip(modes.found, near, strict=True) if seen]
