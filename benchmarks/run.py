@@ -97,7 +97,7 @@ def work(job: dict[str, Any], *, limit: float | None) -> dict[str, Any]:
         began = time.perf_counter()
         with errors.open("w") as told:
             process = subprocess.Popen(
-                [sys.executable, "-m", "suite.worker", str(file)],
+                [sys.executable, "-P", "-m", "suite.worker", str(file)],
                 env={**os.environ, "PYTHONPATH": path},
                 stdout=subprocess.DEVNULL,
                 stderr=None if job["task"] == "prepare" else told,
