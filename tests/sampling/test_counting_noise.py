@@ -29,7 +29,19 @@ def test_from_the_command_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("data.json").write_text(json.dumps({key: np.asarray(value).tolist() for key, value in logistic_data.items()}))
-    command = ["sample", LOGISTIC, "data.json", "--test", name, "--block-size", "10", "--audit", "0.5", "--quiet"]
+    command = [
+        "sample",
+        LOGISTIC,
+        "data.json",
+        "--test",
+        name,
+        "--block-size",
+        "10",
+        "--audit",
+        "0.5",
+        "--quiet",
+        "--verbose",
+    ]
     with pytest.raises(SystemExit) as exit_:
         cli.main([*command, "--chains", "2", "--iter-warmup", "200", "--iter-sampling", "500", "--seed", "1"])
     assert exit_.value.code == 0
