@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from stansub._loop import CallbackEvaluator, Decider, Surrogate
-from stansub.decision.boundary import Geometric, make_test
-from stansub.decision.decide import make_decider
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.rules import Geometric, make_test
 from stansub.kernels.proposals import Proposal, RandomWalk, compiled, laplace_pcn
 
 SOURCE = """

@@ -32,8 +32,8 @@ from suite.machine import facts
 from suite.reference import SEED
 from suite.workloads import ROUTINE, WORKLOADS, Workload
 
-from stansub.program.cache import cache_dir
-from stansub.sampling.choices import cores
+from stansub.run.choices import cores
+from stansub.stan.cache import cache_dir
 
 HERE = Path(__file__).resolve().parent
 QUICK_SECONDS = 20.0

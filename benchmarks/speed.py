@@ -21,10 +21,10 @@ import numpy as np
 import orjson
 
 import stansub
-from stansub.decision.decide import make_decider
-from stansub.model.posterior import Posterior
-from stansub.model.rewritten import Rewritten
-from stansub.program.library import FloatArray
+from stansub.acceptance.decide import make_decider
+from stansub.stan.posterior import Posterior
+from stansub.stan.rewritten import Rewritten
+from stansub.types import FloatArray
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "stan_models"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stansub._version import __version__
 
 if TYPE_CHECKING:
-    from stansub.decision.boundary import (
+    from stansub.acceptance.rules import (
         Austerity,
         Barker,
         Bernstein,
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
         Penalty,
         Pocock,
     )
+    from stansub.diagnostics.normality import diagnose
+    from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
     from stansub.kernels.proposals import RandomWalk
-    from stansub.model.compiled import CompiledModel, compile_model
-    from stansub.model.posterior import Posterior
     from stansub.nuts.reference import reference
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
     from stansub.report.compare import compare
     from stansub.report.comparison import Comparison
-    from stansub.report.normality import diagnose
-    from stansub.report.risk import risk
-    from stansub.sampling.run import sample
+    from stansub.run.sample import sample
+    from stansub.stan.compiled import CompiledModel, compile_model
+    from stansub.stan.posterior import Posterior
 
 
 __all__ = [
@@ -69,19 +69,19 @@ __all__ = [
 
 # Imported when first asked for, so that the command line answers at once.
 _HOMES = {
-    **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "decision.boundary"),
-    **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "decision.boundary"),
-    **dict.fromkeys(("Barker", "Penalty"), "decision.boundary"),
+    **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "acceptance.rules"),
+    **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "acceptance.rules"),
+    **dict.fromkeys(("Barker", "Penalty"), "acceptance.rules"),
     **dict.fromkeys(("DrawsWarning", "InputError", "RunError", "StansubError"), "errors"),
-    **dict.fromkeys(("CompiledModel", "compile_model"), "model.compiled"),
-    "Posterior": "model.posterior",
+    **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
+    "Posterior": "stan.posterior",
     "RandomWalk": "kernels.proposals",
-    "sample": "sampling.run",
+    "sample": "run.sample",
     "reference": "nuts.reference",
     "compare": "report.compare",
     "Comparison": "report.comparison",
-    "diagnose": "report.normality",
-    "risk": "report.risk",
+    "diagnose": "diagnostics.normality",
+    "risk": "diagnostics.risk",
     "read_draws": "output.inference_data",
     "write_draws": "output.inference_data",
 }

@@ -12,19 +12,20 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from stansub.model import data as data_module
-from stansub.model.compiled import compile_model
-from stansub.model.posterior import Posterior, draw_points
-from stansub.model.ranges import DERIVATIVES, LIPSCHITZ
-from stansub.model.rewritten import Rewritten
+from stansub.acceptance.decide import DERIVATIVES
 from stansub.output.layout import Layout
-from stansub.program import source as source_module
-from stansub.program.advice import obstacles
-from stansub.program.recognise import Form, find_line, observations_in, recognise
-from stansub.program.sizes import main_size
-from stansub.program.syntax import Declaration, Other, Program, Statement, Target, Tilde, calls, walk
-from stansub.sampling.choices import choose_block_size, choose_test
-from stansub.sampling.progress import telling
+from stansub.run.choices import choose_block_size, choose_test
+from stansub.run.progress import telling
+from stansub.stan import data as data_module
+from stansub.stan import source as source_module
+from stansub.stan.advice import obstacles
+from stansub.stan.compiled import compile_model
+from stansub.stan.posterior import Posterior, draw_points
+from stansub.stan.ranges import LIPSCHITZ
+from stansub.stan.recognise import Form, find_line, observations_in, recognise
+from stansub.stan.rewritten import Rewritten
+from stansub.stan.sizes import main_size
+from stansub.stan.syntax import Declaration, Other, Program, Statement, Target, Tilde, calls, walk
 
 _FORMS = {
     "log_lik_i": "a loop over log_lik_i",

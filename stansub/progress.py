@@ -1,6 +1,6 @@
 """What is being done, how far it is, and when it has to end.
 
-What takes long tells a `Progress`; whoever looks shows it (`stansub.sampling.progress`). The same calls are where a
+What takes long tells a `Progress`; whoever looks shows it (`stansub.run.progress`). The same calls are where a
 time limit or a stop reaches work that is on its way.
 """
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stansub.program import toolchain
-from stansub.program.home import _find_home
+from stansub.stan import toolchain
+from stansub.stan.home import _find_home
 
 
 def pytest_configure() -> None:

@@ -16,15 +16,16 @@ import numpy as np
 import pytest
 
 from stansub import cli, compile_model
+from stansub.acceptance import rules as boundary
 from stansub.cli import options as named
 from stansub.cli.main import app
-from stansub.decision import boundary
 from stansub.output import inference_data, summary
-from stansub.program import download
-from stansub.program.home import find_home
-from stansub.sampling import adapt, anchored, choices, progress
-from stansub.sampling import run as sampler
-from stansub.sampling.missed import MissedMode, ModeCheck
+from stansub.run import choices, progress
+from stansub.run import sample as sampler
+from stansub.stan import download
+from stansub.stan.home import find_home
+from stansub.tuning import adapt, anchored
+from stansub.tuning.missed import MissedMode, ModeCheck
 
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
 LOGISTIC = str(EXAMPLES / "logistic.stan")
@@ -417,7 +418,7 @@ def test_an_error_has_a_traceback_on_request(place: Path, capsys: pytest.Capture
 def test_a_failed_chain_is_an_error_but_its_neighbours_are_written(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stansub.sampling.chain import Chain
+    from stansub.run.chain import Chain
 
     chains: list[Chain] = []
     stretch = Chain._stretch
@@ -477,8 +478,8 @@ def test_a_cache_that_others_can_write_to(place: Path) -> None:
 DRIVER = """
 import os, signal, sys, time
 from stansub import cli
-from stansub.sampling import run
-from stansub.sampling.chain import Chain
+from stansub.run import sample as run
+from stansub.run.chain import Chain
 
 def signalled(when, *numbers):
     stretch = Chain._stretch
@@ -696,7 +697,7 @@ import sys
 def imported(*names): return [name for name in names if name in sys.modules]
 import stansub.cli
 assert not imported("numpy", "scipy", "arviz", "xarray"), imported("numpy", "scipy", "arviz", "xarray")
-from stansub.sampling import run
+from stansub.run import sample as run
 found = imported("scipy.stats", "arviz", "matplotlib", "pandas", "xarray")
 assert not found, found
 """

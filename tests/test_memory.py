@@ -126,7 +126,7 @@ import sys
 import numpy as np
 import stansub
 from stansub.output import inference_data
-from stansub.sampling.constrain import Kept, memory_needed
+from stansub.run.constrain import Kept, memory_needed
 
 def memory(field):
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(field))
@@ -156,7 +156,7 @@ print(needed, memory("VmHWM") - before)
     ],
 )
 def test_the_memory_that_draws_take_is_predicted(n: int, draws: int, tmp_path: Path) -> None:
-    program = Path(__file__).parent / "sampling" / "programs" / "quantities.stan"
+    program = Path(__file__).parent / "run" / "programs" / "quantities.stan"
     done = subprocess.run(
         [sys.executable, "-P", "-W", "ignore", "-c", PEAK, program, str(n), str(draws)],
         cwd=tmp_path,

@@ -19,7 +19,7 @@ import stansub
 from stansub.output import inference_data
 
 if TYPE_CHECKING:
-    from stansub.decision.boundary import Test
+    from stansub.acceptance.rules import Test
     from stansub.output.inference_data import InferenceData
 
 REFERENCE = Path(os.environ.get("STANSUB_REFERENCE", "no reference"))

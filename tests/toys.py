@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub._loop import CallbackEvaluator, Decider, Surrogate
-from stansub.decision.boundary import Exact, Test
-from stansub.decision.decide import make_decider
-from stansub.model.taylor import ControlVariates
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.rules import Exact, Test
+from stansub.target.taylor import ControlVariates
 
 Array = NDArray[np.float64]
 

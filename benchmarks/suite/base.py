@@ -103,7 +103,7 @@ class Engine:
 def compile_program(task: Task, program: Path | None = None, *, lipschitz: bool = False) -> bool:
     """Compile the workload's program, or another one, and with ``lipschitz`` its function ``log_lik_lipschitz_i``."""
     import stansub
-    from stansub.model.ranges import LIPSCHITZ, largest_constant
+    from stansub.stan.ranges import LIPSCHITZ, largest_constant
 
     told: list[str] = []
     compiled = stansub.compile_model(program or task.workload.program, progress=told.append)

@@ -9,14 +9,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from stansub.sampling.choices import cores
+from stansub.run.choices import cores
 
 _PACKAGES = ("stansub", "bridgestan", "nutpie", "cmdstanpy", "numpyro", "jax", "arviz", "numpy", "scipy")
 
 
 def facts() -> dict[str, Any]:
     """Processor, memory, load, system, versions and date."""
-    from stansub.program.home import find_home
+    from stansub.stan.home import find_home
 
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

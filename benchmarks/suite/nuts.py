@@ -51,10 +51,10 @@ def nutpie(task: Task) -> Run:
         raise Unavailable(reason)
     import nutpie as package
 
-    from stansub.model import data as data_module
     from stansub.nuts.base import Program
     from stansub.output.inference_data import group
-    from stansub.program import rewrite, toolchain
+    from stansub.stan import data as data_module
+    from stansub.stan import rewrite, toolchain
 
     began = time.perf_counter()
     program = Program.read(task.workload.program)

@@ -30,7 +30,7 @@ def doctor(
     debug: Debug = False,
 ) -> None:
     """Show compiler, stanc, BridgeStan home, versions and cache, and what to do about what is missing or damaged."""
-    from stansub.program import toolchain
+    from stansub.stan import toolchain
 
     if clear:
         typer.echo(toolchain.clear(), err=True)

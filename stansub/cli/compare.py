@@ -100,7 +100,7 @@ def compare(
     from stansub.output.diagnosis import missed_modes
     from stansub.report import brief, render
     from stansub.report.compare import compare as put_beside
-    from stansub.sampling.progress import telling, wanted
+    from stansub.run.progress import telling, wanted
 
     if json is not None and output_dir is not None:
         raise InputError("--json writes the figures alone: leave out --output-dir, or --json")

@@ -29,7 +29,7 @@ from stansub.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from stansub.report.normality import NormalityTrial
+    from stansub.diagnostics.normality import NormalityTrial
 
 _TRIAL = "Trial"
 _WIDTH, _COLUMNS = 100, (8, 12, 11, 11, 20, 11, 11, 11)
@@ -88,10 +88,10 @@ def diagnose(
     debug: Debug = False,
 ) -> None:
     """Try whether subset means are as near to normal as the t-tests take for granted, and say what to do if not."""
+    from stansub.diagnostics import normality
     from stansub.output import plots
-    from stansub.report import normality
     from stansub.report.normality_figure import figure
-    from stansub.sampling.inits import parse
+    from stansub.run.inits import parse
 
     picture = output or Path(f"{model.stem}_normality.png")
     plots.check_picture(picture, overwrite=force)

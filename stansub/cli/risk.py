@@ -30,7 +30,7 @@ from stansub.errors import InterruptError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from stansub.report.risk_result import Risk
+    from stansub.diagnostics.risk_result import Risk
 
 _RUNS = "Runs"
 
@@ -120,10 +120,10 @@ def risk(
 
     Every level is run several times from the same starts. Ctrl-C shows the runs that are finished.
     """
+    from stansub.diagnostics import risk as working
     from stansub.output import files
-    from stansub.report import risk as working
     from stansub.report import risk_figure
-    from stansub.sampling.inits import parse
+    from stansub.run.inits import parse
 
     names = [f"{model.stem}_risk.png", f"{model.stem}_risk.json"]
     folder = files.check_folder(output_dir, names, overwrite=force)
@@ -165,7 +165,7 @@ def risk(
 
 def _print(found: Risk) -> None:
     """The tables, what they come to, and notes."""
-    from stansub.report.risk_result import headlines
+    from stansub.diagnostics.risk_result import headlines
 
     for line in _lines(found):
         typer.echo(line)
@@ -177,8 +177,8 @@ def _print(found: Risk) -> None:
 
 def _lines(found: Risk) -> list[str]:
     """What decisions took, then risk, squared bias and variance of each group of test functions."""
+    from stansub.diagnostics.risk_result import label
     from stansub.output.diagnosis import percent
-    from stansub.report.risk_result import label
 
     rows = [["epsilon", "steps", "accepted", "data", "passes/step", "wrong decisions", "(95 %)"]]
     for epsilon, row in found.settings.iterrows():

@@ -165,8 +165,8 @@ def sample(
     """
     from stansub.output import files, inference_data, summary
     from stansub.output.diagnosis import missed_modes
-    from stansub.sampling import run
-    from stansub.sampling.inits import parse
+    from stansub.run import sample as run
+    from stansub.run.inits import parse
 
     target = output or Path(f"{model.stem}.nc")
     files.check_target(target, overwrite=force)

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub._loop import Decider
-from stansub.decision.decide import Decision
-from stansub.kernels.base import FloatArray, State
+from stansub.acceptance.decide import Decision
+from stansub.kernels.base import State
 from stansub.kernels.proposals import Proposal, compiled
+from stansub.types import FloatArray
 
 
 class Records(NamedTuple):

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 from stansub._loop import Proposals
 from stansub.errors import InputError
-from stansub.kernels.base import FloatArray
+from stansub.types import FloatArray
 
 
 class Proposal(Protocol):

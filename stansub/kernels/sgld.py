@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.kernels.base import FloatArray
-from stansub.model.taylor import ControlVariates
+from stansub.target.taylor import ControlVariates
+from stansub.types import FloatArray
 
 # Blocks of a mini-batch: with control variates a few give nearly the gradient of all the data; without them their noise
 # keeps the steps short, and there are as many as in the paper, one in twenty.

@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 from numpy.typing import NDArray
 
-from stansub.model.data import Data
-from stansub.program import stanc, syntax
-from stansub.program.sizes import main_size
+from stansub.stan import stanc, syntax
+from stansub.stan.data import Data
+from stansub.stan.sizes import main_size
 
 Engine = Literal["cmdstan", "nutpie"]
 

@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub.errors import InputError, RunError
-from stansub.model.data import Data
 from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.nuts.processes import run_all
 from stansub.nuts.progress import file_progress
 from stansub.output import files
 from stansub.output.layout import Layout
-from stansub.program.cache import cache_dir, cache_errors
-from stansub.program.download import without_meter
-from stansub.sampling.progress import telling
+from stansub.run.progress import telling
+from stansub.stan.cache import cache_dir, cache_errors
+from stansub.stan.data import Data
+from stansub.stan.download import without_meter
 
 # CmdStan's names of statistics, and ArviZ's with their types.
 _STATISTICS = {

@@ -8,12 +8,13 @@ import numpy as np
 import orjson
 
 from stansub.errors import InputError
-from stansub.model.data import Data
-from stansub.model.posterior import draw_points
 from stansub.nuts.base import Program
 from stansub.output.layout import Layout
-from stansub.program import rewrite, toolchain
-from stansub.program.library import FloatArray, Library, Model
+from stansub.stan import rewrite, toolchain
+from stansub.stan.data import Data
+from stansub.stan.library import Library, Model
+from stansub.stan.posterior import draw_points
+from stansub.types import FloatArray
 
 _N_POINTS = 4
 # Of the log density. Two ways of writing a likelihood agree to 1e-13; another prior is off by a tenth or more.

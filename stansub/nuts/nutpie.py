@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub.errors import InputError, RunError
-from stansub.model.data import Data
 from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.output import files, inference_data
 from stansub.output.layout import Layout, by_variable
-from stansub.program import rewrite, toolchain
-from stansub.program.library import Library, Model
-from stansub.sampling.progress import telling
+from stansub.run.progress import telling
+from stansub.stan import rewrite, toolchain
+from stansub.stan.data import Data
+from stansub.stan.library import Library, Model
 
 # nutpie's names of statistics, and ArviZ's.
 _STATISTICS = {

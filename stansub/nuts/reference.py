@@ -18,16 +18,16 @@ from rich.console import Console
 from stansub import memory
 from stansub._version import __version__
 from stansub.errors import InputError
-from stansub.model import data as data_module
-from stansub.model.data import Data
 from stansub.nuts import cmdstan, equivalence, nutpie
 from stansub.nuts.base import Engine, Program, Settings
 from stansub.output import files, inference_data
 from stansub.output.diagnosis import R_HAT_MAX
 from stansub.output.statistics import affordable, table
-from stansub.program.home import find_home
-from stansub.sampling.choices import check_count, cores
-from stansub.sampling.progress import default_console, telling, wanted
+from stansub.run.choices import check_count, cores
+from stansub.run.progress import default_console, telling, wanted
+from stansub.stan import data as data_module
+from stansub.stan.data import Data
+from stansub.stan.home import find_home
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stansub.errors import InputError
-from stansub.model import data as data_module
 from stansub.nuts.base import Program
 from stansub.nuts.reference import reference
 from stansub.output import files, inference_data
+from stansub.stan import data as data_module
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData

@@ -242,7 +242,7 @@ def _stopped(facts: dict[str, Any]) -> Iterable[Caution]:
 
 
 def missed_modes(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Modes that no chain has visited (`stansub.sampling.missed.MissedMode`), the gravest first."""
+    """Modes that no chain has visited (`stansub.tuning.missed.MissedMode`), the gravest first."""
     found: list[dict[str, Any]] = facts.get("mode_check", {}).get("missed", [])
     return found
 
@@ -450,7 +450,7 @@ def estimates_told(estimates: Estimates) -> str:
 
 
 def normality_told(figures: Mapping[str, Any]) -> str:
-    """What a normality trial gave (`stansub.decision.normality.figures`), in a sentence."""
+    """What a normality trial gave (`stansub.acceptance.normality.figures`), in a sentence."""
     return (
         f"|t| beyond its critical value in {percent(figures['observed'])} of {figures['n_subsets']:,} trial subsets of "
         f"{figures['blocks']:,} blocks, {percent(figures['nominal'])} expected; {percent(figures['wrong'])} of "

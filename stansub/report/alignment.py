@@ -13,11 +13,11 @@ from stansub.errors import InputError
 from stansub.output.inference_data import attrs, group
 from stansub.output.layout import by_variable
 from stansub.output.statistics import scalar_names
+from stansub.types import FloatArray
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
-FloatArray = NDArray[np.float64]
 
 _MIN_DRAWS = 4  # what R-hat and ESS need
 _SAME = 1e-5  # relative: what text files of six digits leave of equal values

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 
 from stansub.errors import InputError
-from stansub.model import data as data_module
 from stansub.nuts import stored
 from stansub.nuts.base import Program
 from stansub.nuts.reference import reference as make_reference
@@ -18,7 +17,8 @@ from stansub.nuts.reference import told
 from stansub.output import files, inference_data
 from stansub.report.alignment import check_comparable
 from stansub.report.comparison import Comparison, compare_draws
-from stansub.sampling.progress import default_console, telling, wanted
+from stansub.run.progress import default_console, telling, wanted
+from stansub.stan import data as data_module
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData

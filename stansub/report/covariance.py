@@ -11,8 +11,7 @@ from scipy import special, stats
 
 from stansub.report.alignment import still
 from stansub.report.statistics import Side, mcse
-
-FloatArray = NDArray[np.float64]
+from stansub.types import FloatArray
 
 _NEAR_ONE = 1 - 1e-6
 _BLOCK = 5_000_000  # elements of a matrix of pairs that are in memory at a time

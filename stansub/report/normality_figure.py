@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from stansub.decision.normality import TOLERATED, Trial, spaced
+from stansub.acceptance.normality import TOLERATED, Trial, spaced
 from stansub.output.diagnosis import percent
 from stansub.output.style import BLUE, CHAIN_COLOURS, ERROR_COLOUR, INK, STYLE
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from stansub.report.normality import NormalityTrial
+    from stansub.diagnostics.normality import NormalityTrial
 
 # Statistics further out than so many times the largest expected one are drawn at the edge.
 _REACH = 2.0

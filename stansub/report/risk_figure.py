@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stansub.diagnostics.risk_functions import VARIANCES
+from stansub.diagnostics.risk_result import Risk, label
 from stansub.output import plots
 from stansub.output.diagnosis import percent
 from stansub.output.style import CHAIN_COLOURS, INK, STYLE
-from stansub.report.risk_functions import VARIANCES
-from stansub.report.risk_result import Risk, label
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,16 +11,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special, stats
 
 from stansub.output.inference_data import arviz_module
 from stansub.report.alignment import still
+from stansub.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FloatArray = NDArray[np.float64]
 
 PROBABILITIES = (0.05, 0.5, 0.95)
 TESTS = ("mean", "sd", "q5", "q50", "q95", "ks")

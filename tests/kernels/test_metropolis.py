@@ -6,8 +6,8 @@ import toys
 from numpy.typing import NDArray
 
 from stansub import Austerity, Exact, InputError, RandomWalk
-from stansub.decision import boundary
-from stansub.decision.boundary import Geometric
+from stansub.acceptance import rules as boundary
+from stansub.acceptance.rules import Geometric
 from stansub.kernels.base import State
 from stansub.kernels.metropolis import Control, MetropolisHastings, Records, allocate, run_steps
 from stansub.kernels.proposals import Proposal

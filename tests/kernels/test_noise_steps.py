@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from test_metropolis import Plain, control
 
 from stansub import Barker, Penalty, RandomWalk
-from stansub.decision import boundary
-from stansub.decision.boundary import NoiseRule, Table
+from stansub.acceptance import rules as boundary
+from stansub.acceptance.rules import NoiseRule, Table
 from stansub.kernels.metropolis import Records, allocate, run_steps
 from stansub.kernels.proposals import Proposal, laplace_pcn
 

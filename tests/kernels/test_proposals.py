@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
 
 from stansub import Austerity, Exact, InputError, RandomWalk
-from stansub.decision.boundary import Geometric
+from stansub.acceptance.rules import Geometric
 from stansub.kernels.metropolis import Control, Records, allocate, run_steps
 from stansub.kernels.proposals import Affine, Mixture, Proposal, compiled, langevin, laplace_pcn
 

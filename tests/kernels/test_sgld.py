@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
 
 from stansub import Austerity, Exact
-from stansub.decision.boundary import Geometric
-from stansub.decision.decide import Decider
+from stansub.acceptance.decide import Decider
+from stansub.acceptance.rules import Geometric
 from stansub.kernels.metropolis import Control, Records, allocate, run_steps
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
-from stansub.model.taylor import ControlVariates, Expansion
+from stansub.target.taylor import ControlVariates, Expansion
 
 Array = NDArray[np.float64]
 Which = NDArray[np.int32]

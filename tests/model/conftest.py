@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from simulated import BRMS, EXAMPLES, PROGRAMS, Compiled
 
-from stansub.model.compiled import CompiledModel, compile_model
+from stansub.stan.compiled import CompiledModel, compile_model
 
 QUICK = ("varying_dispersion", "mixture", "groups", "autoregression", "random_walk", "centred", "dependent", "one_each")
 

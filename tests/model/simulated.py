@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from stansub.model.compiled import CompiledModel
+from stansub.stan.compiled import CompiledModel
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "stan_models").glob("*.stan"))
 PROGRAMS = Path(__file__).parent / "programs"
-BRMS = ROOT / "tests" / "program" / "programs" / "threading_brms_style.stan"
+BRMS = ROOT / "tests" / "stan" / "programs" / "threading_brms_style.stan"
 
 Data = dict[str, Any]
 Compiled = Callable[[Path], CompiledModel]

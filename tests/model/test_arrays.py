@@ -9,13 +9,14 @@ from layout import example
 from simulated import PROGRAMS, Compiled
 
 from stansub.errors import InputError
-from stansub.model import data
-from stansub.model.blocks import Blocks
-from stansub.model.compiled import CompiledModel
-from stansub.model.instances import Slicer, build
-from stansub.program.arrays import Arrays
-from stansub.program.library import FloatArray, Model
-from stansub.program.syntax import parse
+from stansub.stan import data
+from stansub.stan.arrays import Arrays
+from stansub.stan.compiled import CompiledModel
+from stansub.stan.instances import Slicer, build
+from stansub.stan.library import Model
+from stansub.stan.syntax import parse
+from stansub.target.blocks import Blocks
+from stansub.types import FloatArray
 
 THETA = np.array([0.3])
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from simulated import ROOT, Compiled, example
 
 from stansub._loop import Surrogate
-from stansub.decision.boundary import Austerity, Fixed
-from stansub.decision.decide import make_decider
-from stansub.model.gradients import Team, Together
-from stansub.model.posterior import Posterior, draw_points
-from stansub.program.library import FloatArray
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.rules import Austerity, Fixed
+from stansub.stan.posterior import Posterior, draw_points
+from stansub.target.gradients import Team, Together
+from stansub.types import FloatArray
 
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
 REDUCE_SUM = ROOT / "stan_models" / "logistic_reduce_sum.stan"

@@ -12,9 +12,9 @@ import pytest
 from simulated import ROOT, Compiled, example
 
 from stansub.errors import InputError
-from stansub.model import data
-from stansub.program.home import find_home
-from stansub.program.syntax import parse
+from stansub.stan import data
+from stansub.stan.home import find_home
+from stansub.stan.syntax import parse
 
 CODE = """
 data {

@@ -8,12 +8,12 @@ import pytest
 from simulated import EXAMPLES, PROGRAMS, ROOT, Compiled, Data, example, simulated
 
 from stansub.errors import InputError
-from stansub.model.blocks import Blocks
-from stansub.model.compiled import CompiledModel
-from stansub.model.instances import Slicer, build
-from stansub.model.posterior import Posterior, draw_points, prove
-from stansub.model.rewritten import Rewritten
-from stansub.program.library import FloatArray
+from stansub.stan.compiled import CompiledModel
+from stansub.stan.instances import Slicer, build
+from stansub.stan.posterior import Posterior, draw_points, prove
+from stansub.stan.rewritten import Rewritten
+from stansub.target.blocks import Blocks
+from stansub.types import FloatArray
 
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
 LOG_LIK = ROOT / "stan_models" / "logistic_log_lik_i.stan"

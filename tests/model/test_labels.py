@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stansub.model.labels import interchanged
+from stansub.tuning.labels import interchanged
 
 NAMES = [
     "weight.1",

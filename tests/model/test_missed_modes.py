@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from toy_targets import Array, Target
 
-from stansub.model.mode import find_modes
 from stansub.output.diagnosis import Caution, _missed_modes
-from stansub.sampling.missed import ModeCheck, check_modes
+from stansub.tuning.missed import ModeCheck, check_modes
+from stansub.tuning.mode import find_modes
 
 SD = 0.1
 

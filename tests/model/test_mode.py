@@ -10,10 +10,10 @@ from told import Told
 from toy_targets import Array, Target, logistic, normal_prior
 
 from stansub.errors import RunError
-from stansub.model.compiled import compile_model
-from stansub.model.gradients import Objective, Team
-from stansub.model.mode import Mode, NoModeError, find_modes
 from stansub.progress import TimeLimitError
+from stansub.stan.compiled import compile_model
+from stansub.target.gradients import Objective, Team
+from stansub.tuning.mode import Mode, NoModeError, find_modes
 
 MODELS = ROOT / "stan_models"
 

@@ -9,9 +9,9 @@ from simulated import BRMS, PROGRAMS, ROOT, Compiled, example, simulated
 from test_identity import check_identity, points
 
 from stansub.errors import InputError
-from stansub.model.instances import Instances
-from stansub.model.posterior import explain_undefined, find_undefined
-from stansub.model.rewritten import Rewritten
+from stansub.stan.instances import Instances
+from stansub.stan.posterior import explain_undefined, find_undefined
+from stansub.stan.rewritten import Rewritten
 
 # Number of units, whether they may be shuffled, and the evaluator.
 PROGRAM_FACTS = {

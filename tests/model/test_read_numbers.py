@@ -10,8 +10,8 @@ import pytest
 
 from stansub import _loop
 from stansub.errors import InputError
-from stansub.model import data
-from stansub.program.syntax import parse
+from stansub.stan import data
+from stansub.stan.syntax import parse
 
 NUMBERS = """
 0 -0 7 -7 9223372036854775807 -9223372036854775808 0.5 -0.0 1e5 1E+5 1e-05 -3.5e-7 0.1e-5 5e-324 1.7976931348623157e308

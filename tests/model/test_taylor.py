@@ -11,9 +11,9 @@ from told import Told
 from toy_targets import Array, Target, logistic, normal_prior
 
 from stansub.errors import InputError
-from stansub.model.compiled import compile_model
-from stansub.model.mode import Mode, find_modes
-from stansub.model.taylor import (
+from stansub.progress import TimeLimitError
+from stansub.stan.compiled import compile_model
+from stansub.target.taylor import (
     ControlVariates,
     Expansion,
     build,
@@ -24,7 +24,7 @@ from stansub.model.taylor import (
     memory_needed,
     n_features,
 )
-from stansub.progress import TimeLimitError
+from stansub.tuning.mode import Mode, find_modes
 
 MODELS = ROOT / "stan_models"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.model.blocks import Blocks
-from stansub.model.gradients import default_steps
+from stansub.target.blocks import Blocks
+from stansub.target.gradients import default_steps
 
 Array = NDArray[np.float64]
 

@@ -11,12 +11,12 @@ from rich.console import Console
 from toy import CODE, TOY, data
 
 from stansub.errors import InputError, RunError
-from stansub.model.data import read
 from stansub.nuts import cmdstan as engine
 from stansub.nuts.base import Program, Run, Settings
 from stansub.nuts.reference import choose_engine, reference, reservations, told
 from stansub.output import inference_data
 from stansub.output.layout import Layout
+from stansub.stan.data import read
 
 LOG_LIK = """generated quantities {
   vector[N] log_lik;

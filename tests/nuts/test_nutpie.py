@@ -14,13 +14,13 @@ from rich.console import Console
 
 from stansub.errors import InputError, RunError
 from stansub.memory import Room
-from stansub.model.data import read
 from stansub.nuts import nutpie as engine
 from stansub.nuts.base import Program, Settings
 from stansub.nuts.reference import reference, reservations, told
 from stansub.output import inference_data
 from stansub.output.diagnosis import diagnose
 from stansub.output.summary import render
+from stansub.stan.data import read
 
 MODELS = Path(__file__).parents[2] / "stan_models"
 SIGMA, PRIOR_SD = 2.0, 10.0
@@ -148,7 +148,7 @@ def test_data_are_read_before_anything_is_compiled(monkeypatch: pytest.MonkeyPat
     def compiling(*args: Any, **options: Any) -> None:
         pytest.fail("compiled before the data were known to fit")
 
-    monkeypatch.setattr("stansub.program.toolchain.compile_library", compiling)
+    monkeypatch.setattr("stansub.stan.toolchain.compile_library", compiling)
     with pytest.raises(InputError, match="'sigma' is missing"):
         reference(MODELS / "normal_mean.stan", {"N": 1, "y": [1.0]})
 

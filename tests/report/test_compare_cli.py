@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from stansub.cli.compare import compare as command
 from stansub.errors import InputError, RunError
-from stansub.model import data as data_module
 from stansub.nuts.base import Program
 from stansub.output import inference_data
 from stansub.report import compare as module
 from stansub.report.compare import compare
+from stansub.stan import data as data_module
 
 CODE = """data {
   int<lower=0> N;

@@ -9,7 +9,7 @@ import pytest
 
 import stansub
 from stansub import CompiledModel, Exact, InputError, cli
-from stansub.report.normality import NormalityTrial, diagnose
+from stansub.diagnostics.normality import NormalityTrial, diagnose
 from stansub.report.normality_figure import figure
 
 MODELS = Path(__file__).parents[2] / "stan_models"

@@ -13,17 +13,18 @@ import typer
 import stansub
 from stansub import InputError, RunError
 from stansub.cli.risk import risk as command
+from stansub.diagnostics import risk as working
+from stansub.diagnostics import risk_functions, risk_runs
+from stansub.diagnostics.risk import parse_epsilons, risk
+from stansub.diagnostics.risk_curves import grid, split
+from stansub.diagnostics.risk_result import Risk, headlines
 from stansub.output import inference_data
-from stansub.report import risk as working
-from stansub.report import risk_figure, risk_functions, risk_runs
-from stansub.report.risk import parse_epsilons, risk
-from stansub.report.risk_curves import grid, split
-from stansub.report.risk_result import Risk, headlines
+from stansub.report import risk_figure
 
 MAX_Z = 4.0
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
 NORMAL_MEAN = EXAMPLES / "normal_mean.stan"
-QUANTITIES = Path(__file__).parents[1] / "sampling" / "programs" / "quantities.stan"
+QUANTITIES = Path(__file__).parents[1] / "run" / "programs" / "quantities.stan"
 
 
 def z_score(values: np.ndarray, expected: float) -> float:

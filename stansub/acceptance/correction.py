@@ -1,0 +1,79 @@
+"""The correction distribution of Barker's test on noisy log ratios (Seita, Pan, Chen and Canny 2017)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, logit, ndtr
+
+from stansub.types import FloatArray
+
+# Points reach as far as probabilities of 1e-7, in steps of which a normal distribution of the given sd sees nothing.
+_REACH, _STEP, _STEPS_PER_SD = 16.0, 0.1, 3
+# The distribution functions are compared at so many times as many arguments.
+_FINER = 2
+# Weight of the equation that the masses sum to 1.
+_SUM_WEIGHT = 1e3
+
+
+class Correction(NamedTuple):
+    """A discrete distribution that a normal number turns into a nearly logistic one.
+
+    Attributes
+    ----------
+    points : ndarray, shape (k,)
+        Increasing.
+    masses : ndarray, shape (k,)
+        Probability of each.
+    """
+
+    points: FloatArray
+    masses: FloatArray
+
+    @property
+    def bounds(self) -> FloatArray:
+        """Where the logit of a uniform number passes from one point to the next, shape (k - 1,)."""
+        below = np.cumsum(self.masses[:-1])
+        above = np.cumsum(self.masses[:0:-1])[::-1]
+        bounds: FloatArray = np.where(below < 0.5, logit(below), -logit(above))
+        return bounds
+
+    def cdf(self, x: FloatArray, sd: float) -> FloatArray:
+        """Distribution function of the sum with a normal number of this sd, at x."""
+        total: FloatArray = ndtr((np.asarray(x)[..., np.newaxis] - self.points) / sd) @ self.masses
+        return total
+
+
+@lru_cache(maxsize=16)
+def correction(sd: float) -> Correction:
+    """The distribution whose sum with a normal number of this sd is nearly standard logistic.
+
+    No distribution does this exactly: the characteristic function of the logistic falls as exp(-pi |t|), that of the
+    normal in the end faster. So masses at equally spaced points are sought that bring the distribution function of
+    the sum closest to the logistic one, by non-negative least squares; few of them are not 0. The largest error is
+    1e-9 for an sd of 0.8, 1e-7 for 1 and 3e-5 for 1.2.
+
+    Parameters
+    ----------
+    sd : float
+        Positive.
+    """
+    from scipy.optimize import nnls
+
+    step = min(_STEP, sd / _STEPS_PER_SD)
+    points = np.arange(0, _REACH + step, step)
+    at = np.arange(step / (2 * _FINER), _REACH, step / _FINER)
+    # Both distributions are symmetric about 0: one side is fitted, each mass shared by a point and its mirror image.
+    sides = ndtr((at[:, np.newaxis] - points) / sd) + ndtr((at[:, np.newaxis] + points) / sd)
+    masses, _ = nnls(
+        np.vstack([sides / 2, np.full(points.size, _SUM_WEIGHT)]), np.append(expit(at), _SUM_WEIGHT), maxiter=10_000
+    )
+    kept = masses > 0
+    points, masses = points[kept], masses[kept] / (2 * masses.sum())
+    if points[0] == 0:
+        both = np.concatenate([-points[:0:-1], points]), np.concatenate([masses[:0:-1], [2 * masses[0]], masses[1:]])
+    else:
+        both = np.concatenate([-points[::-1], points]), np.concatenate([masses[::-1], masses])
+    return Correction(*both)

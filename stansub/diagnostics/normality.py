@@ -1,0 +1,378 @@
+"""`diagnose`: trial decisions on a program and its data, and what to do where a t-test cannot be trusted with them.
+
+Chen, Mansinghka and Ghahramani (2016), section 3.3, ask for trial runs in which the distribution of the estimated mean
+is looked at; Bardenet, Doucet and Holmes (2014, figure 4) show data on which it is far from normal.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stansub import streams
+from stansub.acceptance.decide import DERIVATIVES
+from stansub.acceptance.normality import LEVELS, TOLERATED, Pair, Trial, coarsened, figures, try_pairs
+from stansub.acceptance.rules import NoiseTest, Test, is_t_test
+from stansub.errors import InputError
+from stansub.output.diagnosis import normality_reasons, percent
+from stansub.run import choices
+from stansub.run.chain import WARMUP_STRETCH, Plan
+from stansub.run.inits import RADIUS, Inits, load
+from stansub.run.progress import default_console, telling, wanted
+from stansub.run.sample import about_mode, make_chain, make_posterior
+from stansub.stan.compiled import CompiledModel
+from stansub.stan.posterior import Posterior
+from stansub.stan.ranges import LIPSCHITZ
+from stansub.tuning.adapt import check_proposal
+from stansub.tuning.anchored import check_order
+from stansub.tuning.trial import pairs_at
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.console import Console
+
+PAIRS, SUBSETS, ITER_WARMUP = 40, 500, 1000
+# Share of the pairs that are taken on the way from the inits, and of the steps that this way is taken to be.
+_START_PAIRS, _START_STEPS = 0.25, 0.125
+# How much larger the blocks and the first looks are that are tried where the test fails, and the values shuffled for
+# the decisions of a pair then.
+_BLOCK_FACTORS, _LOOK_FACTORS = (2, 4, 16, 64, 256), (2, 4, 16)
+_REMEDY_WORK = 1_000_000
+
+# Steps of a run of `sample` as it is by default, for which control variates are weighed.
+_N_STEPS = 48_000
+_MOST = 1_000_000
+
+
+@dataclass(frozen=True)
+class NormalityTrial:
+    """What trial decisions showed; nothing is rendered.
+
+    Attributes
+    ----------
+    model : str
+    n_observations, n_blocks, block_size : int
+    test : Test
+        The t-test that was tried.
+    settings : dict
+        ``pairs``, ``subsets``, ``iter_warmup``, ``seed``.
+    figures : dict
+        In short, for the pairs from the later half of the chain (see `stansub.acceptance.normality.figures`).
+    tails : DataFrame
+        A row for each ``phase`` ("start": on the way from the inits, "end": the later half of the chain), look and
+        critical value: ``blocks``, ``in_use`` (the test's own critical value), ``critical``, ``nominal`` (two-sided
+        tail of Student's t), ``observed`` share of the subsets beyond, ``low``, ``high`` (95 % interval),
+        ``undefined`` (share of subsets of equal differences), ``n_subsets``.
+    pairs : DataFrame
+        A row for each pair of a state and a proposal: ``phase``; ``skewness``, excess ``kurtosis`` and ``largest``
+        absolute value (in sd about their mean) of the differences of the blocks; ``decisions`` simulated and the share
+        of them that went ``wrong``.
+    trials : dict
+        By phase, the statistics themselves, for pictures.
+    reasons : tuple of str
+        Why the test cannot be trusted.
+    advice : tuple of str
+        What to do then, the first first.
+    note : str
+        What was seen on the way from the inits, if there is anything to say; warmup draws are thrown away, so that it
+        is no reason for distrust.
+    """
+
+    model: str
+    n_observations: int
+    n_blocks: int
+    block_size: int
+    test: Test
+    settings: Mapping[str, Any]
+    figures: Mapping[str, Any]
+    tails: pd.DataFrame
+    pairs: pd.DataFrame
+    trials: Mapping[str, Trial]
+    reasons: tuple[str, ...]
+    advice: tuple[str, ...]
+    note: str
+
+    def __repr__(self) -> str:
+        return f"<NormalityTrial of {self.model}, {self.n_observations:,} observations: {self.headline}>"
+
+    @property
+    def trusted(self) -> bool:
+        """Whether nothing speaks against the t-test."""
+        return not self.reasons
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a sentence."""
+        if self.trusted:
+            return f"The {self.test.name} test can be trusted on these data."
+        return f"The {self.test.name} test cannot be trusted on these data."
+
+
+def diagnose(
+    model: str | Path | CompiledModel | Posterior,
+    data: str | Path | Mapping[str, Any] | None = None,
+    *,
+    test: Test | str | None = None,
+    epsilon: float | None = None,
+    looks: str | None = None,
+    first_look: int | None = None,
+    block_size: int | None = None,
+    observations: str | None = None,
+    evaluator: str = "auto",
+    proposal: str = "auto",
+    control_variates: int | str = "auto",
+    pairs: int = PAIRS,
+    subsets: int = SUBSETS,
+    iter_warmup: int = ITER_WARMUP,
+    seed: int | None = None,
+    inits: Inits | None = None,
+    show_progress: bool | None = None,
+    console: Console | None = None,
+) -> NormalityTrial:
+    """Try whether the normality that a t-test relies on is in order for a program and its data.
+
+    A short chain is run with the test. From its states proposals are made and all blocks evaluated at both ends;
+    then subsets are drawn and decisions taken at will, from differences that are known.
+
+    Parameters
+    ----------
+    model, data, block_size, observations, evaluator, proposal, control_variates, inits, seed
+        As in `stansub.sample`; with the same seed the chain is the first of `sample`'s.
+    test : Test or {"austerity", "pocock"}, optional
+        The t-test; those that do not rely on normal means have nothing to be tried.
+    epsilon, looks, first_look
+        Its settings, when ``test`` is a name.
+    pairs : int
+        Pairs of a state and a proposal; each costs up to two passes over the data.
+    subsets : int
+        Subsets drawn for each pair and look.
+    iter_warmup : int
+        Steps of the chain; a quarter of the pairs come from the first eighth of them, the others from the later half.
+
+    Returns
+    -------
+    NormalityTrial
+
+    Raises
+    ------
+    InputError
+        When the program, the data or an option cannot be used, or the first look takes all the blocks.
+    """
+    choices.check_count("pairs", pairs, at_least=8, at_most=_MOST)
+    choices.check_count("subsets", subsets, at_least=50, at_most=_MOST)
+    for name, value, least in (
+        ("iter_warmup", iter_warmup, 8 * WARMUP_STRETCH),
+        ("block_size", block_size, 1),
+        ("seed", seed, 0),
+    ):
+        if value is not None:
+            choices.check_count(name, value, at_least=least)
+    rule = choices.choose_test(test, epsilon=epsilon, delta=None, looks=looks, first_look=first_look)
+    if choices.guarantee(rule, "none") != "asymptotic" or not is_t_test(rule):
+        promise = "takes every decision on all the data" if not rule.needs_range else "holds for any data"
+        promise = "is tried by the audit of `stansub sample`" if isinstance(rule, NoiseTest) else promise
+        raise InputError(
+            f"the {rule.name} test {promise}, so that there is nothing to try; choose test pocock or austerity, with "
+            "an epsilon above 0"
+        )
+    order = check_order(control_variates)
+    check_proposal(proposal)
+    seed = secrets.randbits(31) if seed is None else int(seed)
+    (start,) = load(RADIUS if inits is None else inits, 1)
+    console = console or default_console()
+    with telling(console, show=wanted(show_progress, console)) as say:
+        posterior, _ = make_posterior(
+            model,
+            data,
+            block_size=block_size
+            or (lambda _, n, instances: choices.choose_block_size(rule, n, instances=instances, variates=order != "0")),
+            seed=seed,
+            observations=observations,
+            evaluator=evaluator,
+            say=say,
+        )
+        n_blocks = len(posterior.blocks)
+        anchored, rule, _ = about_mode(
+            posterior,
+            rule,
+            order=order,
+            proposal=proposal,
+            n_steps=_N_STEPS,
+            seed=seed,
+            threads=choices.cores(),
+            looks_given=not (test is None or isinstance(test, str)) or looks is not None or first_look is not None,
+            say=say,
+        )
+        variates = anchored.variates if anchored else None
+        table = rule.table(n_blocks)
+        if table.n.size == 1:
+            raise InputError(
+                f"the first look takes all the {n_blocks:,} blocks, so that every decision is taken on all the data "
+                "and there is nothing to try; lower --block-size or --first-look"
+            )
+        stop = np.zeros(1, np.int32)
+        chain = make_chain(
+            posterior,
+            rule,
+            choices.Ranges("none"),
+            Plan(iter_warmup, 0, 1, 0.0, False),
+            anchored.proposal if anchored and anchored.proposal else _walk(proposal),
+            None if anchored and inits is None else start,
+            seed=seed,
+            chain=0,
+            stop=stop,
+            found=anchored,
+        )
+        rng = streams.generator(seed, streams.Chain.TRIAL)
+        evaluate = posterior.population.evaluator()
+        found: dict[str, list[Pair]] = {"start": [], "end": []}
+        for stretch, (n_start, n_end) in enumerate(_when(pairs, -(-iter_warmup // WARMUP_STRETCH))):
+            if stretch:
+                chain.advance()
+            status = chain.status
+            say(f"Trial chain: {status.steps:,} of {iter_warmup:,} steps, {status.share:.0%} of the data a decision")
+            for phase, n in (("start", n_start), ("end", n_end)):
+                if n:
+                    found[phase] += pairs_at(evaluate, chain.position, chain.proposal, n, rng, variates)[0]
+        if not found["end"]:
+            raise InputError(
+                "no proposal in the later half of the trial chain had a finite log density: give --inits nearer to "
+                "plausible values, or a larger --iter-warmup"
+            )
+        say("Drawing subsets")
+        trials = {phase: try_pairs(taken, table, n_subsets=subsets, rng=rng) for phase, taken in found.items() if taken}
+        judged = partial(figures, by_decisions=variates is not None)
+        short = judged(trials["end"], rule)
+        reasons = tuple(normality_reasons(short))
+        advice = tuple(_advice(found["end"], posterior, rule, subsets, rng, say, judged)) if reasons else ()
+    return NormalityTrial(
+        model=posterior.name,
+        n_observations=posterior.blocks.n_observations,
+        n_blocks=n_blocks,
+        block_size=posterior.blocks.size,
+        test=rule,
+        settings={"pairs": pairs, "subsets": subsets, "iter_warmup": iter_warmup, "seed": seed},
+        figures=short,
+        tails=_tails(trials),
+        pairs=_pairs(trials),
+        trials=trials,
+        reasons=reasons,
+        advice=advice,
+        note=_note(trials, rule, judged),
+    )
+
+
+def _when(pairs: int, n_stretches: int) -> Iterator[tuple[int, int]]:
+    """How many pairs to take at the start and after each stretch of the chain, for either phase."""
+    n_start = max(1, round(_START_PAIRS * pairs))
+    early = np.linspace(0, _START_STEPS * n_stretches, n_start).astype(int)
+    late = np.linspace(n_stretches / 2, n_stretches, pairs - n_start).astype(int)
+    counts = (np.bincount(at, minlength=n_stretches + 1).tolist() for at in (early, late))
+    yield from zip(*counts, strict=True)
+
+
+def _tails(trials: Mapping[str, Trial]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = []
+    for phase, trial in trials.items():
+        for tail in trial.tails(LEVELS):
+            facts = tail._asdict()
+            rows.append({"phase": phase, **{k: v for k, v in facts.items() if k != "observed"}})
+            rows[-1] |= {"observed": tail.observed.value, "low": tail.observed.low, "high": tail.observed.high}
+    order = ["phase", "blocks", "in_use", "critical", "nominal", "observed", "low", "high", "undefined", "n_subsets"]
+    return pd.DataFrame(rows)[order]
+
+
+def _pairs(trials: Mapping[str, Trial]) -> pd.DataFrame:
+    import pandas as pd
+
+    parts = [
+        pd.DataFrame(
+            {
+                "phase": phase,
+                "skewness": trial.skewness,
+                "kurtosis": trial.kurtosis,
+                "largest": trial.largest,
+                "decisions": trial.n_decisions,
+                "wrong": trial.n_wrong / trial.n_decisions,
+            }
+        )
+        for phase, trial in trials.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _walk(proposal: str) -> str:
+    """The proposal where nothing was found about the mode."""
+    return "adaptive-metropolis" if proposal == "auto" else proposal
+
+
+def _note(trials: Mapping[str, Trial], test: Test, judged: Callable[[Trial, Test], dict[str, Any]]) -> str:
+    if "start" not in trials:
+        return "On the way from the inits no proposal had a finite log density."
+    reasons = tuple(normality_reasons(judged(trials["start"], test)))
+    if not reasons:
+        return ""
+    return f"On the way from the inits, whose draws are thrown away: {'; and '.join(reasons)}."
+
+
+def _advice(
+    pairs: Sequence[Pair],
+    posterior: Posterior,
+    test: Test,
+    subsets: int,
+    rng: np.random.Generator,
+    say: Callable[[str], None],
+    judged: Callable[[Trial, Test], dict[str, Any]],
+) -> Iterator[str]:
+    """Settings under which the same pairs pass the trial, the least change of either kind, and tests that need none."""
+    n_blocks, block_size = len(posterior.blocks), posterior.blocks.size
+    first = int(test.table(n_blocks).n[0])
+
+    def passes(tried: Sequence[Pair], rule: Test) -> str:
+        table = rule.table(tried[0].differences.size)
+        trial = try_pairs(tried, table, n_subsets=subsets, rng=rng, decision_work=_REMEDY_WORK)
+        seen, first_tail = judged(trial, rule), trial.tails()[0]
+        # What is advised should pass again: at the first look, the worst as a rule, it has to be seen to.
+        unsure = first_tail.observed.value > TOLERATED * first_tail.nominal
+        if unsure or seen["tail_fails"] or seen["decisions_fail"]:
+            return ""
+        return (
+            f"|t| beyond its critical value in {percent(seen['observed'])} of the subsets, "
+            f"{percent(seen['nominal'])} expected; {percent(seen['wrong'])} of the decisions wrong"
+        )
+
+    remedies: list[str] = []
+    for factor in _BLOCK_FACTORS:
+        if 2 * first * factor <= n_blocks:
+            say(f"Trying blocks of {factor * block_size:,} observations")
+            if outcome := passes([coarsened(pair, factor) for pair in pairs], test):
+                remedies.append(f"--block-size {factor * block_size} passes the trial: {outcome}.")
+                break
+    for factor in _LOOK_FACTORS:
+        if 2 * first * factor <= n_blocks:
+            say(f"Trying a first look of {factor * first:,} blocks")
+            if outcome := passes(pairs, choices.with_looks(test, None, factor * first)):
+                share = percent(factor * first / n_blocks)
+                remedies.append(f"--first-look {factor * first} passes the trial ({share} of the data): {outcome}.")
+                break
+    yield from remedies
+    if 2 * first * min(_BLOCK_FACTORS) > n_blocks:
+        yield "There are too few blocks for larger ones, or for a larger first look, to leave anything to draw."
+    elif not remedies:
+        yield "None of the larger blocks and first looks that were tried passes."
+    functions = {function.name for function in posterior.program.functions}
+    known = [name for name in (DERIVATIVES[2], LIPSCHITZ, "log_lik_range") if name in functions]
+    yield "--test bernstein-serfling holds for any data; " + (
+        f"it takes the range from the program's own {known[0]}."
+        if known
+        else f"it needs a function {DERIVATIVES[2]}, or draws most of the data and needs {LIPSCHITZ} or log_lik_range."
+    )
+    yield "--test exact takes every decision on all the data, and is never wrong."

@@ -1,0 +1,474 @@
+"""Risk against time: how far posterior means are off after so many seconds, for one error level after another.
+
+After Korattikara, Chen and Welling (2014, section 3 and figures 2, 3 and 5): looser tests take more steps in the same
+time, which lowers the variance of a mean, and change the stationary distribution, which biases it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.console import Console
+
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.rules import Exact, Test
+from stansub.diagnostics.risk_curves import MIN_REPEATS
+from stansub.diagnostics.risk_functions import Functions
+from stansub.diagnostics.risk_result import Risk, curves, label, losses, settings
+from stansub.diagnostics.risk_runs import Budget, Course, Key, Lane, Run
+from stansub.diagnostics.risk_truth import MAX_R_HAT, Truth, check_same, make_truth
+from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
+from stansub.memory import reason
+from stansub.output import files, inference_data
+from stansub.output.diagnosis import percent
+from stansub.run import choices, inits, results, threads
+from stansub.run.progress import default_console, telling, wanted
+from stansub.run.sample import make_posterior, sample
+from stansub.stan.compiled import CompiledModel
+from stansub.stan.posterior import Posterior
+from stansub.types import FloatArray
+
+if TYPE_CHECKING:
+    from stansub.output.inference_data import InferenceData
+
+
+EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
+TESTS = ("pocock", "austerity")
+REFERENCES = ("nuts", "exact")
+MAX_TIME = 10.0
+
+# Keeps the streams of runs apart from those of `sample`, whose draws may be the truth.
+_STREAMS = 2
+_ENDLESS = 2**62
+# Share of the truth's own error in the lowest risk from which it is told.
+_LARGE_FLOOR = 0.3
+# The exact chains that stand for the truth where NUTS does not: how many, steps of each, draws kept of each.
+_EXACT_CHAINS, _EXACT_STEPS, _EXACT_KEPT = 4, (5_000, 400_000), 10_000
+
+
+def risk(
+    model: str | Path | CompiledModel | Posterior,
+    data: str | Path | Mapping[str, Any] | None = None,
+    *,
+    epsilons: Sequence[float] = EPSILONS,
+    test: str = "pocock",
+    repeats: int = 8,
+    max_time: float | None = None,
+    max_steps: int | None = None,
+    reference: InferenceData | str | Path | None = None,
+    quantities: Sequence[str] | None = None,
+    inits: inits.Inits | None = None,
+    parallel_chains: int | None = None,
+    looks: str | None = None,
+    first_look: int | None = None,
+    audit: float = 0.02,
+    block_size: int | None = None,
+    observations: str | None = None,
+    evaluator: str = "auto",
+    seed: int | None = None,
+    show_progress: bool | None = None,
+    console: Console | None = None,
+) -> Risk:
+    """Run each error level several times and estimate the risk of the posterior means on the way.
+
+    All settings are on equal terms: one random walk with the covariance of the reference draws, one order of the data,
+    and in every repeat the same start and the same seed for all of them. Nothing is adapted while time is taken.
+
+    Parameters
+    ----------
+    model, data
+        As in `stansub.sample`.
+    epsilons : sequence of float
+        Error levels; 0 stands for exact decisions.
+    test : {"pocock", "austerity"}
+        Test of the decisions; the papers' is ``austerity``.
+    repeats : int
+        Runs of each setting, at least 3.
+    max_time : float, optional
+        Seconds of a run, as processor time of its thread: wall time where cores are free. 10 if neither this nor
+        ``max_steps`` is given.
+    max_steps : int, optional
+        Steps of a run. What is given by steps does not depend on the machine.
+    reference : InferenceData, path, "nuts" or "exact", optional
+        Draws that stand for the truth, or what is to make them; NUTS by default. The exact chains run twice as
+        long as all repeats of one setting do, but for 5,000 to 400,000 steps.
+    quantities : sequence of str, optional
+        Transformed parameters or generated quantities whose means are followed too, over about 250 to 500 positions of
+        each run and at most 300 values each. By default ``log_lik`` and ``y_rep`` where the program has them.
+    inits : optional
+        Where runs start, as in `stansub.sample` (one file or mapping a repeat): curves then include the way to the
+        posterior. By default runs start from reference draws.
+    parallel_chains : int, optional
+        Runs at once; one a core by default.
+    looks, first_look, block_size, observations, evaluator
+        As in `stansub.sample`; all settings have the same blocks.
+    audit : float
+        After its time each run goes on for this share of its steps, all of them audited.
+    seed : int, optional
+        Seed of everything random; drawn when not given.
+    show_progress, console
+        As in `stansub.sample`.
+
+    Returns
+    -------
+    Risk
+        Data frames and facts; nothing is rendered.
+
+    Raises
+    ------
+    InputError
+        When the program, the data, the reference or an option cannot be used.
+    RunError
+        When too few runs come to their end.
+    """
+    console = console or default_console()
+    show = wanted(show_progress, console)
+    rules = _rules(epsilons, test, looks, first_look)
+    budget = _budget(max_time, max_steps)
+    for name, value, least in (
+        ("repeats", repeats, MIN_REPEATS),
+        ("parallel_chains", parallel_chains, 1),
+        ("block_size", block_size, 1),
+        ("seed", seed, 0),
+    ):
+        if value is not None:
+            choices.check_count(name, value, at_least=least)
+    if not 0 <= audit <= 1:
+        raise InputError(f"audit {audit} must be a share between 0 and 1")
+    given = reference if reference is None or isinstance(reference, str | Path) else "given draws"
+    stored = _stored(reference)
+    seed = secrets.randbits(31) if seed is None else int(seed)
+    parallel = parallel_chains or choices.cores()
+    looser = next((rule for rule in rules.values() if not isinstance(rule, Exact)), Exact())
+    with telling(console, show=show) as say:
+        posterior, _ = make_posterior(
+            model,
+            data,
+            block_size=block_size
+            or (lambda _, n, instances: choices.choose_block_size(looser, n, instances=instances)),
+            seed=seed,
+            observations=observations,
+            evaluator=evaluator,
+            say=say,
+        )
+        about = _about(posterior, looser)
+        functions = Functions(posterior, quantities)
+        if stored is not None:
+            check_same(stored, about, str(given))
+    if stored is None:
+        stored, given = _made(str(given or "nuts"), posterior, repeats, budget, parallel, seed, show_progress, console)
+    with telling(console, show=show) as say:
+        say("Reading the truth off the reference draws")
+        truth = make_truth(
+            stored, posterior, functions, source=str(given), seed=np.random.SeedSequence(seed, spawn_key=(_STREAMS,))
+        )
+        starts = _starts(posterior, truth, inits, repeats, seed)
+    if show:
+        console.print(_announced(len(rules), repeats, budget, parallel), highlight=False, soft_wrap=True)
+    courses, failures, stopped = _run_all(
+        posterior, list(rules.values()), truth, functions, starts, budget, audit, seed, parallel, show, console
+    )
+    kept = {
+        epsilon: {key[1]: course for key, course in sorted(courses.items()) if key[0] == place}
+        for place, epsilon in enumerate(rules)
+    }
+    kept = {epsilon: runs for epsilon, runs in kept.items() if len(runs) >= MIN_REPEATS}
+    if not kept:
+        reason = _too_few(failures, stopped, len(courses))
+        raise InterruptError(reason) if stopped and not failures else RunError(reason)
+    axis = "seconds" if math.isfinite(budget.seconds) else "steps"
+    facts = {
+        **about,
+        "test": test,
+        "epsilons": list(rules),
+        "repeats": repeats,
+        "max_time": budget.seconds if axis == "seconds" else None,
+        "max_steps": max_steps,
+        "budget_axis": axis,
+        "audit": audit,
+        "seed": seed,
+        "starts": "reference draws" if inits is None else "inits",
+        "truth": truth.source,
+        "truth_r_hat": truth.r_hat,
+        "truth_ess": truth.ess,
+        "floor": {what: target.floor for what, target in truth.targets.items()},
+        "stopped": stopped,
+    }
+    left_out = [epsilon for epsilon in rules if epsilon not in kept]
+    found = Risk(
+        curves=curves(kept, truth),
+        settings=settings(kept, rules, posterior.blocks.n_observations),
+        losses=losses(kept, truth, axis),
+        facts=facts,
+        notes=tuple(_notes(truth, failures, stopped, left_out)),
+    )
+    return replace(found, notes=(*found.notes, *_unresolved(found)))
+
+
+def write(found: Risk, path: str | Path) -> None:
+    """Write all figures as JSON.
+
+    Raises
+    ------
+    RunError
+        If the file cannot be written; the figures are then in another one, which the message names.
+    """
+    content = json.dumps(found.to_dict(), indent=1).encode()
+    try:
+        files.write(path, content, overwrite=True)
+    except StansubError as error:
+        place = files.elsewhere(Path(path).name, lambda other: files.write(other, content))
+        raise RunError(f"{error}; the figures were written to {place} instead") from error
+
+
+def parse_epsilons(text: str) -> tuple[float, ...]:
+    """Error levels as written on the command line, separated by commas.
+
+    Raises
+    ------
+    InputError
+        When one of them is no number.
+    """
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"--epsilon {text}: give numbers separated by commas, such as 0,0.01,0.05") from error
+
+
+def _rules(epsilons: Sequence[float], test: str, looks: str | None, first_look: int | None) -> dict[float, Test]:
+    if test not in TESTS:
+        raise InputError(f"test {test!r} has no epsilon to vary; choose from {', '.join(TESTS)}")
+    if not epsilons:
+        raise InputError("epsilon: give at least one error level")
+    if len(set(epsilons)) < len(epsilons):
+        raise InputError(f"epsilon {', '.join(f'{one:g}' for one in epsilons)}: name each level once")
+    return {
+        float(one): choices.choose_test(test, epsilon=one, delta=None, looks=looks, first_look=first_look)
+        if one
+        else Exact()
+        for one in sorted(epsilons)
+    }
+
+
+def _budget(max_time: float | None, max_steps: int | None) -> Budget:
+    if max_steps is not None:
+        choices.check_count("max_steps", max_steps, at_least=100)
+    if max_time is not None and not 0 < max_time < math.inf:
+        raise InputError(f"max_time {max_time} must be a number of seconds above 0")
+    if max_time is None:
+        max_time = MAX_TIME if max_steps is None else math.inf
+    return Budget(max_time, max_steps or _ENDLESS)
+
+
+def _stored(reference: InferenceData | str | Path | None) -> InferenceData | None:
+    """Draws that were given, or read; None where they are to be made."""
+    if reference is None or (isinstance(reference, str) and reference in REFERENCES):
+        return None
+    return inference_data.read(reference, foreign=True) if isinstance(reference, str | Path) else reference
+
+
+def _about(posterior: Posterior, rule: Test) -> dict[str, Any]:
+    facts = results.facts(posterior, rule, "")
+    names = ("model", "model_hash", "data_hash", "n_observations", "n_blocks", "block_size")
+    return {**{name: facts[name] for name in names}, "versions": json.loads(facts["versions"])}
+
+
+def _made(
+    how: str,
+    posterior: Posterior,
+    repeats: int,
+    budget: Budget,
+    parallel: int,
+    seed: int,
+    show_progress: bool | None,
+    console: Console,
+) -> tuple[InferenceData, str]:
+    """Reference draws and where they came from."""
+    if how == "nuts":
+        from stansub.nuts.reference import Program, reference
+
+        program = Program(posterior.name, posterior.program.code)
+        made = reference(
+            program,
+            posterior.values.values,
+            parallel_chains=min(4, parallel),
+            seed=seed,
+            show_progress=show_progress,
+            console=console,
+        )
+        engine = inference_data.attrs(made)
+        return made, f"NUTS ({engine['engine']} {engine['engine_version']})"
+    steps = _exact_steps(posterior, repeats, budget)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DrawsWarning)  # the truth's own R-hat and ESS are told with the result
+        made = sample(
+            posterior,
+            chains=_EXACT_CHAINS,
+            parallel_chains=min(_EXACT_CHAINS, parallel),
+            test="exact",
+            iter_sampling=steps,
+            thin=max(1, steps // _EXACT_KEPT),
+            audit=0.0,
+            seed=seed,
+            generated_quantities=False,
+            show_progress=show_progress,
+            console=console,
+        )
+    if str(made.attrs["stopped"]).startswith("interrupted"):
+        raise InterruptError("the chains that stand for the truth were interrupted: there is nothing to show")
+    return made, "exact Metropolis-Hastings"
+
+
+def _exact_steps(posterior: Posterior, repeats: int, budget: Budget) -> int:
+    """Steps of each exact chain, for all of them to take about twice as much as the repeats of one setting."""
+    steps = budget.steps
+    if math.isfinite(budget.seconds):
+        evaluator, theta = posterior.population.evaluator(), np.zeros(posterior.dim)
+        began = time.thread_time()
+        evaluator.block_log_lik(theta)
+        steps = min(steps, int(budget.seconds / max(time.thread_time() - began, 1e-9)))
+    return int(np.clip(2 * repeats * steps // _EXACT_CHAINS, *_EXACT_STEPS))
+
+
+def _starts(posterior: Posterior, truth: Truth, given: inits.Inits | None, repeats: int, seed: int) -> list[FloatArray]:
+    """Where the runs of each repeat start."""
+    generators = [_generator(seed, repeat, 0) for repeat in range(repeats)]
+    if given is None:
+        return [truth.draws[rng.integers(len(truth.draws))] for rng in generators]
+    places = inits.load(given, repeats)
+    return [
+        inits.start(posterior, init, rng, chain=repeat)
+        for repeat, (init, rng) in enumerate(zip(places, generators, strict=True))
+    ]
+
+
+def _generator(seed: int, repeat: int, stream: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAMS, repeat, stream)))
+
+
+def _announced(settings: int, repeats: int, budget: Budget, parallel: int) -> str:
+    """What is going to be done, and how long it takes where that is known."""
+    n = settings * repeats
+    if not math.isfinite(budget.seconds):
+        return f"{n} runs of {budget.steps:,} steps, {min(parallel, n)} at once"
+    minutes, seconds = divmod(math.ceil(math.ceil(n / parallel) * budget.seconds), 60)
+    return f"{n} runs of {budget.seconds:g} s, {min(parallel, n)} at once: about {minutes} min {seconds:02d} s"
+
+
+def _run_all(
+    posterior: Posterior,
+    rules: Sequence[Test],
+    truth: Truth,
+    functions: Functions,
+    starts: Sequence[FloatArray],
+    budget: Budget,
+    audit: float,
+    seed: int,
+    parallel: int,
+    show: bool,
+    console: Console,
+) -> tuple[dict[Key, Course], dict[Key, Exception], str]:
+    """Courses and failures by (place of the setting, repeat), and why the runs ended early, if they did."""
+    stop = np.zeros(1, dtype=np.int32)
+
+    def make(place: int, repeat: int) -> Run:
+        decider = make_decider(posterior.population.evaluator(), posterior.blocks.sizes, rules[place])
+        decider.reset(np.ascontiguousarray(starts[repeat]))
+        return Run(
+            decider,
+            truth.proposal,
+            functions,
+            truth.centre,
+            budget=budget,
+            audit=audit,
+            rng=_generator(seed, repeat, 1),
+            audit_rng=_generator(seed, repeat, 2),
+            quantity_rng=functions.generator(np.random.SeedSequence(seed, spawn_key=(_STREAMS, repeat, 3))),
+            n_observations=posterior.blocks.n_observations,
+            stop=stop,
+        )
+
+    # One repeat of every setting after the other: whenever it stops, all settings have about as many.
+    keys = [(place, repeat) for repeat in range(len(starts)) for place in range(len(rules))]
+    queue: deque[tuple[Key, Callable[[], Run]]] = deque((key, partial(make, *key)) for key in keys)
+    courses: dict[Key, Course] = {}
+    failures: dict[Key, Exception] = {}
+    lanes = [Lane(queue, courses, failures) for _ in range(min(parallel, len(keys)))]
+
+    def done() -> float:
+        running = [lane.run for lane in lanes]
+        return len(courses) + len(failures) + sum(run.share_done for run in running if run is not None)
+
+    with _progress(len(keys), done, show=show, console=console) as watch:
+        outcome = threads.run(
+            lanes,
+            parallel=len(lanes),
+            stop=stop,
+            watch=watch,
+            on_interrupt=lambda: console.print("Stopping to show the runs that are finished; Ctrl-C again gives it up"),
+        )
+    return courses, failures, outcome.stopped
+
+
+@contextmanager
+def _progress(n_runs: int, done: Callable[[], float], *, show: bool, console: Console) -> Iterator[Callable[[], None]]:
+    """A bar over all runs; gives what is to be called now and then."""
+    if not show:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeRemainingColumn(compact=True))
+    with Progress(*columns, console=console, refresh_per_second=2) as bar:
+        task = bar.add_task("", total=n_runs)
+
+        def watch() -> None:
+            now = done()
+            bar.update(task, completed=now, description=f"{int(now)} of {n_runs} runs")
+
+        yield watch
+
+
+def _notes(truth: Truth, failures: Mapping[Key, Exception], stopped: str, left_out: Sequence[float]) -> Iterator[str]:
+    if truth.r_hat > MAX_R_HAT:
+        yield (
+            f"the truth itself is not to be trusted: the R-hat of its worst parameter is {truth.r_hat:.3f}; give a "
+            "longer reference"
+        )
+    if stopped:
+        yield "interrupted: the runs finished until then are shown"
+    if failures:
+        yield f"{len(failures)} runs failed and are left out ({reason(next(iter(failures.values())))})"
+    if left_out:
+        those = ", ".join(f"{epsilon:g}" for epsilon in left_out)
+        yield f"epsilon {those} is left out: fewer than {MIN_REPEATS} of its runs came to their end"
+
+
+def _unresolved(found: Risk) -> Iterator[str]:
+    for what, floor in found.facts["floor"].items():
+        lowest = found.losses[found.losses["what"] == what].groupby("epsilon")["loss"].mean().min()
+        if floor > _LARGE_FLOOR * lowest:
+            yield (
+                f"{label(what)}: the truth's own error is {percent(floor / lowest)} of the lowest risk seen, so that "
+                "the best settings cannot be told apart; give a reference of more draws"
+            )
+
+
+def _too_few(failures: Mapping[Key, Exception], stopped: str, finished: int) -> str:
+    if failures:
+        return f"{len(failures)} runs failed ({reason(next(iter(failures.values())))})"
+    return (
+        f"{stopped} after {finished} finished runs: no setting has {MIN_REPEATS} of them, so there is nothing to show"
+    )

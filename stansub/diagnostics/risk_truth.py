@@ -1,0 +1,207 @@
+"""What estimates are held against: posterior means from reference draws, with the error those have themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.diagnostics.risk_functions import MEANS, VARIANCES, Functions
+from stansub.errors import InputError
+from stansub.kernels.proposals import RandomWalk
+from stansub.output import inference_data
+from stansub.output.statistics import scalars, table
+from stansub.run.inits import unconstrain
+from stansub.stan.posterior import Posterior
+from stansub.types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from stansub.output.inference_data import InferenceData
+
+
+# Draws at which quantities are evaluated, and of which proposal and starts are made.
+_DRAWS = 1000
+
+# Functions whose correlations are looked at.
+_CORRELATED = 500
+
+# R-hat from which reference draws are not to be trusted (Vehtari et al. 2021).
+MAX_R_HAT = 1.01
+
+
+@dataclass(frozen=True)
+class Target:
+    """True means of a group of test functions.
+
+    Attributes
+    ----------
+    moving : ndarray of int64, shape (n_functions,)
+        Places of the functions that are not constant; the others are left out.
+    mean, sd, mcse : ndarray, shape (n_functions,)
+        Posterior mean and sd, and the Monte Carlo standard error of the mean.
+    shared : float
+        Mean absolute correlation of the functions, themselves included; their truths' errors are correlated alike.
+    """
+
+    moving: NDArray[np.int64]
+    mean: FloatArray
+    sd: FloatArray
+    mcse: FloatArray
+    shared: float
+
+    @property
+    def floor(self) -> float:
+        """Mean squared Monte Carlo error of the truth itself, in squared posterior sds."""
+        return float(np.mean((self.mcse / self.sd) ** 2))
+
+    def errors(self, means: FloatArray) -> FloatArray:
+        """Estimates (of all functions, on the last axis) less truth, in posterior sds."""
+        return (means[..., self.moving] - self.mean) / self.sd
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Reference draws of the posterior, as far as runs and their errors need them.
+
+    Attributes
+    ----------
+    source : str
+        Where they came from.
+    draws : ndarray, shape (n, dim)
+        Unconstrained positions, for starts.
+    proposal : RandomWalk
+        Steps with the covariance of the draws, scaled by 2.38 / sqrt(dim) (Roberts, Gelman and Gilks 1997).
+    centre : ndarray, shape (n_parameters,)
+        Posterior means of the parameters.
+    targets : dict
+        By group of test functions.
+    r_hat, ess : float
+        Of the worst parameter.
+    """
+
+    source: str
+    draws: FloatArray
+    proposal: RandomWalk
+    centre: FloatArray
+    targets: dict[str, Target]
+    r_hat: float
+    ess: float
+
+
+def check_same(reference: InferenceData, facts: dict[str, Any], source: str) -> None:
+    """Refuse reference draws of another model or other data; draws that do not record theirs are let pass.
+
+    Raises
+    ------
+    InputError
+        When the hashes differ.
+    """
+    other = inference_data.attrs(reference)
+    for what, own, its in (
+        ("model", facts["model_hash"], other.get("reference_for") or other.get("model_hash")),
+        ("data", facts["data_hash"], other.get("data_hash")),
+    ):
+        if its and its != own:
+            raise InputError(
+                f"{source}: these reference draws are of {'another model' if what == 'model' else 'other data'} "
+                f"({what} {its}, here {own}); give those of {facts['model']} on these data, or none to have them made"
+            )
+
+
+def make_truth(
+    reference: InferenceData, posterior: Posterior, functions: Functions, *, source: str, seed: np.random.SeedSequence
+) -> Truth:
+    """Means, their errors, a proposal and starts from reference draws.
+
+    Raises
+    ------
+    InputError
+        When parameters are missing or have another shape, all are constant, or there are too few draws.
+    """
+    _check_parameters(reference, functions, source)
+    statistics = table(reference, percentiles=(), var_names=functions.parameters.names)
+    centre = statistics["mean"].to_numpy(float)
+    _, values = scalars(reference, functions.parameters.names)
+    targets = {
+        MEANS: _target(values, statistics, "parameters", source),
+        VARIANCES: _target(squares := (values - centre) ** 2, _statistics(squares), "parameters", source),
+    }
+    theta = _unconstrained(reference, posterior, functions, source)
+    flat = theta.reshape(-1, posterior.dim)
+    if functions.quantities:
+        for name, drawn in functions.of_quantities(flat, functions.generator(seed)).items():
+            values = drawn.reshape(*theta.shape[:2], -1)
+            targets[name] = _target(values, _statistics(values), name, source)
+    return Truth(
+        source=source,
+        draws=flat,
+        proposal=_proposal(flat, source),
+        centre=centre,
+        targets=targets,
+        r_hat=float(statistics["r_hat"].max()),
+        ess=float(statistics["ess_bulk"].min()),
+    )
+
+
+def _check_parameters(reference: InferenceData, functions: Functions, source: str) -> None:
+    found = inference_data.group(reference, "posterior")
+    for name, shape in functions.parameters.shapes.items():
+        if name not in found:
+            raise InputError(f"{source}: the reference draws hold no {name}; give draws of this program's parameters")
+        if found[name].shape[2:] != shape:
+            raise InputError(f"{source}: {name} has shape {found[name].shape[2:]} there, and {shape} in the program")
+        if not np.isfinite(found[name].values).all():
+            raise InputError(f"{source}: draws of {name} are not finite; make the reference again")
+
+
+def _statistics(values: FloatArray) -> pd.DataFrame:
+    """Statistics of values of shape (chain, draw, n)."""
+    return table(inference_data.build(posterior={"values": values}, sample_stats={}, attrs={}), percentiles=())
+
+
+def _target(values: FloatArray, statistics: pd.DataFrame, what: str, source: str) -> Target:
+    moving = np.flatnonzero(statistics["mcse_mean"].to_numpy() > 0)
+    if not moving.size:
+        raise InputError(f"{source}: the {what} do not move, or the draws are fewer than four a chain")
+    mean, sd, mcse = (statistics[column].to_numpy(float)[moving] for column in ("mean", "sd", "mcse_mean"))
+    flat = values[:, :: max(1, values.shape[1] // _DRAWS)].reshape(-1, values.shape[2])
+    shared = float(np.abs(np.corrcoef(flat[:, moving[:_CORRELATED]], rowvar=False)).mean())
+    return Target(moving, mean, sd, mcse, shared)
+
+
+def _unconstrained(reference: InferenceData, posterior: Posterior, functions: Functions, source: str) -> FloatArray:
+    """Unconstrained positions of about `_DRAWS` draws, evenly spread, shape (chain, draw, dim)."""
+    found = inference_data.group(reference, "posterior")
+    n_chains, n_draws = found.sizes["chain"], found.sizes["draw"]
+    rows = np.linspace(0, n_draws - 1, min(n_draws, max(4, _DRAWS // n_chains))).astype(np.int64)
+    if "unconstrained_posterior" in inference_data.groups(reference):
+        theta = inference_data.group(reference, "unconstrained_posterior")["theta"].values
+        if theta.shape == (n_chains, n_draws, posterior.dim):
+            return np.ascontiguousarray(theta[:, rows])
+    values = {name: found[name].values for name in functions.parameters.names}
+    out = np.empty((n_chains, rows.size, posterior.dim))
+    for chain in range(n_chains):
+        for place, row in enumerate(rows):
+            try:
+                one = {name: drawn[chain, row] for name, drawn in values.items()}
+                out[chain, place] = unconstrain(posterior, one)
+            except InputError as error:
+                raise InputError(
+                    f"{source}: draw {row + 1} of chain {chain + 1} does not fit the program ({error})"
+                ) from error
+    return out
+
+
+def _proposal(draws: FloatArray, source: str) -> RandomWalk:
+    n, dim = draws.shape
+    try:
+        factor = np.linalg.cholesky(np.atleast_2d(np.cov(draws, rowvar=False)))
+    except np.linalg.LinAlgError as error:
+        raise InputError(
+            f"{source}: {n:,} draws do not give a covariance of {dim} parameters; give a longer reference"
+        ) from error
+    return RandomWalk(2.38 / np.sqrt(dim) * factor)

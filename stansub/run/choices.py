@@ -1,0 +1,315 @@
+"""What is chosen for a user who does not say: test, block size, and where the range constant comes from."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stansub.acceptance import decide
+from stansub.acceptance.decide import DERIVATIVES
+from stansub.acceptance.rules import Austerity, Exact, Fixed, Test, is_own, level_of_looks, make_test
+from stansub.errors import InputError
+from stansub.output.diagnosis import UNKNOWN
+from stansub.stan.posterior import Posterior
+from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
+from stansub.stan.syntax import Program
+from stansub.target.blocks import PLAIN_BLOCK_SIZE, VARIATES_BLOCK_SIZE, fitting_size
+
+# Measured against exact Metropolis-Hastings: see the section on the plain path in the README.
+DEFAULT_TEST = "pocock"
+
+# Observations a block of exact decisions. (The range of a block sum grows as its size, which a concentration bound pays
+# for in full: there single observations are best.)
+_BLOCK_EXACT = 1024
+
+# Share of the decisions that are audited, their number at most and at least, and what they may evaluate between.
+_AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 30, 100_000_000
+
+# Where the user accepts an error, audits that can tell whether it is kept may evaluate so many passes over the data or
+# observations, whichever is more.
+_PASSES_WITHIN, _OBSERVATIONS_WITHIN = 400, 1_000_000_000
+
+RANGE_KINDS = ("auto", "lipschitz", "function", "derivative", "scan", "estimate")
+
+
+def cores() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# Upper bounds of what is given as a number: beyond them nothing could be run, and sums would overflow.
+_MOST = 10**12
+MOST = {"chains": 10_000, "parallel_chains": 10_000, "repeats": 10_000, "seed": 2**63 - 1}
+
+
+def check_count(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> None:
+    """Raise InputError unless ``value`` is an integer (numpy's included) within bounds, those of `MOST` by default."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < at_least:
+        raise InputError(f"{name} {value!r} must be an integer of at least {at_least}")
+    if int(value) > (most := MOST.get(name, _MOST) if at_most is None else at_most):
+        shown = f" {value}" if int(value) < 10**30 else ""
+        raise InputError(f"{name}{shown} must be an integer of at most {most:,}")
+
+
+def choose_test(
+    test: Test | str | None,
+    *,
+    epsilon: float | None,
+    delta: float | None,
+    looks: str | None,
+    first_look: int | None,
+    max_error: float | None = None,
+) -> Test:
+    """The test asked for by name, the default, or the one given.
+
+    With ``max_error`` its epsilon or delta is that; `within` does the rest when the number of blocks is known.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, an epsilon, delta or max_error that the test does not take or that is out of range.
+    """
+    if first_look is not None:
+        check_count("first_look", first_look, at_least=1)
+    if max_error is not None and not 0 < max_error < 1:
+        raise InputError(f"max_error {max_error} must be between 0 and 1; the exact test makes no errors")
+    if max_error is not None and (epsilon is not None or delta is not None):
+        raise InputError("max_error sets epsilon or delta, whichever the test has: give one of them")
+    if test is None and delta is not None:
+        raise InputError(
+            "delta belongs to the concentration bounds; choose test hoeffding, bernstein or bernstein-serfling"
+        )
+    if test is None:
+        test = DEFAULT_TEST
+    if not isinstance(test, str):
+        if any(setting is not None for setting in (epsilon, delta, looks, first_look, max_error)):
+            raise InputError(
+                "epsilon, delta, max_error, looks and first_look are set in the test itself when a test value is given"
+            )
+        if not all(hasattr(test, name) for name in ("name", "needs_range", "table")):
+            raise InputError(
+                f"test {test!r} is no test: give a name, or a value with `name`, `needs_range` and `table(n_units)`"
+            )
+        return test
+    made = make_test(test, epsilon=epsilon, delta=delta)
+    for setting in ("epsilon", "delta"):
+        if max_error is not None and hasattr(made, setting):
+            made = replace(made, **{setting: max_error})  # type: ignore[type-var]
+    return with_looks(made, looks, first_look)
+
+
+def within(test: Test, max_error: float | None, n_blocks: int) -> Test:
+    """The test with which a whole decision errs no more often than ``max_error``: austerity's epsilon is of a look."""
+    if max_error is None or not isinstance(test, Austerity):
+        return test
+    return replace(test, epsilon=level_of_looks(max_error, test.looks, n_blocks))
+
+
+def with_looks(test: Test, looks: str | None, first_look: int | None) -> Test:
+    """The test with the schedule asked for; what is not said stays the test's own.
+
+    Raises
+    ------
+    InputError
+        For an unknown schedule, a first look of no blocks, or a test that does not look.
+    """
+    if looks is None and first_look is None:
+        return test
+    if looks not in (None, "geometric", "fixed"):
+        raise InputError(f"looks {looks!r} is unknown; choose from geometric, fixed")
+    own = getattr(test, "looks", None)
+    if own is None:
+        raise InputError(f"the {test.name} test takes no looks: leave looks and first_look out")
+    if first_look is not None:
+        check_count("first_look", first_look, at_least=1)
+    first = first_look or own.first
+    if first < 2 and not test.needs_range:
+        raise InputError(f"the {test.name} test needs at least 2 blocks at the first look, for a standard deviation")
+    schedule = Fixed(size=first) if looks == "fixed" else replace(own, first=first)
+    changed: Test = replace(test, looks=schedule)  # type: ignore[type-var]
+    return changed
+
+
+def choose_block_size(test: Test, n: int, *, instances: bool, variates: bool = False) -> int:
+    """Observations a block for ``n`` observations.
+
+    ``instances`` says whether each block costs an instance, ``variates`` whether decisions may have control variates
+    (which with tests that need a range takes bounds on remainders, see `bounded_order`).
+    """
+    if isinstance(test, Exact):
+        return fitting_size(_BLOCK_EXACT, n, instances=instances, n_blocks=1)
+    if test.needs_range and not variates:
+        return fitting_size(1, n, instances=instances)
+    return fitting_size(VARIATES_BLOCK_SIZE if variates else PLAIN_BLOCK_SIZE, n, instances=instances)
+
+
+def tell_block_size(size: int, *, given: bool, test: Test, variates: bool) -> str:
+    """The size of a block, and why."""
+    if given:
+        reason = "as given"
+    elif isinstance(test, Exact):
+        reason = "exact decisions use them all"
+    elif variates:
+        reason = "with control variates a decision needs so many blocks, nearly whatever their size"
+    elif test.needs_range:
+        reason = "the range of a block's sum grows as its size"
+    else:
+        reason = "adjacent observations are read several times faster than single ones"
+    return f"{size:,} observation{'s' if size > 1 else ''} each: {reason}"
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Where the range constant comes from.
+
+    Attributes
+    ----------
+    kind : str
+        "none" for tests that need no range, else one of `RANGE_KINDS`.
+    source : Range or None
+        For the chains' deciders.
+    held : object
+        What must live as long as they do.
+    """
+
+    kind: str
+    source: decide.Range | None = None
+    held: object = None
+
+
+def choose_audit(audit: float | None, n_steps: int, n_observations: int) -> float:
+    """The share of decisions to be audited: one in a hundred, of many cheap ones fewer.
+
+    As many as tell an error of one in a hundred, and not so many that the evaluations of all the data take longer than
+    some seconds.
+    """
+    if audit is not None:
+        return audit
+    affordable = min(_AUDITS, max(_FEWEST_AUDITS, _AUDITED_OBSERVATIONS // n_observations))
+    return min(_AUDIT_SHARE, affordable / n_steps)
+
+
+def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[float, str]:
+    """The share of decisions to be audited so that their error can be told to be within ``max_error``, and why.
+
+    Where none of n audited decisions is wrong, the error is at most 1 - 0.025^(1 / n) with 95 % confidence (Clopper and
+    Pearson 1934, two-sided). So many are made where what they evaluate, all the data at both ends, is within bounds;
+    elsewhere as many as `choose_audit` says.
+    """
+    least = math.ceil(math.log(0.025) / math.log1p(-max_error))
+    n = math.ceil(least + 2 * math.sqrt(least))  # which ones are audited is random, and so is their number
+    usual, passes = choose_audit(None, n_steps, n_observations), 2 * n
+    if n <= usual * n_steps:
+        return usual, f"{max_error:g}: {round(usual * n_steps):,} audits can tell with 95 % confidence"
+    if n > n_steps:
+        return usual, f"{max_error:g}: to tell with 95 % confidence takes {n:,} audits, more than there are decisions"
+    if passes > _PASSES_WITHIN and passes * n_observations > _OBSERVATIONS_WITHIN:
+        return usual, (
+            f"{max_error:g}: {round(usual * n_steps):,} audits cannot tell; to tell with 95 % confidence takes {n:,}, "
+            f"{passes:,} passes over the data: --audit {n / n_steps:.2g}"
+        )
+    return n / n_steps, (
+        f"{max_error:g}: {n:,} audits, at most {passes:,} passes over the data, can tell with 95 % confidence"
+    )
+
+
+def check_range(test: Test, kind: str) -> None:
+    """Raise InputError for an unknown source of the range, or one for a test that needs none."""
+    if kind not in RANGE_KINDS:
+        raise InputError(f"range {kind!r} is unknown; choose from {', '.join(RANGE_KINDS)}")
+    if not test.needs_range and kind != "auto":
+        raise InputError(f"the {test.name} test needs no range: leave out --range {kind}")
+
+
+def bounded_order(test: Test, program: Program, order: str, kind: str) -> int:
+    """Order of the control variates whose remainders a function of the program bounds; 0 where there are none.
+
+    Parameters
+    ----------
+    order : {"auto", "0", "1", "2"}
+        Of the control variates, as asked for.
+    kind : str
+        Source of the range, as asked for.
+    """
+    if not test.needs_range or kind not in ("auto", "derivative"):
+        return 0
+    functions = _functions(program)
+    fitting = (one for one in (2, 1) if order in ("auto", str(one)) and DERIVATIVES[one] in functions)
+    return next(fitting, 0)
+
+
+def choose_range(
+    test: Test, posterior: Posterior, kind: str, *, order: str = "0", progress: Callable[[str], None] | None = None
+) -> Ranges:
+    """Find the range constant of a test that needs one.
+
+    Parameters
+    ----------
+    order : {"auto", "0", "1", "2"}
+        Of the control variates, as asked for: with them the range is that of the remainders.
+
+    Raises
+    ------
+    InputError
+        When the program does not have the function that is asked for, or its range is not that of remainders.
+    """
+    check_range(test, kind)
+    if not test.needs_range:
+        return Ranges("none")
+    functions, bounded = _functions(posterior.program), bounded_order(test, posterior.program, order, kind)
+    if kind == "auto":
+        own = {"derivative": bounded > 0, "lipschitz": LIPSCHITZ in functions, "function": "log_lik_range" in functions}
+        kind = next((name for name, there in own.items() if there), kind)
+    if kind == "auto":
+        where = {"auto": "", "0": " without control variates"}.get(order, f" with control variates of order {order}")
+        raise InputError(
+            f"the test {test.name} needs the range of what it averages, and the program has none of the functions that "
+            f"give it{where}: add {DERIVATIVES[1 if order == '1' else 2]} (with control variates) or {LIPSCHITZ} or "
+            "log_lik_range (without), or choose --range scan (all data, every decision) or --range estimate (no "
+            "guarantee)"
+        )
+    if kind in ("lipschitz", "function") and order in ("1", "2"):
+        raise InputError(
+            f"--range {kind} is that of the log likelihood differences, and with control variates the test looks at "
+            f"remainders: choose --control-variates 0 or --range scan, or add {DERIVATIVES[int(order)]}(int i, ...)"
+        )
+    if kind == "derivative":
+        if not bounded:
+            raise InputError(
+                f"--range derivative needs control variates and a function {DERIVATIVES[2]}(int i, ...) in the program "
+                f"(with --control-variates 1 {DERIVATIVES[1]})"
+            )
+        constant = largest_constant(posterior, DERIVATIVES[bounded], progress=progress)
+        return Ranges(kind, decide.Derivative(constant, bounded))
+    if kind == "lipschitz":
+        if LIPSCHITZ not in functions:
+            raise InputError(f"--range lipschitz needs a function {LIPSCHITZ}(int i, ...) in the program")
+        lipschitz = decide.Lipschitz(largest_constant(posterior, LIPSCHITZ, progress=progress))
+        return Ranges(kind, lipschitz)
+    if kind == "function":
+        if "log_lik_range" not in functions:
+            raise InputError("--range function needs a function log_lik_range(...) in the program")
+        function = range_function(posterior, progress=progress)
+        source = decide.RangeFunction(function.address, factor=function.factor)
+        return Ranges(kind, source, function)
+    other = decide.Scan() if kind == "scan" else decide.Estimate()
+    return Ranges(kind, other)
+
+
+def _functions(program: Program) -> set[str]:
+    return {function.name for function in program.functions}
+
+
+def guarantee(test: Test, range_kind: str) -> str:
+    """What the test promises: "exact", "bound", "asymptotic", "void: ..." or, of a user's own test, "unknown"."""
+    if not is_own(test):
+        return UNKNOWN
+    if isinstance(test, Exact) or getattr(test, "epsilon", None) == 0:
+        return "exact"
+    if not test.needs_range:
+        return "asymptotic"
+    return "void: range estimated" if range_kind == "estimate" else "bound"

@@ -1,0 +1,182 @@
+"""Constrained values of draws: parameters, transformed parameters and generated quantities."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import memory, streams
+from stansub.errors import InputError, RunError
+from stansub.output.layout import Layout
+from stansub.stan.posterior import Posterior
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What of a run goes into the output.
+
+    Attributes
+    ----------
+    generated_quantities : bool
+        Transformed parameters and generated quantities.
+    observation_level : bool
+        Those of them that have a value per observation.
+    save_warmup : bool
+        The draws of warmup.
+    """
+
+    generated_quantities: bool = True
+    observation_level: bool = False
+    save_warmup: bool = False
+
+
+PARAMETERS = Kept(generated_quantities=False)
+
+
+# Dimensions of every group of draws in ArviZ's schema, so that no variable can be called so.
+_DIMENSIONS = ("chain", "draw")
+
+
+# Bytes a step of statistics, and what the summary and the writing of small files take.
+_STATISTICS, _SUMMARY = 25, 50 * 10**6
+
+
+def check_draws(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept) -> None:
+    """Refuse draws that cannot be kept, before they are made.
+
+    Raises
+    ------
+    InputError
+        When the draws take more memory than there is, or a variable has the name of a dimension.
+    """
+    plan = _Values.of(posterior, kept)
+    for name in plan.layout.names:
+        if name in _DIMENSIONS:
+            raise InputError(
+                f"{posterior.name}: the variable {name!r} has the name of a dimension in ArviZ's schema; rename it"
+            )
+    needed, room = memory_needed(posterior, chains=chains, draws=draws, warmup=warmup, kept=kept), memory.room()
+    if needed > room.size:
+        raise InputError(
+            f"the draws would take about {memory.amount(needed)} of memory, but {room}; keep fewer with --thin"
+            f"{', or leave out --observation-level' if kept.observation_level else ''}"
+        )
+
+
+def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept) -> int:
+    """Bytes that draws take at most, from the first to the written file, beside libraries and data.
+
+    Parameters
+    ----------
+    draws, warmup : int
+        Steps of each chain that are kept; those of warmup count where they are.
+    """
+    plan, states = _Values.of(posterior, kept), chains * (draws + (warmup if kept.save_warmup else 0))
+    column = 8 * chains * draws
+    values = column * plan.columns.size
+    # Positions and statistics are held by each chain, and again by all together.
+    together = states * (8 * posterior.dim + _STATISTICS)
+    # The file is made in memory, in which numbers without a pattern hardly get smaller, and a variable at a time is
+    # copied to be compressed.
+    largest = column * max(map(math.prod, plan.layout.shapes.values()), default=0)
+    return 2 * values + 3 * together + largest + _SUMMARY
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Which of the values that the program writes are kept.
+
+    ``columns`` are their places among all those written, ``layout`` gives their shapes in the same order.
+    """
+
+    include_tp: bool
+    include_gq: bool
+    n_written: int
+    layout: Layout
+    columns: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, posterior: Posterior, kept: Kept) -> _Values:
+        program, model = posterior.program, posterior.full
+        tall = set() if kept.observation_level else set(_tall(posterior))
+        # A block is written only if something of it is wanted: N-sized quantities cost a pass over the data a draw.
+        include_tp, include_gq = (
+            kept.generated_quantities and any(one.name not in tall for one in block.declarations)
+            for block in (program.transformed_parameters, program.generated_quantities)
+        )
+        names = model.param_names(include_tp=include_tp, include_gq=include_gq)
+        layout = Layout.from_names(names)
+        layout = layout.select(name for name in layout.names if name.partition(":")[0] not in tall)
+        columns = np.concatenate([places.ravel() for places in layout.columns.values()])
+        return cls(include_tp, include_gq, len(names), layout, columns)
+
+
+def constrain(
+    posterior: Posterior, theta: FloatArray, *, kept: Kept, seed: int, threads: int
+) -> tuple[dict[str, FloatArray], str]:
+    """Constrained values of draws of shape (chain, draw, dim).
+
+    Returns
+    -------
+    values : dict
+        By variable, each (chain, draw, *shape); NaN where the program raised an error.
+    trouble : str
+        What errors there were, if any.
+    """
+    model, plan = posterior.full, _Values.of(posterior, kept)
+    values = np.full((*theta.shape[:2], plan.columns.size), np.nan)
+    errors: list[str] = []
+    cancelled = threading.Event()
+
+    def one(chain: int) -> None:
+        # Each chain has a generator of its own, so that generated quantities do not depend on threads.
+        state = streams.sequence(seed, streams.Chain.QUANTITIES, chain=chain).generate_state(1)
+        rng, out = model.library.rng(int(state[0])), np.empty(plan.n_written)
+        for draw in range(theta.shape[1]):
+            if cancelled.is_set():
+                return
+            try:
+                model.param_constrain(
+                    theta[chain, draw], include_tp=plan.include_tp, include_gq=plan.include_gq, rng=rng, out=out
+                )
+            except RunError as error:
+                errors.append(" ".join(str(error).split()))
+                out[:] = np.nan
+                parameters = model.param_constrain(theta[chain, draw])
+                out[: parameters.size] = parameters
+            values[chain, draw] = out[plan.columns]
+
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        try:
+            list(pool.map(one, range(theta.shape[0])))
+        except BaseException:
+            cancelled.set()
+            raise
+    variables, first = {}, 0
+    for name, shape in plan.layout.shapes.items():
+        size = math.prod(shape)
+        variables[name] = values[:, :, first : first + size].reshape(*theta.shape[:2], *shape)
+        first += size
+    trouble = f"generated quantities of {len(errors):,} draws failed and are NaN ({errors[0]})" if errors else ""
+    return variables, trouble
+
+
+def _tall(posterior: Posterior) -> Iterator[str]:
+    """Names of transformed parameters and generated quantities with a value per observation."""
+    sizes, program = _tall_sizes(posterior), posterior.program
+    for block in (program.transformed_parameters, program.generated_quantities):
+        for declaration in block.declarations:
+            if set(declaration.all_dims) & sizes:
+                yield declaration.name
+
+
+def _tall_sizes(posterior: Posterior) -> set[str]:
+    """Expressions that give the number of observations as a dimension."""
+    return {*posterior.sizes, str(posterior.blocks.n_observations)}

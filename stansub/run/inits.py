@@ -1,0 +1,157 @@
+"""Starting values, as CmdStan makes them: uniform on the unconstrained space, or from a file, for each chain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from stansub.errors import InputError
+from stansub.output.layout import Layout
+from stansub.stan.data import read_json
+from stansub.stan.posterior import Posterior, explain_undefined
+from stansub.types import FloatArray
+
+RADIUS = 2.0
+MAX_TRIES = 100
+
+Inits = float | str | Path | Mapping[str, Any] | Sequence[str | Path | Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Init:
+    """Where one chain starts.
+
+    Attributes
+    ----------
+    radius : float
+        Of the uniform distribution on the unconstrained space.
+    values : mapping
+        Constrained values by parameter; those that are not named start at random.
+    source : str
+        Where the values came from, for messages.
+    """
+
+    radius: float = RADIUS
+    values: Mapping[str, Any] | None = None
+    source: str = "inits"
+
+
+def parse(text: str) -> Inits:
+    """Inits as written on the command line: a radius, a JSON file, or several files separated by commas."""
+    try:
+        return float(text)
+    except ValueError:
+        parts = [part for part in text.split(",") if part]
+        return parts if len(parts) > 1 else text
+
+
+def load(inits: Inits, chains: int) -> list[Init]:
+    """Where each chain starts, files read.
+
+    Raises
+    ------
+    InputError
+        For a negative radius, a file that cannot be read, or a number of files other than the number of chains.
+    """
+    if isinstance(inits, bool) or (isinstance(inits, int | float) and not 0 <= 2.0 * inits < float("inf")):
+        raise InputError(f"inits: the radius must be a finite number of at least 0, not {inits}")
+    if isinstance(inits, int | float):
+        return [Init(radius=float(inits))] * chains
+    if isinstance(inits, str | Path | Mapping):
+        return [_load(inits)] * chains
+    if not isinstance(inits, Sequence):
+        raise InputError(f"inits: give a radius, a file, values by name, or a list of one a chain, not {inits!r}")
+    if len(inits) != chains:
+        raise InputError(f"inits: {len(inits)} files for {chains} chains; give one radius, one file, or one a chain")
+    return [_load(one) for one in inits]
+
+
+def _load(one: str | Path | Mapping[str, Any]) -> Init:
+    if isinstance(one, Mapping):
+        return Init(values=one)
+    return Init(values=read_json(Path(one)), source=f"inits {one}")
+
+
+def start(posterior: Posterior, init: Init, rng: np.random.Generator, *, chain: int) -> FloatArray:
+    """Unconstrained starting values of a chain, shape (dim,), with a finite log density.
+
+    Raises
+    ------
+    InputError
+        When inits do not fit the program or the log density is not finite at any of the starting values tried.
+    """
+    # Elements of tuples have names of their own, but stand in the tuple's value.
+    known = {name.partition(":")[0] for name in Layout.from_names(posterior.full.param_names()).names}
+    given = dict(init.values or {})
+    for name in given:
+        _check_name(name, known, posterior, init)
+    random = not known <= set(given)
+    theta = np.zeros(posterior.dim)
+    for _ in range(MAX_TRIES if random and init.radius > 0 else 1):
+        theta = rng.uniform(-init.radius, init.radius, posterior.dim)
+        if given:
+            theta = _overlay(posterior, theta, given, init.source)
+        if np.isfinite(posterior.full.log_density(theta)):
+            return theta
+    raise InputError(_explain(posterior, theta, init, chain))
+
+
+def _check_name(name: str, known: set[str], posterior: Posterior, init: Init) -> None:
+    """Later blocks' variables are let pass, for inits are often values that another run has written."""
+    program = posterior.program
+    blocks = (program.parameters, program.transformed_parameters, program.generated_quantities)
+    if name not in known and name not in {one.name for block in blocks for one in block.declarations}:
+        raise InputError(
+            f"{init.source}: {name!r} is not a parameter of the program; its parameters are {', '.join(sorted(known))}"
+        )
+
+
+def _overlay(posterior: Posterior, theta: FloatArray, given: Mapping[str, Any], source: str) -> FloatArray:
+    """Constrained values of ``theta`` with the given ones in their place, unconstrained again."""
+    drawn = Layout.from_names(posterior.full.param_names()).split(posterior.full.param_constrain(theta))
+    try:
+        return unconstrain(posterior, {**drawn, **given})
+    except InputError as error:
+        for name in drawn.keys() & given.keys():
+            try:
+                unconstrain(posterior, {**drawn, name: given[name]})
+            except InputError as reason:
+                raise InputError(f"{source}: parameter {name!r}: {reason}") from error
+        raise InputError(f"{source}: {error}") from error
+
+
+def unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
+    """Unconstrained parameters, shape (dim,), of constrained values by name.
+
+    Raises
+    ------
+    InputError
+        When a value is no number, is missing, has the wrong size or violates its constraint.
+    """
+    try:
+        text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY, default=np.ndarray.tolist)
+        return posterior.full.param_unconstrain_json(text)
+    except TypeError as error:
+        raise InputError(f"values must be numbers or lists of them ({error})") from error
+    except InputError as error:
+        # Stan names a place in the canonical program, which is not the user's file.
+        text_without_place = re.sub(r" \(in '[^']*', line [^)]*\)", "", " ".join(str(error).split()))
+        raise InputError(text_without_place.removeprefix("Exception: ")) from error
+
+
+def _explain(posterior: Posterior, theta: FloatArray, init: Init, chain: int) -> str:
+    _, message = posterior.full.log_density_or_message(theta)
+    where = explain_undefined(posterior.population, posterior.order, theta)
+    if message:
+        where += f" ({' '.join(message.split())})"
+    remedy = "change the values" if init.values else "give --inits nearer to plausible values"
+    return (
+        f"chain {chain + 1}: the log density is not finite at any starting value tried; {where}; {remedy} or look at "
+        "that part of the program"
+    )

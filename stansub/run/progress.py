@@ -1,0 +1,213 @@
+"""What is shown of a run: bars on a terminal or in a notebook, lines where output is redirected, or nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Protocol
+
+from rich import progress as bars
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from stansub.progress import Progress, Stage, duration
+from stansub.run.chain import Status
+
+# Seconds that a stage takes at least for a line to be left of it.
+_SHORT = 1.0
+# Seconds between two lines on a stage that goes on, at first and at most, and between two looks at it.
+_FIRST_LINE, _LINES_APART, _POLL = 10.0, 60.0, 0.2
+
+
+def wanted(show_progress: bool | None, console: Console) -> bool:
+    """Whether to show progress: as told or, if not told, where someone is looking.
+
+    A notebook redraws bars through ipywidgets alone; without them rich would complain at every run.
+    """
+    if console.is_jupyter and importlib.util.find_spec("ipywidgets") is None:
+        return False
+    if show_progress is not None:
+        return show_progress
+    return console.is_terminal or console.is_jupyter
+
+
+def redrawn(console: Console) -> bool:
+    """Whether what was written to the console can be drawn again, as bars are."""
+    return (console.is_terminal and not console.is_dumb_terminal) or console.is_jupyter
+
+
+class View(Protocol):
+    """Where it is told how far the chains are."""
+
+    def show(self, statuses: Sequence[Status], r_hat: float | None) -> None: ...
+
+
+class ProgressView(bars.Progress):
+    """Bars of the chains and, below them, a meeting that takes its time, or the largest R-hat so far."""
+
+    def __init__(self, chains: int, meeting: Progress, console: Console) -> None:
+        self._r_hat: float | None = None
+        self._meeting = meeting
+        super().__init__(
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(bar_width=16),
+            bars.MofNCompleteColumn(),
+            bars.TextColumn("{task.fields[state]:<8}"),
+            bars.TextColumn("{task.fields[detail]}"),
+            bars.TimeRemainingColumn(compact=True),
+            console=console,
+            refresh_per_second=5,
+        )
+        for chain in range(chains):
+            self.add_task(f"Chain {chain + 1}", total=None, state="waiting", detail="")
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """The bars, and the line below them once it is known."""
+        yield self.make_tasks_table(self.tasks)
+        stage = self._meeting.stage
+        if stage is not None and stage.seconds > _SHORT:
+            yield Text(stage.line)
+        elif self._r_hat is not None:
+            yield Text(f"R-hat {self._r_hat:.3f}")
+
+    def show(self, statuses: Sequence[Status], r_hat: float | None) -> None:
+        """Tell how far the chains are."""
+        self._r_hat = r_hat
+        for task, status in zip(self.task_ids, statuses, strict=True):
+            state = "done" if status.steps == status.total else "warmup" if status.warmup else "sampling"
+            self.update(
+                task,
+                completed=status.steps,
+                total=status.total,
+                state=state if status.steps else "waiting",
+                detail=f"accept {status.acceptance:4.0%} data {status.share:6.1%}" if status.steps else "",
+            )
+
+
+class _SamplingLines:
+    """Keeps count of the steps for lines that are written now and then."""
+
+    def __init__(self) -> None:
+        self._progress = Progress()
+        self._progress("Sampling")
+
+    @property
+    def stage(self) -> Stage | None:
+        return self._progress.stage
+
+    def show(self, statuses: Sequence[Status], r_hat: float | None) -> None:
+        self._progress.advance(sum(one.steps for one in statuses), sum(one.total for one in statuses))
+
+
+@contextmanager
+def chain_progress(chains: int, meeting: Progress, *, show: bool, console: Console) -> Iterator[View | None]:
+    """Show how far chains and their ``meeting`` are while the block runs; gives None when nothing is to be shown."""
+    if not show:
+        yield None
+    elif redrawn(console):
+        with ProgressView(chains, meeting, console) as view:
+            yield view
+            view.refresh()  # notebooks would keep what was drawn before the end
+    else:
+        lines = _SamplingLines()
+        with _written(lambda: meeting.stage or lines.stage, console):
+            yield lines
+
+
+@contextmanager
+def telling(console: Console, *, show: bool, max_time: float | None = None) -> Iterator[Progress]:
+    """Show the stages of what the block does: the present one with a bar, and a line of each that took some time.
+
+    Where nothing can be drawn again there is a line now and then on a stage that goes on, in place of the bar.
+
+    Parameters
+    ----------
+    max_time : float, optional
+        Seconds after which telling raises `stansub.progress.TimeLimitError`.
+    """
+    if not show:
+        progress = Progress(max_time=max_time)
+        yield progress
+        progress.end()
+        return
+    progress = Progress(max_time=max_time, on_end=leaving_lines(console))
+    shown = _drawn if redrawn(console) else _written
+    with shown(lambda: progress.stage, console):
+        yield progress
+        progress.end()
+
+
+def leaving_lines(console: Console) -> Callable[[str, float], None]:
+    """What leaves a line of each stage that took some time; for `stansub.progress.Progress`."""
+
+    def ended(name: str, seconds: float) -> None:
+        if seconds >= _SHORT:
+            _write(console, f"{name}: {duration(seconds)}")
+
+    return ended
+
+
+def _drawn(stage: Callable[[], Stage | None], console: Console) -> AbstractContextManager[object]:
+    spinner = Spinner("dots")
+
+    def draw() -> RenderableType:
+        now = stage()
+        if now is None:
+            return Text()
+        row = Table.grid(padding=(0, 1))
+        how_far = Text(", ".join(filter(None, [now.how_far, duration(now.seconds)])), style="dim", no_wrap=True)
+        if now.total:
+            row.add_row(spinner, Text(now.name, no_wrap=True), ProgressBar(now.total, now.done, width=16), how_far)
+        else:
+            row.add_row(spinner, Text(now.text, no_wrap=True), how_far)
+        return row
+
+    return Live(get_renderable=draw, console=console, refresh_per_second=8, transient=True)
+
+
+@contextmanager
+def _written(stage: Callable[[], Stage | None], console: Console) -> Iterator[None]:
+    """Write a line on a stage that goes on, the less often the longer it does."""
+    over, last = threading.Event(), time.perf_counter()
+
+    def watch() -> None:
+        nonlocal last
+        while not over.wait(_POLL):
+            now = stage()
+            if now is None:
+                continue
+            waited = time.perf_counter() - max(last, now.began)
+            if waited >= min(max(now.seconds / 2, _FIRST_LINE), _LINES_APART):
+                last = time.perf_counter()
+                _write(console, now.line)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _write(console: Console, line: str) -> None:
+    """A line, if it can be written: nobody shall lose draws because nobody reads it."""
+    if redrawn(console):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        return
+    with suppress(OSError, ValueError):
+        console.file.write(f"{line}\n")
+        console.file.flush()
+
+
+def default_console() -> Console:
+    """Console on standard error, so that standard output holds results alone; notebooks show it in the cell."""
+    console = Console()
+    return console if console.is_jupyter else Console(stderr=True)

@@ -1,0 +1,514 @@
+"""Warmup in stages: between them the chains meet, and what they have seen together decides what they go on with.
+
+The posterior's mean may be far from its mode, and its covariance far from the curvature there. At a meeting the draws
+of all chains are pooled; where it saves enough, control variates are made anew at their mean, and where it may gain,
+proposals about their mean and covariance race with the present one. Nothing is learned after warmup.
+
+What is chosen depends on the seed and the data alone, not on the clock or the number of threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import streams
+from stansub.acceptance.decide import Range
+from stansub.acceptance.rules import Test
+from stansub.errors import InputError
+from stansub.kernels.proposals import Mixture, RandomWalk
+from stansub.progress import Progress, StoppedError
+from stansub.run import threads
+from stansub.run.chain import WARMUP_STRETCH, Chain
+from stansub.stan.posterior import Posterior
+from stansub.target import taylor
+from stansub.target.gradients import scaled_steps
+from stansub.target.taylor import ControlVariates, Pilot
+from stansub.tuning.adapt import FirstWalk, make_adapter
+from stansub.tuning.anchored import Anchored, fits, free_order
+from stansub.tuning.race import (
+    FIRST_LOOKS,
+    Candidate,
+    Normal,
+    at_first_look,
+    candidates,
+    choose_looks,
+    mixed,
+    pairs_along,
+    race,
+    walk,
+)
+from stansub.types import FloatArray
+
+# Shares of warmup after which the chains meet, and the shortest warmup in which they do.
+_MEETINGS, _LEAST_WARMUP = (0.125, 0.25, 0.5, 0.75), 100
+
+# Nothing is looked into while the pooled mean is within so many sds of the present approximation's, the sds are within
+# this factor of its, and proposals are accepted as often as in the race, nearly.
+_NEAR, _ALIKE, _AS_OFTEN = 0.5, 1.25, 0.75
+# Chains with a larger R-hat may be about different modes, if the log density is lower between them by more than this.
+_R_HAT, _DROP = 1.5, 2.0
+# Pairs of pooled draws by which anchors are compared, and what an anchor must save.
+_PAIRS, _SAVED = 32, 0.9
+# Draws from which the candidates of a race start.
+_STARTS = 12
+# Where the curvature at the mean, in units of the pooled sds, is below this, the pooled variance is taken.
+_FLAT = 0.25
+
+
+@dataclass(frozen=True)
+class Moments:
+    """A normal approximation with given mean and covariance.
+
+    Attributes
+    ----------
+    position : ndarray, shape (dim,)
+    covariance : ndarray, shape (dim, dim)
+    cholesky, hessian : ndarray, shape (dim, dim)
+        Lower triangular factor of the covariance, and its negative inverse.
+    """
+
+    position: FloatArray
+    covariance: FloatArray
+
+    @property
+    def cholesky(self) -> FloatArray:
+        return np.asarray(np.linalg.cholesky(self.covariance))
+
+    @property
+    def hessian(self) -> FloatArray:
+        return np.asarray(-np.linalg.inv(self.covariance))
+
+    @property
+    def sds(self) -> FloatArray:
+        """Marginal standard deviations, shape (dim,)."""
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user has left to be chosen, and what follows from the run.
+
+    Attributes
+    ----------
+    test : Test
+        Before looks were fitted.
+    order, proposal : str
+        As `stansub.tuning.anchored.anchor` takes them.
+    looks_given : bool
+        Whether the schedule of looks stays as it is.
+    spread : Range or None
+        Where the range constant comes from.
+    iter_warmup, iter_sampling : int
+        Steps a chain.
+    seed, threads : int
+    """
+
+    test: Test
+    order: str
+    proposal: str
+    looks_given: bool
+    spread: Range | None
+    iter_warmup: int
+    iter_sampling: int
+    seed: int
+    threads: int
+
+
+def pool(draws: Sequence[FloatArray]) -> Moments | None:
+    """Mean and covariance of the draws of all chains; None while there are too few different ones.
+
+    The correlations are shrunk while draws are few, as adaptive Metropolis does here.
+
+    Parameters
+    ----------
+    draws : sequence of ndarray, shape (n, dim)
+        One array a chain.
+    """
+    together = np.concatenate(draws)
+    dim = together.shape[1]
+    different = sum(int(np.count_nonzero(np.any(np.diff(one, axis=0) != 0, axis=1))) for one in draws)
+    if different <= 2 * dim + 20:
+        return None
+    covariance = np.atleast_2d(np.cov(together, rowvar=False))
+    variances = np.diag(covariance)
+    if not (np.isfinite(variances).all() and (variances > 0).all()):
+        return None
+    weight = (2.0 * dim / (different + 2.0 * dim)) ** 2
+    return Moments(together.mean(axis=0), (1 - weight) * covariance + weight * np.diag(variances))
+
+
+def r_hat(draws: Sequence[FloatArray]) -> float:
+    """Largest ratio of the sd of all draws to that within chains (Gelman and Rubin 1992); 1 for one chain."""
+    if len(draws) < 2:
+        return 1.0
+    means = np.array([one.mean(axis=0) for one in draws])
+    within = np.mean([one.var(axis=0, ddof=1) for one in draws], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.sqrt(1 + means.var(axis=0, ddof=1) / within)
+    return float(np.nanmax(ratio))
+
+
+def n_effective(draws: Sequence[FloatArray]) -> float:
+    """Effective number of draws of all chains, from how far their means scatter; their number for one chain.
+
+    The variance of a chain's mean is that of a draw over the effective number of its draws; the median over the
+    parameters is taken.
+    """
+    n_draws = float(sum(len(one) for one in draws))
+    if len(draws) < 2:
+        return n_draws
+    between = np.var([one.mean(axis=0) for one in draws], axis=0, ddof=1)
+    within = np.mean([one.var(axis=0, ddof=1) for one in draws], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(min(n_draws, len(draws) / np.median(between / within)))
+
+
+def about_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> list[int]:
+    """The chains that may be about one mode: all whose means are near, else the most with no valley between them.
+
+    About one mode the log density is concave, and half-way between two chains higher than on average at their own means
+    (Jensen's inequality), however slowly they mix. Half-way between two normal modes that are s sds apart it is lower
+    by s^2 / 8.
+    """
+    if r_hat(draws) < _R_HAT:
+        return list(range(len(draws)))
+    means, value = [one.mean(axis=0) for one in draws], posterior.full.log_density
+    own = [value(mean) for mean in means]
+    near = [
+        [
+            k
+            for k in range(len(draws))
+            if k == number or value((means[number] + means[k]) / 2) >= (own[number] + own[k]) / 2 - _DROP
+        ]
+        for number in range(len(draws))
+    ]
+    return max(near, key=len)
+
+
+class Meetings:
+    """Where the chains meet and what comes of it.
+
+    Parameters
+    ----------
+    progress : Progress, optional
+        Told what a meeting does; one that says that the run is to stop ends it.
+
+    Attributes
+    ----------
+    found : Anchored
+        What the chains go on with.
+    test : Test
+        Their test.
+    at : tuple of int
+        Steps of warmup after which they meet.
+    """
+
+    def __init__(
+        self, posterior: Posterior, found: Anchored, test: Test, asked: Asked, progress: Progress | None = None
+    ) -> None:
+        self._posterior, self._asked, self._progress = posterior, asked, progress or Progress()
+        self.found, self.test = found, test
+        self._about: Normal = found.mode
+        self._moved_at: list[int] = []
+        steps = [int(share * asked.iter_warmup) // WARMUP_STRETCH * WARMUP_STRETCH for share in _MEETINGS]
+        long_enough = asked.iter_warmup >= _LEAST_WARMUP
+        self.at = tuple(sorted({n for n in steps if n})) if long_enough else ()
+
+    def meet(self, chains: Sequence[Chain], n_steps: int) -> Iterator[None]:
+        """Look at the draws of the stage that ended after ``n_steps``, and give the chains what follows, in pieces."""
+        began = time.perf_counter()
+        rng = streams.generator(self._asked.seed, streams.Run.MEETING, number=n_steps)
+        draws = [chain.recent for chain in chains]
+        evaluated = 0
+        for so_far in self._decide(chains, draws, n_steps, rng):
+            evaluated = so_far
+            yield
+        seconds = time.perf_counter() - began
+        for number, chain in enumerate(chains):
+            share, rest = divmod(evaluated, len(chains))
+            chain.charge(share + (number < rest), seconds / len(chains))
+        self._progress.end()
+
+    def _decide(
+        self, chains: Sequence[Chain], draws: list[FloatArray], n_steps: int, rng: np.random.Generator
+    ) -> Iterator[int]:
+        """Go through a meeting; gives the observations evaluated so far."""
+        asked, found, posterior = self._asked, self.found, self._posterior
+        moments = pool(draws)
+        if moments is None:
+            self._tell(f"kept: too few different draws in the first {n_steps:,} steps of warmup")
+            return
+        distance = float(np.abs((moments.position - self._about.position) / moments.sds).max())
+        ratio = moments.sds / np.sqrt(np.sum(self._about.cholesky**2, axis=1))
+        alike = bool(np.all((ratio < _ALIKE) & (ratio > 1 / _ALIKE)))
+        accepted = float(np.mean([chain.recent_acceptance for chain in chains]))
+        anchor = found.variates.anchor if found.variates is not None else self._about.position
+        away = float(np.abs((moments.position - anchor) / moments.sds).max())
+        told = f"the mean of the chains after {n_steps:,} steps of warmup is {away:.1f} sds from it"
+        if distance < _NEAR and alike and accepted >= _AS_OFTEN * found.rate:
+            if self._about is found.mode:
+                self._tell(f"kept: {told}, and their sds are alike")
+            return
+        evaluated = 0
+        apart, group = r_hat(draws), about_one_mode(posterior, draws)
+        if len(group) < len(chains):
+            draws = [draws[number] for number in group]
+            moments = pool(draws)
+        together = np.concatenate(draws)
+        if moments is None or 2 * len(group) <= len(chains):
+            self._tell(
+                f"kept: after {n_steps:,} steps of warmup the chains are far apart with lower density between them"
+            )
+            return
+        if asked.order != "0" and (found.variates is not None or free_order(asked.test, asked.order)):
+            away = float(np.abs((moments.position - anchor) / moments.sds).max())
+            evaluated += self._anchor(moments, together, len(chains), n_steps, away, rng)
+            yield evaluated
+        anew = self.found.variates is not found.variates
+        if found.proposal is not None:
+            evaluated += self._race(moments, together, apart, n_effective(draws), anew, rng)
+            yield evaluated
+        if anew or self.found.proposal is not found.proposal:
+            self._exchange(chains)
+        yield evaluated
+
+    def _anchor(
+        self,
+        moments: Moments,
+        draws: FloatArray,
+        n_chains: int,
+        n_steps: int,
+        distance: float,
+        rng: np.random.Generator,
+    ) -> int:
+        """Keep the control variates, make them anew at the pooled mean, or do without; the observations evaluated."""
+        asked, found, population = self._asked, self.found, self._posterior.population
+        n_blocks, dim, present = len(population.blocks), population.dim, found.variates
+        theta, other = draws[rng.integers(0, len(draws), (2, _PAIRS))]
+        if isinstance(found.proposal, RandomWalk):
+            other = theta + rng.standard_normal((_PAIRS, dim)) @ walk(moments.cholesky).cholesky.T
+        steps = scaled_steps(moments.position, moments.hessian)
+        told = f"the mean of the chains after {n_steps:,} steps of warmup is {distance:.1f} sds from it"
+        same_blocks = int(rng.integers(1 << 32))
+
+        def measure(anchor: FloatArray, steps: FloatArray) -> Pilot:
+            blocks = np.random.default_rng(same_blocks)
+            return taylor.measure_pairs(population, anchor, steps, theta, other, rng=blocks, progress=self._progress)
+
+        self._progress("Meeting of the chains: control variates on a few blocks")
+        try:
+            there = measure(moments.position, steps)
+        except ValueError as error:
+            self._tell(f"kept: {told}, where {error}")
+            return 0
+        here = there
+        if present is not None:
+            here = measure(present.anchor, scaled_steps(present.anchor, self._about.hessian))
+        evaluated = there.n_obs_evaluated + here.n_obs_evaluated
+        left = n_chains * (asked.iter_warmup + asked.iter_sampling - n_steps)
+        fits_in = [taylor.memory_needed(n_blocks, dim, order) <= taylor.max_memory_default() for order in range(3)]
+        setup, decisions = taylor.setup_cost(n_blocks, dim), taylor.decision_cost(there, dim, left)
+        free = free_order(asked.test, asked.order)
+        costs = {order: setup[order] + decisions[order] for order in (1, 2) if free or order == found.order}
+        costs = {order: cost for order, cost in costs.items() if fits_in[order]}
+        new = min(costs, key=lambda order: costs[order], default=0)
+        now = taylor.decision_cost(here, dim, left)[found.order]
+        before, after, plain = (f"{max(1, round(n)):,}" for n in (here.blocks[found.order], *there.blocks[[new, 0]]))
+        of = f"of {n_blocks:,} blocks"
+        if new and costs[new] < _SAVED * min(now, decisions[0] if free else np.inf):
+            try:
+                variates = taylor.build(
+                    self._posterior,
+                    moments.position,
+                    order=new,
+                    steps=steps,
+                    threads=asked.threads,
+                    progress=self._progress,
+                )
+            except InputError as error:
+                self._tell(f"kept: {told}, where there are {error}")
+                return evaluated
+            origin = "the anchor before" if self._moved_at else "the mode"
+            earlier = f", as after {_list(self._moved_at)}" if self._moved_at else ""
+            self._moved_at.append(n_steps)
+            self._take(
+                variates,
+                f"re-anchored at the mean of the chains after {n_steps:,} steps of warmup{earlier}, {distance:.1f} sds "
+                f"from {origin}: a decision needs about {after} {of}, {before} before",
+                f"order {new}: at this anchor a decision needs about {after} {of} ({round(there.blocks[2]):,} with "
+                f"order 2, {round(there.blocks[1]):,} with order 1, {plain} with none)",
+            )
+            return evaluated + int(taylor.n_gradients(n_blocks, dim)[new]) * population.blocks.size
+        if present is not None and free and decisions[0] < _SAVED * now:
+            self._take(
+                None,
+                f"given up after {n_steps:,} steps of warmup",
+                f"none: after {n_steps:,} steps of warmup a decision needs about {before} {of} with them, {plain} "
+                "without",
+            )
+            return evaluated
+        there_told = f", {after} with control variates made there" if new else ""
+        self._tell(f"kept: {told}; a decision needs about {before} {of}{there_told}")
+        return evaluated
+
+    def _race(
+        self, moments: Moments, draws: FloatArray, apart: float, effective: float, anew: bool, rng: np.random.Generator
+    ) -> int:
+        """Have the present proposal race with others about the pooled moments; the observations evaluated."""
+        asked, found, posterior, progress = self._asked, self.found, self._posterior, self._progress
+        progress("Meeting of the chains: trying proposals")
+        fitted = found.variates is not None and fits(asked.test, asked.looks_given)
+        test = at_first_look(asked.test, FIRST_LOOKS[1]) if fitted else asked.test
+        decider = found.decider(posterior, posterior.population.evaluator(), test, asked.spread)
+        if (local := self._local(moments)) is not None:
+            weight = 2 * posterior.dim / (2 * posterior.dim + effective)
+            moments = Moments(moments.position, (1 - weight) * moments.covariance + weight * local.covariance)
+        runners = list(candidates(moments, asked.proposal, "pooled"))
+        if asked.proposal == "auto" and apart > _R_HAT:
+            # Moves about moments that are not the posterior's would hold the chains where they are.
+            runners = [one for one in runners if isinstance(one.proposal, RandomWalk)]
+        elif isinstance(found.proposal, Mixture):
+            runners.insert(0, Candidate(found.name, found.proposal))
+        starts = draws[rng.integers(0, len(draws), _STARTS)]
+        result = race(decider, runners, moments.cholesky, rng, starts, progress=progress)
+        winner, n_passes = result.winner, 0
+        if winner.proposal is found.proposal and not anew:
+            return decider.n_evaluated
+        choices = dict(found.choices)
+        if winner.proposal is found.proposal:
+            proposal, name = winner.proposal, found.name
+            choices["proposal"] = f"{found.name} as before: {result.told}"
+        elif isinstance(winner.proposal, RandomWalk):
+            proposal, name = FirstWalk(winner.proposal.cholesky, covariance=False), "random-walk"
+            choices["proposal"] = f"{winner.name} whose scale is learned: {result.told}"
+            self._about = moments
+        else:
+            proposal, choices["proposal"] = mixed(result, moments.cholesky)
+            name = winner.name
+            self._about = moments
+        self.test = test
+        if fitted and found.variates is not None:
+            progress("Meeting of the chains: trying first looks")
+            decider.reset(starts[0])
+            pairs, n_passes = pairs_along(
+                posterior, decider, proposal, found.variates, rng, asked.threads, progress=progress
+            )
+            self.test, choices["first look"] = choose_looks(pairs, test, len(posterior.blocks), rng)
+        else:
+            choices.pop("first look", None)
+        self.found = replace(found, proposal=proposal, name=name, rate=result.rate, choices=choices)
+        return decider.n_evaluated + n_passes * posterior.blocks.n_observations
+
+    def _local(self, moments: Moments) -> Moments | None:
+        """Pooled mean and the curvature at the anchor, where that is known; pooled variances where it is flat."""
+        variates = self.found.variates
+        if variates is None or variates.order < 2:
+            return None
+        evaluator, dim, at = self._posterior.population.evaluator(), len(moments.position), variates.anchor
+        hessian = np.empty((dim, dim))
+        i, j = np.tril_indices(dim)
+        hessian[i, j] = hessian[j, i] = variates.first.total[dim:]
+        steps = scaled_steps(at, moments.hessian)
+        try:
+            for k, step in enumerate(np.diag(steps)):
+                self._progress.check()
+                up, down = (evaluator.global_gradient(at + side * step) for side in (1, -1))
+                hessian[k] += (up - down) / (2 * steps[k])
+        except ValueError:
+            return None
+        scales = moments.sds
+        values, vectors = np.linalg.eigh(-scales[:, np.newaxis] * (hessian + hessian.T) / 2 * scales)
+        scaled = moments.covariance / np.outer(scales, scales)
+        pooled = np.sum(vectors * (scaled @ vectors), axis=0)
+        variances = np.where(values > _FLAT, 1 / np.maximum(values, _FLAT), pooled)
+        covariance = scales[:, np.newaxis] * (vectors * variances) @ vectors.T * scales
+        return Moments(moments.position, (covariance + covariance.T) / 2)
+
+    def _exchange(self, chains: Sequence[Chain]) -> None:
+        """Give every chain a new decider at its position and, where there is one, the new proposal."""
+        found, posterior = self.found, self._posterior
+        table = self.test.table(len(posterior.blocks))
+        for chain in chains:
+            evaluator = posterior.population.evaluator()
+            decider = found.decider(posterior, evaluator, self.test, self._asked.spread)
+            adapter = make_adapter(found.proposal, posterior.dim) if found.proposal is not None else None
+            trial = chain.trial.renewed(evaluator, table, found.variates) if chain.trial is not None else None
+            chain.go_on_with(decider, adapter, trial)
+
+    def _take(self, variates: ControlVariates | None, anchor: str, told: str) -> None:
+        asked = self._asked
+        if variates is None:
+            self.test = asked.test
+        elif self.found.variates is None and fits(asked.test, asked.looks_given):
+            self.test = at_first_look(asked.test, FIRST_LOOKS[-1])
+        self._choose(anchor=anchor, **{"control variates": told})
+        self.found = replace(self.found, variates=variates)
+
+    def _tell(self, kept: str) -> None:
+        """Say that the anchor stays; what was said of an anchor that the chains have chosen before stays too."""
+        if not self._moved_at:
+            self._choose(anchor=kept)
+
+    def _choose(self, **told: str) -> None:
+        mode, *others = self.found.choices.items()
+        self.found = replace(self.found, choices=dict([mode, ("anchor", ""), *others]) | told)
+
+
+def _list(numbers: Sequence[int]) -> str:
+    return " and ".join(f"{n:,}" for n in numbers)
+
+
+class _Pieces:
+    """Work of a generator, piece by piece."""
+
+    def __init__(self, work: Iterator[None], stop: NDArray[np.int32]) -> None:
+        self._work, self._stop = work, stop
+
+    def advance(self) -> bool:
+        try:
+            return not self._stop[0] and next(self._work, self) is None
+        except StoppedError:
+            return False
+
+
+def run(
+    chains: Sequence[Chain],
+    meetings: Meetings | None,
+    *,
+    parallel: int,
+    stop: NDArray[np.int32],
+    max_time: float | None = None,
+    watch: Callable[[], None] = lambda: None,
+    on_interrupt: Callable[[], None] = lambda: None,
+) -> threads.Outcome:
+    """Run chains to their end, an interrupt or the time limit, with their meetings; see `stansub.run.threads.run`.
+
+    A chain that fails in a stage takes no part in what follows.
+    """
+    began, outcome = time.perf_counter(), threads.Outcome()
+
+    def go(work: Sequence[threads.Advancing], n_threads: int) -> dict[int, Exception]:
+        left = None if max_time is None else max_time - (time.perf_counter() - began)
+        part = threads.run(work, parallel=n_threads, stop=stop, max_time=left, watch=watch, on_interrupt=on_interrupt)
+        outcome.stopped = part.stopped
+        return part.failures
+
+    for n_steps in (*(meetings.at if meetings is not None else ()), 0):
+        living = [number for number in range(len(chains)) if number not in outcome.failures]
+        for number in living:
+            chains[number].wait_after(n_steps)
+        failed = go([chains[number] for number in living], parallel)
+        outcome.failures.update({living[place]: error for place, error in failed.items()})
+        met = [chains[number] for number in living if number not in outcome.failures]
+        if meetings is None or not n_steps or stop[0] or not met:
+            break
+        for error in go([_Pieces(meetings.meet(met, n_steps), stop)], 1).values():
+            raise error
+        if stop[0]:
+            break
+    return outcome

@@ -1,0 +1,351 @@
+"""A compiled Stan program: compile once, then give it data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import streams
+from stansub.errors import InputError
+from stansub.progress import Progress, as_progress
+from stansub.stan import data as data_module
+from stansub.stan import rewrite, source, toolchain
+from stansub.stan.data import Data
+from stansub.stan.instances import Slicer, build
+from stansub.stan.library import Library, Model
+from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined, prove
+from stansub.stan.recognise import Form, explain, find_line, recognise, size_candidates
+from stansub.stan.remarks import locate_error
+from stansub.stan.rewritten import Rewritten, count_units
+from stansub.stan.sizes import declarations, main_size
+from stansub.stan.source import Source
+from stansub.stan.syntax import Program, names, tokenize
+from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
+from stansub.types import FloatArray
+
+HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
+
+# Rows on which a size variable is tried before all blocks are made.
+_TRIAL_ROWS = 8
+
+# About how many blocks are searched for an observation that is impossible.
+_TRIAL_BLOCKS = 1000
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """A Stan program, what was recognised in it, and its libraries.
+
+    Attributes
+    ----------
+    name : str
+        Stem of the program's file.
+    source : str
+        The program as the user wrote it.
+    program : Program
+        Its canonical form, parsed.
+    form : Form
+        The likelihood that was recognised.
+    original : Library
+        The user's untouched program, against which every cut into blocks is proved.
+    silent : Library
+        The same without what threads must not do at once (`stansub.stan.rewrite.silent`): the original itself for
+        most programs.
+    rewritten : Library or None
+        The program whose likelihood runs over blocks named from outside; None where there is nothing to rewrite.
+    """
+
+    name: str
+    source: str
+    program: Program
+    form: Form
+    original: Library
+    silent: Library
+    rewritten: Library | None
+
+    def __repr__(self) -> str:
+        names = [declaration.name for declaration in self.program.parameters.declarations]
+        return f"<CompiledModel {self.name} with {len(names):,} parameter{'s' * (len(names) != 1)} declared>"
+
+    def with_data(
+        self,
+        data: str | Path | Mapping[str, Any] | Data,
+        *,
+        block_size: Callable[[int, bool], int] | int | None = None,
+        seed: int = 0,
+        observations: str | None = None,
+        evaluator: Literal["auto", "instances", "rewritten"] = "auto",
+        progress: Callable[[str], None] | None = None,
+    ) -> Posterior:
+        """Instantiate the program, cut the observations into blocks and prove the cut numerically.
+
+        Parameters
+        ----------
+        data : path, mapping or Data
+            Data JSON as CmdStan reads it, or the values.
+        block_size : int or callable
+            Observations a block, or a function of (number of observations, whether each block costs an instance). When
+            not given it suits sampling about the mode, and `stansub.sample` takes another where its test wants one.
+        seed : int
+            Seed of the shuffle and of ``transformed data``.
+        observations : str, optional
+            Name of the integer data variable that counts the observations; found when not given.
+        evaluator : {"auto", "instances", "rewritten"}
+            Which evaluator serves the blocks; ``auto`` takes the rewritten program where there is one.
+        progress : callable, optional
+            Called with a line of text before something slow is done; a `Progress` is told how far it is.
+
+        Raises
+        ------
+        InputError
+            When the data do not fit, there are no parameters or observations, or the likelihood is not a sum over
+            observations.
+        """
+        say = as_progress(progress)
+        values = data if isinstance(data, Data) else self.read_data(data)
+        if evaluator == "rewritten" and self.rewritten is None:
+            raise InputError(
+                f"{self.name}: no `for` loop over log_lik_i and no reduce_sum was found to rewrite; "
+                "use the evaluator 'instances'"
+            )
+        say(f"Loading data: {values.source}")
+        try:
+            full = values.model(self.original, seed=seed)
+        except InputError as error:
+            raise InputError(f"{values.source}: {self._located(str(error))}") from error
+        if full.dim == 0:
+            raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
+        rng = streams.generator(seed, streams.Run.DATA)
+        points = draw_points(rng, full, progress=say)
+        if block_size is None:
+            sized: Callable[[int, bool], int] = _default_size
+        else:
+            sized = block_size if callable(block_size) else lambda n, instances: block_size
+        given = _Given(values, full, points, rng, seed, sized, say)
+        library = None if evaluator == "instances" else self.rewritten
+        if not points:
+            raise InputError(self._undefined(given, library))
+        posterior = self._rewritten(given, library) if library else self._instances(given, observations)
+        posterior.check(self.source)
+        return replace(posterior, any_block_size=block_size is None)
+
+    def read_data(self, data: str | Path | Mapping[str, Any]) -> Data:
+        """Read data and check them against the program's data block."""
+        return data_module.read(data, self.program.data.declarations)
+
+    def _rewritten(self, given: _Given, library: Library) -> Posterior:
+        named = self._counting()
+        values = given.values
+        alike: dict[int, tuple[str, ...]] = {}
+        for name in named:
+            n = values.integer(name)
+            alike[n] = (*alike.get(n, ()), name)
+        shuffles = {names: n for n, names in alike.items()}
+        for n in alike:
+            # Several variables may count the observations; the others of this length count something else.
+            shuffles[tuple(name for name in self._size_names() if values.integer(name) == n)] = n
+
+        def arranged(sizes: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
+            return self._blocks_of(library, given, sizes, order)
+
+        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.say)
+        return self._posterior(given, *found, named)
+
+    def _blocks_of(
+        self, library: Library, given: _Given, sizes: tuple[str, ...], order: NDArray[np.int64] | None
+    ) -> Rewritten:
+        """The rewritten program with reordered data."""
+        values = given.values if order is None else given.values.take(given.values.axes(sizes), order)
+        model, generator = values.model(library, seed=given.seed), library.rng(given.seed)
+        n = count_units(library, model, generator)
+        if n < 1:
+            raise InputError(
+                f"{values.source}: there are no observations ({self.form.n} is 0, or the program skips its likelihood)"
+            )
+        return Rewritten(library, model, generator, Blocks(n, given.block_size(n, False)))
+
+    def _counting(self) -> tuple[str, ...]:
+        """Integers of the data block that determine the number of units, the likeliest first."""
+        words = [token.text for token in tokenize(self.form.n)]
+        dims = {d.name: set().union(*map(names, d.all_dims)) for d in declarations(self.program)}
+        found = [size for word in reversed(words) for size in self._size_names() if size in {word, *dims.get(word, ())}]
+        return tuple(dict.fromkeys(found))
+
+    def _instances(self, given: _Given, observations: str | None) -> Posterior:
+        sizes = self._size_variables(given, observations)
+        n = given.values.integer(sizes[0])
+        blocks = Blocks(n, given.block_size(n, True))
+
+        def arranged(_: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
+            given.say(
+                f"Making blocks: {len(blocks):,} of {blocks.size} observations", remedy="take a larger --block-size"
+            )
+            slicer = Slicer(self.silent, given.values, sizes, order, given.seed)
+            return build(slicer, blocks, given.points, progress=given.say)
+
+        found = arrange(
+            arranged, given.full, shuffles={sizes: n}, rng=given.rng, points=given.points, progress=given.say
+        )
+        return self._posterior(given, *found, sizes)
+
+    def _posterior(
+        self,
+        given: _Given,
+        population: Population,
+        order: NDArray[np.int64] | None,
+        proof: Proof,
+        sizes: tuple[str, ...],
+    ) -> Posterior:
+        full = given.full
+        if self.silent is not self.original:
+            full = given.values.model(self.silent, seed=given.seed)
+        return Posterior(
+            full, population, order, proof, self.name, self.program, self.form, given.values, sizes, given.points
+        )
+
+    def _size_names(self) -> list[str]:
+        return [candidate.name for candidate in size_candidates(self.program)]
+
+    def _size_variables(self, given: _Given, observations: str | None) -> tuple[str, ...]:
+        """What counts the observations: named by the user, or what has most of those that pass on a few rows."""
+        known, values = self._size_names(), given.values
+        if observations is not None and observations not in known:
+            text = f"it has {', '.join(known)}" if known else "it has none"
+            raise InputError(
+                f"--observations {observations}: not an integer of the data block that sizes other data; {text}"
+            )
+        choices = self._size_choices(values) if observations is None else [(observations,)]
+        likely = observations or main_size(self.program)
+        if likely and (n := values.integer(likely)) < 1:
+            raise InputError(f"{values.source}: there are no observations ({likely} = {n})")
+        reasons = {}
+        for sizes in choices:
+            reason = self._trial(given, sizes)
+            if reason is None:
+                return sizes
+            reasons[" and ".join(sizes)] = reason
+        text = "; ".join(f"{sizes}: {reason}" for sizes, reason in reasons.items())
+        raise InputError(explain(self.program, self.form, text, source=self.source))
+
+    def _size_choices(self, values: Data) -> list[tuple[str, ...]]:
+        """Size variables by falling value: each, then all of one value together."""
+        known = sorted(self._size_names(), key=lambda name: -values.integer(name))
+        choices: list[tuple[str, ...]] = []
+        for _, alike in groupby(known, key=values.integer):
+            together = tuple(alike)
+            choices += [(name,) for name in together]
+            choices += [together] if len(together) > 1 else []
+        return choices
+
+    def _trial(self, given: _Given, sizes: tuple[str, ...]) -> str | None:
+        """Why ``sizes`` cannot count the observations, as far as a few rows show; None if they can."""
+        n = min(_TRIAL_ROWS, given.values.integer(sizes[0]))
+        if n < 1:
+            return f"it is {n}"
+        slicer = Slicer(self.silent, given.values, sizes, seed=given.seed)
+        try:
+            together = slicer.model(0, n)
+            population = build(slicer, Blocks(n, 1), given.points)
+        except InputError as error:
+            return self._located(str(error))
+        if together.dim != given.full.dim:
+            return "the number of parameters changes with it"
+        if not prove(population, together, given.points).holds:
+            return "the log density of a few rows is not the sum of theirs one by one"
+        return None
+
+    def _undefined(self, given: _Given, library: Library | None) -> str:
+        """What to say where no parameters with a finite log density were found."""
+        theta = given.rng.uniform(-0.1, 0.1, given.full.dim)
+        population = self._blocks_of(library, given, (), None) if library else self._first_cut(given)
+        place = f": {explain_undefined(population, None, theta)}" if population else ""
+        _, message = given.full.log_density_or_message(theta)
+        return (
+            f"{self.name}: the log density is not finite at any of the parameter values tried{place}"
+            f"{f' ({self._located(message)})' if message else ''}; look at these data, the priors and the parameters' "
+            "constraints"
+        )
+
+    def _first_cut(self, given: _Given) -> Population | None:
+        """Blocks along the largest size variable for which the program takes them."""
+        for sizes in self._size_choices(given.values):
+            n = given.values.integer(sizes[0])
+            slicer = Slicer(self.silent, given.values, sizes, seed=given.seed)
+            try:
+                population = build(slicer, Blocks(n, max(1, n // _TRIAL_BLOCKS)), ()) if n > 0 else None
+            except InputError:
+                continue
+            if population and population.dim == given.full.dim:
+                return population
+        return None
+
+    def _located(self, message: str) -> str:
+        return locate_error(message, self.program.code, self.source, f"{self.name}.stan")
+
+
+def _default_size(n: int, instances: bool) -> int:
+    return fitting_size(VARIATES_BLOCK_SIZE, n, instances=instances)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What the blocks are made from: data, the untouched program with them, and points for the proof."""
+
+    values: Data
+    full: Model
+    points: Sequence[FloatArray]
+    rng: np.random.Generator
+    seed: int
+    block_size: Callable[[int, bool], int]
+    say: Progress
+
+
+def compile_model(
+    stan_file: str | Path | Source, *, progress: Callable[[str], None] | None = None, rewritten: bool = True
+) -> CompiledModel:
+    """Recognise the likelihood of a Stan program and compile what its evaluation needs.
+
+    Parameters
+    ----------
+    stan_file : path or Source
+        The ``.stan`` file, from whose folder ``#include`` is resolved, or what was read of it.
+    progress : callable, optional
+        Called with a line of text before something slow is done; the time limit of a `Progress` ends compilers.
+    rewritten : bool
+        Whether to compile the rewritten program too, where there is one.
+
+    Raises
+    ------
+    InputError
+        When the file is missing or is not a valid Stan program.
+    RunError
+        When there is no working compiler or the compilation fails.
+    """
+    name, text, program = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
+    form, code, say = recognise(program), program.code, as_progress(progress)
+    form = replace(form, line=find_line(text, form.statement))
+    with toolchain.in_background() as compiling:
+        compiled = partial(compiling, name=name, progress=say)
+        original = compiled(code)
+        blocks = None
+        if rewritten and form.kind != "sum":
+            block_code = rewrite.silent(rewrite.block_program(program, form))
+            blocks = compiled(block_code, user_header=HEADER, stanc_args=["--allow-undefined"])
+        silent = original if (silenced := rewrite.silent(code)) == code else compiled(silenced)
+        whole = Library(original.result())
+        return CompiledModel(
+            name=name,
+            source=text,
+            program=program,
+            form=form,
+            original=whole,
+            silent=whole if silent is original else Library(silent.result()),
+            rewritten=Library(blocks.result()) if blocks else None,
+        )

@@ -1,0 +1,379 @@
+"""Data of a Stan program: read, checked against the data block, permuted and cut along the observations."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import numbers
+import reprlib
+import zlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from stansub import _loop
+from stansub.errors import InputError
+from stansub.stan.arrays import Arrays
+from stansub.stan.library import Library, Model
+from stansub.stan.syntax import Declaration, names
+
+# Places along an axis: a range with both ends given, or indices.
+Rows = slice | NDArray[np.int64]
+
+_MAX_INT = 2**31 - 1
+
+# The first bytes of every gzip file.
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Data:
+    """Values of the data block.
+
+    Attributes
+    ----------
+    values : dict
+        One numpy array a variable, a number for scalars; tuples are dicts of such with keys "1", "2", ... as in JSON.
+    declarations : tuple of Declaration
+        The data block, in order.
+    source : str
+        Where the data came from, for messages.
+    """
+
+    values: dict[str, Any]
+    declarations: tuple[Declaration, ...]
+    source: str
+
+    def integer(self, name: str) -> int:
+        """Value of a scalar integer variable."""
+        return int(self.values[name])
+
+    def json(self) -> bytes:
+        """The data as JSON for the compiled program."""
+        return _dump(self.values)
+
+    def arrays(self, axes: Mapping[str, int], sizes: Collection[str]) -> Arrays | None:
+        """The data as they are in memory, to be cut along ``axes``; None where there are tuples."""
+        if any(declaration.base == "tuple" for declaration in self.declarations):
+            return None
+        return Arrays(self.values, axes, sizes)
+
+    def model(self, library: Library, *, seed: int = 0) -> Model:
+        """The program with all of the data.
+
+        Raises
+        ------
+        InputError
+            When the program rejects the data.
+        """
+        arrays = self.arrays({}, ()) if library.takes_arrays else None
+        return library.model(self.json(), seed=seed) if arrays is None else library.model_of(arrays, seed=seed)
+
+    def digest(self) -> str:
+        """Hash of the values, independent of the file's formatting."""
+        found = hashlib.sha256()
+        for name, value in self.values.items():
+            if isinstance(value, np.ndarray):
+                found.update(f"{name} {value.dtype.str} {value.shape}".encode())
+                found.update(np.ascontiguousarray(value).data)
+            else:
+                found.update(_dump({name: value}))
+        return found.hexdigest()[:16]
+
+    def axes(self, sizes: Iterable[str]) -> dict[str, int]:
+        """Variables declared along one of the size variables, with the axis of that size.
+
+        Raises
+        ------
+        InputError
+            When a variable has such a size twice (``matrix[N, N]``) or is a tuple that has it.
+        """
+        sizes = set(sizes)
+        axes = {}
+        for declaration in self.declarations:
+            found = [axis for axis, size in enumerate(declaration.all_dims) if size in sizes]
+            if declaration.base == "tuple" and (found or any(sizes & names(text) for text in declaration.elements)):
+                raise InputError(
+                    f"data variable {declaration.name!r} is a tuple along the observations, which cannot be cut; pass "
+                    "its elements as variables of their own"
+                )
+            if not found:
+                continue
+            if len(found) > 1:
+                raise InputError(
+                    f"data variable {declaration.name!r} has the number of observations in two dimensions "
+                    f"({', '.join(declaration.all_dims)}), so the observations depend on each other and cannot be "
+                    "subsampled"
+                )
+            axes[declaration.name] = found[0]
+        return axes
+
+    def take(self, axes: Mapping[str, int], rows: Rows) -> Data:
+        """The data with the given rows, in that order, of every variable in ``axes``."""
+        values = dict(self.values)
+        for name, axis in axes.items():
+            values[name] = _rows(self.values[name], axis, rows)
+        return Data(values, self.declarations, self.source)
+
+    def cut(self, axes: Mapping[str, int], sizes: Iterable[str], rows: Rows) -> bytes:
+        """JSON of the given rows alone, every size variable set to their number."""
+        n = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        return _dump({**self.take(axes, rows).values, **dict.fromkeys(sizes, n)})
+
+
+def _rows(array: NDArray[Any], axis: int, rows: Rows) -> NDArray[Any]:
+    if isinstance(rows, slice):
+        return np.ascontiguousarray(array[(slice(None),) * axis + (rows,)])
+    taken: NDArray[Any] = np.take(array, rows, axis=axis)
+    return taken
+
+
+def _dump(values: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def read(source: str | Path | Mapping[str, Any], declarations: tuple[Declaration, ...]) -> Data:
+    """Read data and check them against the data block.
+
+    Parameters
+    ----------
+    source : path or mapping
+        A data JSON file as CmdStan reads it, perhaps compressed by gzip, or the values themselves.
+    declarations : tuple of Declaration
+        The program's data block.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read, a variable is missing, has the wrong type or size, or holds NaN or infinity.
+    """
+    if isinstance(source, Mapping):
+        raw, name = dict(source), "data"
+    else:
+        path = Path(source)
+        text, name = _text(path), path.name
+        # Numbers alone, which tall data are, need no Python object each; the complete reader takes all else.
+        raw = _loop.read_json_numbers(text) or _parse(text, path)
+        del text
+    values: dict[str, Any] = {}
+    for declaration in declarations:
+        if declaration.name not in raw:
+            raise InputError(
+                f"{name}: variable {declaration.name!r} is missing; the data block declares it as {_type(declaration)}"
+            )
+        values[declaration.name] = _convert(raw[declaration.name], declaration, name)
+    _check_sizes(values, declarations, name)
+    return Data({key: _item(value) for key, value in values.items()}, declarations, name)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file.
+
+    Raises
+    ------
+    InputError
+        When the file is missing, unreadable or not a JSON object.
+    """
+    return _parse(_text(path), path)
+
+
+def _text(path: Path) -> bytes:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    if text.startswith(_GZIP):
+        try:
+            text = gzip.decompress(text)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(
+                f"{path}: the gzip file is damaged or cut short ({error}); compress the data again"
+            ) from error
+    if not text or text.isspace():
+        raise InputError(f"{path}: the file is empty")
+    return text
+
+
+def _parse(text: bytes, path: Path) -> dict[str, Any]:
+    try:
+        raw = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        # CmdStan's reader also takes bare NaN and Infinity, as Python's does.
+        try:
+            raw = json.loads(text)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: not valid JSON: {error}") from error
+        except RecursionError:
+            raise InputError(f"{path}: not valid JSON: nested too deeply") from None
+    if not isinstance(raw, dict):
+        kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(type(raw), "a number")
+        raise InputError(f"{path}: the top level must be an object {{name: value, ...}}, not {kind}")
+    return raw
+
+
+def _type(declaration: Declaration) -> str:
+    inner = f"[{', '.join(declaration.dims)}]" if declaration.dims else ""
+    inner += f"({', '.join(declaration.elements)})" if declaration.elements else ""
+    outer = f"array[{', '.join(declaration.array_dims)}] " if declaration.array_dims else ""
+    return f"`{outer}{declaration.base}{inner} {declaration.name}`"
+
+
+def _convert(value: Any, declaration: Declaration, source: str) -> Any:
+    """A variable as a C-contiguous array of int64 or float64, complex numbers as pairs; tuples as dicts of such.
+
+    Shapes are not looked at, but that they are those of arrays.
+    """
+    where = f"{source}: variable {declaration.name!r}, declared {_type(declaration)},"
+    if declaration.base == "tuple":
+        return _tuples(value, declaration, len(declaration.array_dims), source, where)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        depth = len(declaration.all_dims) + declaration.base.startswith("complex")
+        misfit = _misfit(value, depth, declaration.name, (), {}) or "is not an array of numbers"
+        raise InputError(f"{where} {misfit}{_pairs(declaration)}") from None
+    integer = declaration.base == "int"
+    if array.size == 0:
+        return array.astype(np.int64 if integer else np.float64)
+    if array.dtype.kind not in "biufc":
+        array = _numbers(value, declaration.name, where)
+    if integer:
+        return _integers(array, declaration.name, where)
+    if array.dtype.kind == "c" and declaration.base.startswith("complex"):
+        array = np.stack([array.real, array.imag], axis=-1)
+    if array.dtype.kind == "c":
+        raise InputError(f"{where} must hold real numbers, but {_element(declaration.name, array)}")
+    array = array.astype(np.float64, order="C", copy=False)
+    bad = ~np.isfinite(array)
+    if bad.any():
+        more = f" ({int(bad.sum()):,} such values)" if bad.sum() > 1 else ""
+        raise InputError(f"{source}: {_element(declaration.name, array, bad)}{more}; remove or replace it")
+    return array
+
+
+def _tuples(value: Any, declaration: Declaration, depth: int, source: str, where: str) -> Any:
+    """Tuples in ``depth`` nested lists: JSON has them as objects with keys "1", "2", ..., Python as tuples."""
+    if depth:
+        if not _is_list(value):
+            raise InputError(f"{where} must be an array of tuples, but there is {_shown(value)}")
+        return [_tuples(one, declaration, depth - 1, source, where) for one in value]
+    given = dict(enumerate(value, 1)) if isinstance(value, tuple) else value
+    found = {str(key): one for key, one in given.items()} if isinstance(given, Mapping) else {}
+    if found.keys() != {str(k) for k in range(1, len(declaration.elements) + 1)}:
+        keys = ", ".join(f'"{k}": ...' for k in range(1, len(declaration.elements) + 1))
+        raise InputError(f"{where} must be {{{keys}}}, but there is {_shown(value)}")
+    return {str(k): _item(_convert(found[str(k)], part, source)) for k, part in enumerate(declaration.parts, 1)}
+
+
+def _item(value: Any) -> Any:
+    """A number for an array without dimensions."""
+    return value.item() if isinstance(value, np.ndarray) and not value.ndim else value
+
+
+def _misfit(value: Any, depth: int, name: str, index: tuple[int, ...], lengths: dict[int, int]) -> str:
+    """The first place where nested lists are no array of ``depth`` dimensions, in words; nothing where they are one.
+
+    ``lengths`` are those of the first list of each dimension.
+    """
+    place = f"{name}[{', '.join(map(str, index))}]" if index else name
+    if len(index) == depth:
+        return f"must have a number at {place}, but there is a list" if _is_list(value) else ""
+    if not _is_list(value):
+        return f"must have a list at {place}, but there is {_shown(value)}"
+    expected = lengths.setdefault(len(index), len(value))
+    if len(value) != expected:
+        return f"is ragged: {place} has length {len(value):,}, lists before it have {expected:,}"
+    found = (_misfit(one, depth, name, (*index, k), lengths) for k, one in enumerate(value, 1))
+    return next(filter(None, found), "")
+
+
+def _is_list(value: Any) -> bool:
+    return hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0 and not isinstance(value, str | bytes | Mapping)
+
+
+def _shown(value: Any) -> str:
+    """A value from JSON in a few characters."""
+    return "null" if value is None else reprlib.repr(value)
+
+
+def _numbers(value: Any, name: str, where: str) -> NDArray[Any]:
+    """Numbers from values that numpy did not take for numbers.
+
+    CmdStan's strings for values that are not finite are no numbers here: no density takes such data.
+    """
+    array = np.asarray(value, dtype=object)
+    good = np.vectorize(lambda x: isinstance(x, numbers.Real), otypes=[bool])(array)
+    if not good.all():
+        raise InputError(f"{where} must hold finite numbers, but {_element(name, array, ~good)}")
+    # Integers too large for numpy's types stay what they are: their digits are for the message.
+    whole = all(isinstance(x, numbers.Integral) for x in array.flat)
+    return array if whole else array.astype(np.float64)
+
+
+def _integers(array: NDArray[Any], name: str, where: str) -> NDArray[np.int64]:
+    if array.dtype.kind in "fc":
+        bad = array != np.round(array.real)
+        hint = "" if bad.any() else " (write integers without a decimal point)"
+        raise InputError(f"{where} must hold integers, but {_element(name, array, bad if bad.any() else None)}{hint}")
+    bad = (array > _MAX_INT) | (array < -_MAX_INT - 1)
+    if bad.any():
+        raise InputError(f"{where} holds integers of 32 bits, but {_element(name, array, bad)}")
+    return array.astype(np.int64, order="C", copy=False)
+
+
+def _element(name: str, array: NDArray[Any], bad: NDArray[np.bool_] | None = None) -> str:
+    """The first of some elements, counted from 1, and its value in words."""
+    index = np.unravel_index(0 if bad is None else int(np.argmax(bad)), array.shape)
+    value = array[index]
+    value = value.item() if isinstance(value, np.generic) else value
+    place = f"[{', '.join(str(int(i) + 1) for i in index)}]" if index else ""
+    return f"{name}{place} is {_shown(value)}"
+
+
+def _check_sizes(values: dict[str, Any], declarations: tuple[Declaration, ...], source: str) -> None:
+    """Check the sizes that are literals or integer data; the compiled program checks the others."""
+    for declaration in declarations:
+        if declaration.base == "tuple":
+            continue
+        value, sizes = values[declaration.name], declaration.all_dims
+        known = [_size(size, values) for size in sizes]
+        for size, expected in zip(sizes, known, strict=True):
+            if expected is not None and expected < 0:
+                raise InputError(f"{source}: {size} is {expected}, but it is a size of {_type(declaration)}")
+        if declaration.base.startswith("complex"):
+            sizes, known = (*sizes, "2"), [*known, 2]
+        if 0 in known and value.size == 0:
+            if None not in known:
+                values[declaration.name] = value.reshape([size or 0 for size in known])
+            continue
+        if value.ndim != len(sizes):
+            raise InputError(
+                f"{source}: variable {declaration.name!r} has {value.ndim} dimension{'s' * (value.ndim != 1)}, "
+                f"but is declared {_type(declaration)}{_pairs(declaration)}"
+            )
+        for axis, (size, expected) in enumerate(zip(sizes, known, strict=True)):
+            if expected is not None and value.shape[axis] != expected:
+                meaning = "" if size.isdigit() else f" with {size} = {expected:,}"
+                raise InputError(
+                    f"{source}: variable {declaration.name!r} has {value.shape[axis]:,} elements in dimension "
+                    f"{axis + 1}, but is declared {_type(declaration)}{meaning}{_pairs(declaration)}"
+                )
+
+
+def _pairs(declaration: Declaration) -> str:
+    return " (complex numbers are pairs of numbers)" if declaration.base.startswith("complex") else ""
+
+
+def _size(expression: str, values: Mapping[str, Any]) -> int | None:
+    if expression.isdigit():
+        return int(expression)
+    value = values.get(expression)
+    return int(value) if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind == "i" else None

@@ -1,0 +1,266 @@
+"""Where BridgeStan's sources are: found, downloaded, or made from what Python wheels ship.
+
+A BridgeStan *home* is a folder with a Makefile, the Stan headers and stanc. PyPI's ``bridgestan`` has none and
+downloads one from its release page, which fails where only package registries can be reached. The ``httpstan``
+wheel ships everything but the Makefile and the C API; both are part of this package (``cpp/``), so that a home can
+be made from them.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import importlib.metadata
+import importlib.resources
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock
+
+from stansub.errors import InputError, RunError
+from stansub.stan.cache import cache_dir, cache_errors, file_digest, make_folder
+from stansub.stan.download import (
+    bridgestan_version,
+    downloads_folder,
+    failed_download,
+    fetch_stanc,
+    is_complete,
+    provide,
+)
+
+_MACRO = re.compile(r"#define\s+\w*_(MAJOR|MINOR|PATCH)\s+(\d+)")
+
+
+@dataclass(frozen=True)
+class Home:
+    """A folder that BridgeStan's build works in.
+
+    Attributes
+    ----------
+    path : Path
+        The folder, as ``bridgestan.set_bridgestan_path`` takes it.
+    origin : str
+        Who provided it: the environment variable ``BRIDGESTAN``, an earlier download by the ``bridgestan`` package,
+        a download just now, or this package (``"made"``).
+    version : str
+        Version of BridgeStan's C API.
+    stan_version : str
+        Version of Stan.
+    stanc : Path
+        The Stan compiler that belongs to it.
+    identity : str
+        Hash of what a library compiled here depends on.
+    """
+
+    path: Path
+    origin: Literal["BRIDGESTAN", "bridgestan", "download", "made"]
+    version: str
+    stan_version: str
+    stanc: Path
+    identity: str
+
+
+def find_home(*, download: bool = True) -> Home:
+    """Find BridgeStan's sources, or make a home that takes their place.
+
+    In this order: the environment variable ``BRIDGESTAN``; the folder in ``~/.bridgestan`` of the installed
+    ``bridgestan`` package's version; a download of it, given up after a few seconds without a connection and then not
+    tried again for a day; a home made from the ``httpstan`` package. The answer is kept for the process.
+
+    Parameters
+    ----------
+    download : bool
+        Whether a download may be tried.
+
+    Raises
+    ------
+    InputError
+        When ``BRIDGESTAN`` is set to something that is not a usable home.
+    RunError
+        When there is none and none can be made.
+    """
+    return _find_home(os.environ.get("BRIDGESTAN", ""), cache_dir(), download)
+
+
+@functools.cache
+def _find_home(chosen: str, cache: Path, download: bool) -> Home:
+    if chosen:
+        return _chosen_home(Path(chosen))
+    folder = downloads_folder() / f"bridgestan-{bridgestan_version()}"
+    origin: Literal["bridgestan", "download"] = "bridgestan"
+    if download and not is_complete(folder) and failed_download(cache) is None:
+        origin = "download"
+        provide(folder, cache)
+    return _describe(folder, origin) if is_complete(folder) else _made_home(cache)
+
+
+def _describe(path: Path, origin: Literal["BRIDGESTAN", "bridgestan", "download", "made"]) -> Home:
+    stan = [path / "include/stan/version.hpp", path / "stan/src/stan/version.hpp"]
+    stan_header = next((header for header in stan if header.is_file()), None)
+    stanc = path / "bin" / "stanc"
+    digest = hashlib.sha256(os.fsencode(path))
+    sources = [path / "Makefile", path / "make/local", *sorted((path / "src").glob("*.[ch]*"))]
+    for source in [*sources, *stan]:
+        if source.is_file():
+            digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    if stanc.is_file():
+        digest.update(str(stanc.stat().st_size).encode())
+    return Home(
+        path=path,
+        origin=origin,
+        version=_version_in(path / "src/version.hpp"),
+        stan_version=_version_in(stan_header) if stan_header else "unknown",
+        stanc=stanc,
+        identity=digest.hexdigest(),
+    )
+
+
+def _version_in(header: Path) -> str:
+    """The version that a header of ``#define X_MAJOR 1`` lines states."""
+    try:
+        found = dict(_MACRO.findall(header.read_text(encoding="utf-8", errors="replace")))
+    except OSError:
+        return "unknown"
+    return ".".join(found.get(part, "?") for part in ("MAJOR", "MINOR", "PATCH")) if found else "unknown"
+
+
+def _chosen_home(folder: Path) -> Home:
+    folder = folder.expanduser().absolute()
+    if not (folder / "Makefile").is_file():
+        raise InputError(
+            f"BRIDGESTAN is set to {folder}, which holds no Makefile; set it to a folder of BridgeStan's sources or "
+            "unset it"
+        )
+    version, installed = _version_in(folder / "src/version.hpp"), bridgestan_version()
+    if version.split(".")[:2] != installed.split(".")[:2]:
+        raise InputError(
+            f"BRIDGESTAN is set to {folder}, whose version is {version}, but the bridgestan package installed is "
+            f"{installed}; install the same version or unset BRIDGESTAN"
+        )
+    reason = fetch_stanc(folder)
+    if reason is not None:
+        raise RunError(f"BRIDGESTAN is set to {folder}, which has no stanc: {reason}; run `make -C {folder} bin/stanc`")
+    return _describe(folder, "BRIDGESTAN")
+
+
+def _made_home(cache: Path) -> Home:
+    """The home made from the ``httpstan`` package, making it or putting its links right first."""
+    spec = importlib.util.find_spec("httpstan")
+    if spec is None or not spec.submodule_search_locations:
+        raise RunError(
+            "no BridgeStan sources: BRIDGESTAN is not set, the download failed, and the httpstan package is not "
+            "installed; `pip install httpstan` or set BRIDGESTAN"
+        )
+    wheel = Path(spec.submodule_search_locations[0]).absolute()
+    links = {
+        "include": _locate(wheel, "include/stan/version.hpp").parents[1],
+        "lib": _locate(wheel, "lib*/libtbb.*").parent,
+        "bin/stanc": _locate(wheel, "stanc", "bin/stanc"),
+    }
+    _require_as_installed(wheel, [links["bin/stanc"], *sorted(links["lib"].glob("lib*"))])
+    sources = {name: _source(name) for name in ("Makefile", "bridgestan.h", "bridgestan.cpp")}
+    # The name is a hash of what is inside, not of where the wheel is: environments with the same wheel share a home
+    # and its libraries, and the links follow the environment that used it last.
+    digest = hashlib.sha256(_wheel_identity(wheel, links["bin/stanc"]))
+    digest.update(bridgestan_version().encode())
+    for text in sources.values():
+        digest.update(text)
+    folder, files = cache / f"home-{digest.hexdigest()[:16]}", _home_files(sources)
+    with cache_errors(cache):
+        if not _is_right(folder, files, links):
+            make_folder(folder)
+            with FileLock(folder / "lock"):
+                _write_home(folder, files, links)
+    return _describe(folder, "made")
+
+
+def _require_as_installed(wheel: Path, files: Sequence[Path]) -> None:
+    """That stanc and the libraries have the digests that the installer noted: damaged ones crash, or what uses them."""
+    try:
+        record = importlib.metadata.distribution("httpstan").read_text("RECORD")
+    except importlib.metadata.PackageNotFoundError:
+        return
+    record = f"\n{record or ''}"
+    for file in files:
+        _, found, rest = record.partition(f"\n{wheel.name}/{file.relative_to(wheel).as_posix()},sha256=")
+        noted = rest[:64].partition(",")[0]
+        if found and bytes.fromhex(file_digest(file)) != base64.urlsafe_b64decode(noted + "=="):
+            raise RunError(
+                f"{file} is damaged, as it is not what was installed; "
+                "`pip install --force-reinstall --no-deps httpstan`, or set BRIDGESTAN to BridgeStan's sources"
+            )
+
+
+def _locate(wheel: Path, *patterns: str) -> Path:
+    """The first path in the wheel that matches."""
+    found = next((path for pattern in patterns for path in sorted(wheel.glob(pattern))), None)
+    if found is None:
+        raise RunError(
+            f"the httpstan package in {wheel} has no {patterns[0]}; reinstall it, or set BRIDGESTAN to a folder of "
+            "BridgeStan's sources"
+        )
+    return found
+
+
+def _source(name: str) -> bytes:
+    return (importlib.resources.files("stansub.program") / "cpp" / name).read_bytes()
+
+
+def _wheel_identity(wheel: Path, stanc: Path) -> bytes:
+    try:
+        package = importlib.metadata.distribution("httpstan")
+        label = f"{package.version}\n{package.read_text('WHEEL')}"
+    except importlib.metadata.PackageNotFoundError:
+        label = str(wheel)
+    return f"{label}\n{stanc.stat().st_size}".encode()
+
+
+def _points(link: Path, target: Path) -> bool:
+    return link.is_symlink() and Path(os.readlink(link)) == target
+
+
+def _home_files(sources: dict[str, bytes]) -> dict[str, bytes]:
+    """What a made home has besides links: contents by name."""
+    version = bridgestan_version().split(".")
+    macros = "".join(
+        f"#define BRIDGESTAN_{part} {re.match('[0-9]+', number)[0]}\n"  # type: ignore[index]
+        for part, number in zip(("MAJOR", "MINOR", "PATCH"), version, strict=False)
+    )
+    files = {"Makefile": sources["Makefile"], "src/version.hpp": macros.encode()}
+    return files | {f"src/{name}": text for name, text in sources.items() if name != "Makefile"}
+
+
+def _is_right(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -> bool:
+    return all(_holds(folder / name, data) for name, data in files.items()) and all(
+        _points(folder / name, target) for name, target in links.items()
+    )
+
+
+def _holds(file: Path, data: bytes) -> bool:
+    return file.is_file() and file.read_bytes() == data
+
+
+def _write_home(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -> None:
+    for name in ("src", "bin"):
+        make_folder(folder / name)
+    for name, data in files.items():
+        if not _holds(folder / name, data):
+            _replace(folder / name, partial(Path.write_bytes, data=data))
+    for name, target in links.items():
+        if not _points(folder / name, target):
+            _replace(folder / name, partial(Path.symlink_to, target=target))
+
+
+def _replace(path: Path, make: Callable[[Path], object]) -> None:
+    """Make a file or link under another name and move it into place at once."""
+    scratch = path.with_name(path.name + ".new")
+    scratch.unlink(missing_ok=True)
+    make(scratch)
+    scratch.replace(path)

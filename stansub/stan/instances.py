@@ -1,0 +1,184 @@
+"""Block log likelihoods from many small instances of the user's own compiled program.
+
+A block's log density is that of the program with the block's observations as its whole data; less the global part it
+is the block's log likelihood. The global part is the program without observations or, where it does not take none,
+the log density of one observation plus that of another less that of both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import _loop
+from stansub.errors import InputError
+from stansub.progress import Progress
+from stansub.stan.arrays import Arrays
+from stansub.stan.data import Data
+from stansub.stan.library import Library, Model, addresses
+from stansub.target.blocks import Blocks
+from stansub.types import FloatArray
+
+# Instances that a construction task makes.
+_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Slicer:
+    """Makes instances of the program with some of the observations.
+
+    Attributes
+    ----------
+    library : Library
+        The compiled program.
+    data : Data
+        All observations, in the user's order.
+    sizes : tuple of str
+        Size variables, each of which counts the observations.
+    order : ndarray of int64 or None
+        Row of the data that stands at each place; None for the user's order.
+    seed : int
+        Seed of ``transformed data``.
+    """
+
+    library: Library
+    data: Data
+    sizes: tuple[str, ...]
+    order: NDArray[np.int64] | None = None
+    seed: int = 0
+
+    @cached_property
+    def _axes(self) -> dict[str, int]:
+        return self.data.axes(self.sizes)
+
+    @cached_property
+    def _arrays(self) -> Arrays | None:
+        return self.data.arrays(self._axes, self.sizes) if self.library.takes_arrays else None
+
+    def model(self, start: int, stop: int) -> Model:
+        """Instance with the observations at the places ``start`` to ``stop - 1``.
+
+        Raises
+        ------
+        InputError
+            When the data cannot be cut or the program rejects them.
+        """
+        if self._arrays is not None:
+            places = np.arange(start, stop) if self.order is None else self.order[start:stop]
+            return self.library.model_of(self._arrays, places, seed=self.seed)
+        rows = slice(start, stop) if self.order is None else self.order[start:stop]
+        return self.library.model(self.data.cut(self._axes, self.sizes, rows), seed=self.seed)
+
+
+@dataclass(frozen=True)
+class Instances:
+    """One model a block, and the one or three models of the global part."""
+
+    slicer: Slicer
+    blocks: Blocks
+    models: tuple[Model, ...]
+    global_models: tuple[Model, ...]
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained parameters."""
+        return self.global_models[0].dim
+
+    def evaluator(self) -> _loop.InstanceEvaluator:
+        """An evaluator for one chain; the models are shared between chains."""
+        return self._evaluator(self.models)
+
+    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
+        """Log likelihoods of single observations, shape (len(places),)."""
+        models = [self.slicer.model(place, place + 1) for place in places.tolist()]
+        return self._evaluator(models).block_log_lik(theta)
+
+    def recut(self, size: int, points: Sequence[FloatArray]) -> Instances:
+        """The same observations in blocks of another size, whose instances are made anew."""
+        return build(self.slicer, replace(self.blocks, size=size), points)
+
+    def _evaluator(self, models: Sequence[Model]) -> _loop.InstanceEvaluator:
+        return _loop.InstanceEvaluator(
+            self.dim,
+            addresses(models),
+            addresses(self.global_models),
+            self.slicer.library.address("bs_log_density"),
+            self.slicer.library.address("bs_free_error_msg"),
+            owner=(self, models),
+            log_density_gradient_address=self.slicer.library.address("bs_log_density_gradient"),
+        )
+
+
+def build(
+    slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray], *, progress: Progress | None = None
+) -> Instances:
+    """Make the instances of all blocks and of the global part.
+
+    Parameters
+    ----------
+    slicer : Slicer
+        The program and the data.
+    blocks : Blocks
+        How the observations are cut.
+    points : sequence of ndarray
+        Unconstrained parameters at which the program's log density is finite.
+    progress : Progress, optional
+        Told how many blocks are made.
+
+    Raises
+    ------
+    InputError
+        When the program rejects the data of some block.
+    """
+    progress = progress or Progress()
+    shared = _global_models(slicer, points, n_observations=blocks.n_observations)
+    starts, stops = blocks.starts.tolist(), blocks.stops.tolist()
+
+    def chunk(first: int) -> list[Model]:
+        progress.check()
+        last = min(first + _CHUNK, len(blocks))
+        return [slicer.model(starts[block], stops[block]) for block in range(first, last)]
+
+    models: list[Model] = []
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        for part in pool.map(chunk, range(0, len(blocks), _CHUNK)):
+            models += part
+            progress.advance(len(models), len(blocks))
+    if any(model.dim != shared[0].dim for model in models):
+        raise InputError(
+            "the number of parameters changes with the number of observations (one parameter per observation), "
+            "so blocks of observations do not share one posterior"
+        )
+    return Instances(slicer, blocks, tuple(models), shared)
+
+
+def _global_models(slicer: Slicer, points: Sequence[FloatArray], *, n_observations: int) -> tuple[Model, ...]:
+    """Models whose log densities give the global part: none observed or, failing that, rows 1, 2, and both.
+
+    The program without observations must agree with the difference formula at ``points``; data blocks with
+    ``int<lower=1> N`` and likelihoods that are undefined without observations (``mean(y)``) do not.
+    """
+    # With a single observation it stands for both.
+    two = np.array([0, min(1, n_observations - 1)])
+    pair = replace(slicer, order=two if slicer.order is None else slicer.order[two])
+    rows = tuple(pair.model(start, stop) for start, stop in ((0, 1), (1, 2), (0, 2)))
+    try:
+        empty = slicer.model(0, 0)
+    except InputError:
+        return rows
+    if empty.dim != rows[0].dim:
+        return rows
+    for point in points:
+        first, second, both = (model.log_density(point) for model in rows)
+        alone, difference = empty.log_density(point), first + second - both
+        if not np.isfinite(difference):
+            continue
+        if not abs(alone - difference) <= 1e-10 * (abs(first) + abs(second) + abs(both) + abs(alone)):
+            return rows
+    return (empty,)

@@ -1,0 +1,327 @@
+"""A compiled library seen through BridgeStan's C API.
+
+``bridgestan.StanModel`` binds one model at a time from Python; block instances need thousands of models of
+one library and the addresses of its functions, so the same documented C functions are bound once a library here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.errors import InputError, RunError
+from stansub.stan.arrays import Arrays, Variable
+from stansub.types import FloatArray
+
+_double_p = ctypes.POINTER(ctypes.c_double)
+_error_p = ctypes.POINTER(ctypes.c_void_p)
+_rows_p = ctypes.POINTER(ctypes.c_int64)
+
+# What a program prints is dropped: its likelihood alone is evaluated thousands of times.
+_ignore_print = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)(lambda text, size: None)
+
+_SIGNATURES: dict[str, tuple[type | None, list[type]]] = {
+    "bs_model_construct": (ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_uint, _error_p]),
+    "bs_model_destruct": (None, [ctypes.c_void_p]),
+    "bs_free_error_msg": (None, [ctypes.c_void_p]),
+    "bs_model_info": (ctypes.c_char_p, [ctypes.c_void_p]),
+    "bs_param_names": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool]),
+    "bs_param_unc_names": (ctypes.c_char_p, [ctypes.c_void_p]),
+    "bs_param_num": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool]),
+    "bs_param_unc_num": (ctypes.c_int, [ctypes.c_void_p]),
+    "bs_param_constrain": (
+        ctypes.c_int,
+        [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _double_p, _double_p, ctypes.c_void_p, _error_p],
+    ),
+    "bs_param_unconstrain_json": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, _double_p, _error_p]),
+    "bs_log_density": (
+        ctypes.c_int,
+        [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _double_p, _double_p, _error_p],
+    ),
+    "bs_log_density_gradient": (
+        ctypes.c_int,
+        [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, _double_p, _double_p, _double_p, _error_p],
+    ),
+    "bs_set_print_callback": (ctypes.c_int, [type(_ignore_print), _error_p]),
+    "bs_rng_construct": (ctypes.c_void_p, [ctypes.c_uint, _error_p]),
+    "bs_rng_destruct": (None, [ctypes.c_void_p]),
+}
+
+# What libraries have that were compiled in a home made by this package: BridgeStan's own take JSON alone.
+_FROM_ARRAYS = "stansub_model_construct"
+_FROM_ARRAYS_ARGUMENTS: list[type] = [
+    ctypes.POINTER(Variable),
+    ctypes.c_int,
+    _rows_p,
+    ctypes.c_int64,
+    ctypes.c_uint,
+    _error_p,
+]
+
+# Stan Math prepares threads for gradients under `reduce_sum` by their ids and counts the thread that loads a library as
+# prepared. Were that one to end, a thread that gets its id would be taken for it and crash: this one stays.
+_loader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stansub-loader")
+
+
+def _pointer(array: FloatArray) -> ctypes._Pointer[ctypes.c_double]:
+    return array.ctypes.data_as(_double_p)
+
+
+class Library:
+    """A loaded library.
+
+    Parameters
+    ----------
+    path : Path
+        A library built by ``stansub.stan.toolchain.compile_library``. The dynamic loader caches by path, so
+        a path must never be reused for other contents.
+
+    Attributes
+    ----------
+    takes_arrays : bool
+        Whether models can be made from data in memory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.handle = _loader.submit(ctypes.CDLL, str(path)).result()
+        except OSError as error:
+            raise RunError(
+                f"cannot load the compiled model {path}: {error}; `stansub doctor --clear` has it compiled again"
+            ) from error
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(self.handle, name, None)
+            if function is None:
+                raise RunError(
+                    f"the compiled model {path} has no function {name}: BridgeStan's sources are of another version or "
+                    "damaged; unset BRIDGESTAN or set it to other sources, then `stansub doctor --clear`"
+                )
+            function.restype = result
+            function.argtypes = arguments
+        self.takes_arrays = hasattr(self.handle, _FROM_ARRAYS)
+        if self.takes_arrays:
+            function = getattr(self.handle, _FROM_ARRAYS)
+            function.restype = ctypes.c_void_p
+            function.argtypes = _FROM_ARRAYS_ARGUMENTS
+        self.handle.bs_set_print_callback(_ignore_print, None)
+
+    def address(self, function: str) -> int:
+        """Address of an exported function, for the decision loop."""
+        return ctypes.cast(getattr(self.handle, function), ctypes.c_void_p).value or 0
+
+    def take_message(self, error: ctypes.c_void_p) -> str:
+        """Text of a C API error, freed here."""
+        if not error.value:
+            return "unknown error"
+        text = ctypes.string_at(error.value).decode("utf-8", errors="replace").strip()
+        self.handle.bs_free_error_msg(error)
+        return text
+
+    def model(self, data: bytes, *, seed: int = 0) -> Model:
+        """Instantiate the program with data.
+
+        Parameters
+        ----------
+        data : bytes
+            The data block's variables as JSON.
+        seed : int
+            Seed for random numbers in ``transformed data``.
+
+        Raises
+        ------
+        InputError
+            When the program rejects the data.
+        """
+        error = ctypes.c_void_p()
+        pointer = self.handle.bs_model_construct(data, seed, ctypes.byref(error))
+        if not pointer:
+            raise InputError(self.take_message(error))
+        return Model(self, pointer)
+
+    def model_of(self, data: Arrays, rows: NDArray[np.int64] | None = None, *, seed: int = 0) -> Model:
+        """Instantiate the program with data in memory, where the library takes such.
+
+        Parameters
+        ----------
+        data : Arrays
+            The data block's variables.
+        rows : ndarray of int64, optional
+            Those rows alone, in that order, that are the model's data.
+        seed : int
+            Seed for random numbers in ``transformed data``.
+
+        Raises
+        ------
+        InputError
+            When the program rejects the data.
+        """
+        error = ctypes.c_void_p()
+        chosen = None if rows is None else np.ascontiguousarray(rows, dtype=np.int64)
+        pointer = self.handle.stansub_model_construct(
+            data.variables,
+            len(data.variables),
+            None if chosen is None else chosen.ctypes.data_as(_rows_p),
+            0 if chosen is None else len(chosen),
+            seed,
+            ctypes.byref(error),
+        )
+        if not pointer:
+            raise InputError(self.take_message(error))
+        return Model(self, pointer)
+
+    def rng(self, seed: int) -> Rng:
+        """A random number generator for generated quantities."""
+        return Rng(self, seed)
+
+
+class Rng:
+    """Owner of a ``bs_rng``."""
+
+    def __init__(self, library: Library, seed: int) -> None:
+        self._library = library
+        self.pointer: int = library.handle.bs_rng_construct(seed, None)
+        if not self.pointer:
+            raise RunError("the compiled model could not make a random number generator")
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", 0):
+            self._library.handle.bs_rng_destruct(self.pointer)
+
+
+class Model:
+    """Owner of a ``bs_model``: the program with data.
+
+    Log densities are on the unconstrained space, with Jacobian terms and all constants (``jacobian=True``,
+    ``propto=False``), so that terms of different instances may be added and subtracted.
+    """
+
+    def __init__(self, library: Library, pointer: int) -> None:
+        self.library = library
+        self.pointer = pointer
+        self.dim: int = library.handle.bs_param_unc_num(pointer)
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", 0):
+            self.library.handle.bs_model_destruct(self.pointer)
+
+    def info(self) -> str:
+        """Versions and compile-time flags as the library reports them."""
+        return str(self.library.handle.bs_model_info(self.pointer).decode())
+
+    def param_names(self, *, include_tp: bool = False, include_gq: bool = False) -> list[str]:
+        """Indexed names of the constrained parameters, indices separated by periods, last index slowest."""
+        text = self.library.handle.bs_param_names(self.pointer, include_tp, include_gq).decode()
+        return text.split(",") if text else []
+
+    def param_unc_names(self) -> list[str]:
+        """Indexed names of the unconstrained parameters."""
+        text = self.library.handle.bs_param_unc_names(self.pointer).decode()
+        return text.split(",") if text else []
+
+    def param_num(self, *, include_tp: bool = False, include_gq: bool = False) -> int:
+        """Number of constrained values."""
+        return int(self.library.handle.bs_param_num(self.pointer, include_tp, include_gq))
+
+    def log_density(self, theta: FloatArray) -> float:
+        """Log density at ``theta``, or nan where the program raises an error or rejects."""
+        value, _ = self.log_density_or_message(theta)
+        return value
+
+    def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
+        """Log density and, where the program raised an error, nan and its message."""
+        theta = np.ascontiguousarray(theta, dtype=np.float64)
+        self._check(theta)
+        value, error = ctypes.c_double(), ctypes.c_void_p()
+        code = self.library.handle.bs_log_density(
+            self.pointer, False, True, _pointer(theta), ctypes.byref(value), ctypes.byref(error)
+        )
+        if code:
+            return float("nan"), self.library.take_message(error)
+        return value.value, ""
+
+    def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        """Log density and its gradient, shape (dim,).
+
+        Raises
+        ------
+        RunError
+            Where the program raises an error.
+        """
+        theta = np.ascontiguousarray(theta, dtype=np.float64)
+        self._check(theta)
+        value, error, gradient = ctypes.c_double(), ctypes.c_void_p(), np.empty(self.dim)
+        code = self.library.handle.bs_log_density_gradient(
+            self.pointer,
+            False,
+            True,
+            _pointer(theta),
+            ctypes.byref(value),
+            _pointer(gradient),
+            ctypes.byref(error),
+        )
+        if code:
+            raise RunError(self.library.take_message(error))
+        return value.value, gradient
+
+    def param_constrain(
+        self,
+        theta: FloatArray,
+        *,
+        include_tp: bool = False,
+        include_gq: bool = False,
+        rng: Rng | None = None,
+        out: FloatArray | None = None,
+    ) -> FloatArray:
+        """Constrained values, in the order of `param_names`.
+
+        Raises
+        ------
+        RunError
+            Where the program raises an error.
+        """
+        theta = np.ascontiguousarray(theta, dtype=np.float64)
+        self._check(theta)
+        if out is None:
+            out = np.empty(self.param_num(include_tp=include_tp, include_gq=include_gq))
+        error = ctypes.c_void_p()
+        code = self.library.handle.bs_param_constrain(
+            self.pointer,
+            include_tp,
+            include_gq,
+            _pointer(theta),
+            _pointer(out),
+            rng.pointer if rng else None,
+            ctypes.byref(error),
+        )
+        if code:
+            raise RunError(self.library.take_message(error))
+        return out
+
+    def param_unconstrain_json(self, values: bytes) -> FloatArray:
+        """Unconstrained parameters, shape (dim,), of constrained ones given as JSON.
+
+        Raises
+        ------
+        InputError
+            When a parameter is missing, has the wrong size or violates its constraint.
+        """
+        out, error = np.empty(self.dim), ctypes.c_void_p()
+        code = self.library.handle.bs_param_unconstrain_json(self.pointer, values, _pointer(out), ctypes.byref(error))
+        if code:
+            raise InputError(self.library.take_message(error))
+        return out
+
+    def _check(self, theta: FloatArray) -> None:
+        if theta.shape != (self.dim,):
+            raise ValueError(f"theta has shape {theta.shape}, the model has {self.dim} unconstrained parameters")
+
+
+def addresses(models: Sequence[Model]) -> NDArray[np.uint64]:
+    """Addresses of models, for the decision loop."""
+    return np.array([model.pointer for model in models], dtype=np.uint64)

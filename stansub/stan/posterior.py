@@ -1,0 +1,272 @@
+"""A posterior cut into a global part and blocks of observations, with the numerical proof that the cut is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.errors import InputError
+from stansub.progress import Progress
+from stansub.stan.data import Data
+from stansub.stan.library import Model
+from stansub.stan.recognise import Form, explain
+from stansub.stan.syntax import Program
+from stansub.target import factors
+from stansub.target.blocks import Blocks
+from stansub.types import FloatArray
+
+# Relative rounding allowed between the full log density and global part plus blocks; programs that are sums over
+# observations agree to about 1e-14, ones that centre by the data's own means are off by 1e-5 and more.
+TOLERANCE = 1e-10
+
+_N_POINTS = 3
+_MAX_TRIES = 100
+
+# Parts in which all blocks are evaluated, for progress, and observations that each has at least.
+_PARTS, _PART = 20, 1 << 14
+
+
+class Population(factors.Population, Protocol):
+    """Blocks of a program's observations."""
+
+    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray: ...
+
+    def recut(self, size: int, points: Sequence[FloatArray]) -> Population: ...
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Outcome of comparing the program's own log density with global part plus sum over blocks.
+
+    Attributes
+    ----------
+    points : int
+        Number of parameter values compared.
+    error : float
+        Largest difference, relative to the sum of the absolute values of the terms.
+    """
+
+    points: int
+    error: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the two agree to rounding."""
+        return self.points > 0 and self.error <= TOLERANCE
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The posterior of a program given data, ready to be sampled.
+
+    Attributes
+    ----------
+    full : Model
+        The user's program, without its ``profile`` and ``print`` statements, with the data as given.
+    population : Population
+        Global part and block log likelihoods.
+    order : ndarray of int64, shape (n_observations,) or None
+        Row of the user's data that stands at each place; None for the original order.
+    proof : Proof
+        What was compared before this posterior was handed out.
+    name, program, form
+        The program, for messages and for what is derived from it.
+    values : Data
+        The user's data, in the original order.
+    sizes : tuple of str
+        Integer data variables that count the observations.
+    points : sequence of ndarray
+        Unconstrained parameters at which it was proved.
+    any_block_size : bool
+        Whether nobody has named a block size, so that whoever samples may take another (`recut`).
+    """
+
+    full: Model
+    population: Population
+    order: NDArray[np.int64] | None
+    proof: Proof
+    name: str
+    program: Program
+    form: Form
+    values: Data
+    sizes: tuple[str, ...]
+    points: Sequence[FloatArray] = field(repr=False)
+    any_block_size: bool = False
+
+    def check(self, source: str = "") -> None:
+        """Raise InputError, which says what stands in the way, unless the proof holds.
+
+        Parameters
+        ----------
+        source : str
+            The user's file, for line numbers.
+        """
+        if not self.proof.holds:
+            reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
+            raise InputError(explain(self.program, self.form, reason, source=source))
+
+    def recut(self, size: int) -> Posterior:
+        """The same posterior with blocks of so many observations, proved again.
+
+        Raises
+        ------
+        InputError
+            When the proof fails.
+        """
+        if size == self.blocks.size:
+            return replace(self, any_block_size=False)
+        population = self.population.recut(size, self.points)
+        proof = prove(population, self.full, self.points)
+        cut = replace(self, population=population, proof=proof, any_block_size=False)
+        cut.check()
+        return cut
+
+    def __repr__(self) -> str:
+        return (
+            f"<Posterior of {self.name}: {self.blocks.n_observations:,} observations in {len(self.blocks):,} blocks, "
+            f"{self.dim:,} unconstrained parameters>"
+        )
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained parameters."""
+        return self.full.dim
+
+    @property
+    def blocks(self) -> Blocks:
+        """How the observations are cut."""
+        return self.population.blocks
+
+    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
+        """Log likelihoods of the observations at the given places, shape (len(places),)."""
+        return self.population.each(theta, places)
+
+
+def draw_points(
+    rng: np.random.Generator,
+    full: Model,
+    *,
+    n_points: int = _N_POINTS,
+    radius: float = 2.0,
+    progress: Progress | None = None,
+) -> list[FloatArray]:
+    """Unconstrained parameters, uniform in a box, at which the program's log density is finite.
+
+    The box shrinks while no point is found; fewer points than asked, even none, may be returned.
+    """
+    points: list[FloatArray] = []
+    for attempt in range(_MAX_TRIES):
+        if progress is not None:
+            progress.check()
+        theta = rng.uniform(-radius, radius, full.dim) * 0.5 ** (attempt // 20)
+        if np.isfinite(full.log_density(theta)):
+            points.append(theta)
+        if len(points) == n_points:
+            break
+    return points
+
+
+def prove(
+    population: Population, full: Model, points: Sequence[FloatArray], *, progress: Progress | None = None
+) -> Proof:
+    """Compare the full log density with global part plus blocks at the points where both are finite."""
+    if population.dim != full.dim:
+        return Proof(0, float("inf"))
+    progress = progress or Progress()
+    evaluator, compared, worst = population.evaluator(), 0, 0.0
+    blocks = population.blocks
+    n_parts = max(1, min(_PARTS, len(blocks), blocks.n_observations // _PART))
+    parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
+    for number, theta in enumerate(points):
+        progress.check()
+        whole = full.log_density(theta)
+        if not np.isfinite(whole):
+            continue
+        shared = evaluator.global_log_density(theta)
+        values = []
+        for place, part in enumerate(parts, start=1):
+            values.append(evaluator.block_log_lik(theta, part))
+            progress.advance(number * n_parts + place, len(points) * n_parts)
+        terms = np.concatenate(values)
+        compared += 1
+        if not np.isfinite(shared) or not np.isfinite(terms).all():
+            return Proof(compared, float("inf"))
+        # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
+        scale = abs(whole) + abs(shared) * float(np.sqrt(len(terms))) + float(np.abs(terms).sum())
+        worst = max(worst, abs(whole - (shared + float(terms.sum()))) / max(scale, 1.0))
+    return Proof(compared, worst)
+
+
+def arrange(
+    build: Callable[[tuple[str, ...], NDArray[np.int64] | None], Population],
+    full: Model,
+    *,
+    shuffles: Mapping[tuple[str, ...], int],
+    rng: np.random.Generator,
+    points: Sequence[FloatArray],
+    progress: Progress | None = None,
+) -> tuple[Population, NDArray[np.int64] | None, Proof]:
+    """Build the population on shuffled data or, if that changes the log density, on the data as they are.
+
+    Parameters
+    ----------
+    build : callable
+        Makes the population from the size variables along which the data are reordered and an order of the rows
+        (None: as given).
+    shuffles : mapping
+        Size variables along which to try a shuffle, in turn, and the number of rows.
+    rng : Generator
+        Shuffles the rows.
+    progress : Progress, optional
+        Told of the proof and how far it is.
+
+    Returns
+    -------
+    population, order, proof
+        ``proof.holds`` is False when no order gives the program's own log density.
+    """
+    progress = progress or Progress()
+
+    def proved(population: Population) -> Proof:
+        progress("Proving the cut into blocks")
+        return prove(population, full, points, progress=progress)
+
+    for sizes, n in shuffles.items():
+        order = rng.permutation(n).astype(np.int64)
+        try:
+            population = build(sizes, order)
+        except InputError:
+            # Data that refer to each other's places (neighbour lists, offsets) may not even load when reordered.
+            continue
+        if population.blocks.n_observations == n and (proof := proved(population)).holds:
+            return population, order, proof
+    population = build((), None)
+    return population, None, proved(population)
+
+
+def explain_undefined(population: Population, order: NDArray[np.int64] | None, theta: FloatArray) -> str:
+    """Where the log density is not finite, in words: in the priors, or in which row of the user's data."""
+    place, block = find_undefined(population, theta)
+    if place == "global":
+        return "the priors (the part without observations) are already not finite"
+    if block is None:
+        return "no single observation is to blame"
+    places = np.arange(population.blocks.starts[block], population.blocks.stops[block], dtype=np.int64)
+    bad = np.flatnonzero(~np.isfinite(population.each(theta, places)))
+    first = int(places[bad[0] if bad.size else 0])
+    row = first if order is None else int(order[first])
+    return f"observation {row + 1:,} of the data is one that is impossible"
+
+
+def find_undefined(population: Population, theta: FloatArray) -> tuple[str, int | None]:
+    """Where the log density is not finite: ``("global", None)``, ``("block", b)`` or ``("", None)`` for nowhere."""
+    evaluator = population.evaluator()
+    if not np.isfinite(evaluator.global_log_density(theta)):
+        return "global", None
+    values = evaluator.block_log_lik(theta)
+    bad = np.flatnonzero(~np.isfinite(values))
+    return ("block", int(bad[0])) if bad.size else ("", None)

@@ -1,0 +1,114 @@
+"""Range constants for the concentration bounds, from functions in the user's program.
+
+The bounds need the range of the differences log p(x_i | theta') - log p(x_i | theta) over the population. It is at most
+twice C = max_i |difference| (Bardenet et al. 2014, below eq. 7), and a Lipschitz constant L_i of each observation
+gives |difference| <= L_i ||theta' - theta||. With control variates they need that of the remainders, which a bound on a
+derivative of each observation's log likelihood gives (Bardenet, Doucet and Holmes 2017, section 7). Sums over blocks
+add the constants of their observations.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stansub.errors import InputError, RunError
+from stansub.progress import as_progress
+from stansub.stan import rewrite, toolchain
+from stansub.stan.library import Library, Model, Rng
+from stansub.stan.posterior import Posterior
+from stansub.stan.syntax import For
+from stansub.types import FloatArray
+
+_CALLBACK = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.POINTER(ctypes.c_double),
+    ctypes.POINTER(ctypes.c_double),
+)
+
+# Functions of the program that give a constant for each observation. For control variates of order 1 and 2 it bounds
+# the operator norm of the second and the third derivative in the unconstrained parameters, wherever they are.
+LIPSCHITZ = "log_lik_lipschitz_i"
+
+
+def largest_constant(posterior: Posterior, function: str, *, progress: Callable[[str], None] | None = None) -> float:
+    """Largest over the blocks of the sum of the constants that ``function`` of the program gives their observations.
+
+    Raises
+    ------
+    InputError
+        When the program has no such function, or it gives a negative or non-finite value.
+    """
+    loop, n = posterior.form.likelihood, posterior.form.n or posterior.sizes[0]
+    first = loop.lower if isinstance(loop, For) else "1"
+    say = as_progress(progress)
+    code = rewrite.silent(rewrite.constants_program(posterior.program, function, n, first=first))
+    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_constants", progress=say))
+    say("Finding the range constant")
+    model = posterior.values.model(library)
+    constants = model.param_constrain(np.empty(0), include_gq=True, rng=library.rng(0))
+    if constants.size != posterior.blocks.n_observations:
+        raise RunError(f"{function} gave {constants.size} constants for {posterior.blocks.n_observations}")
+    bad = np.flatnonzero(~(np.isfinite(constants) & (constants >= 0)))
+    if bad.size:
+        raise InputError(
+            f"{function} gives {constants[bad[0]]} for observation {bad[0] + 1:,}; it must be finite and not negative"
+        )
+    if posterior.order is not None:
+        constants = constants[posterior.order]
+    return float(np.add.reduceat(constants, posterior.blocks.starts).max())
+
+
+@dataclass(frozen=True)
+class RangeFunction:
+    """The program's ``log_lik_range`` as a C callback (self, theta, theta', out) -> error code.
+
+    Attributes
+    ----------
+    address : int
+        Of the callback.
+    factor : float
+        Range of the block sums for a bound of 1 on the absolute differences: 2 x block size.
+    """
+
+    library: Library
+    model: Model
+    rng: Rng
+    callback: object
+    address: int
+    factor: float
+
+
+def range_function(posterior: Posterior, *, progress: Callable[[str], None] | None = None) -> RangeFunction:
+    """Compile the program's ``log_lik_range``.
+
+    Raises
+    ------
+    InputError
+        When the program has no such function.
+    """
+    code = rewrite.silent(rewrite.range_program(posterior.program))
+    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_range", progress=progress))
+    model, rng, dim = posterior.values.model(library), library.rng(0), posterior.dim
+    n_out = model.param_num(include_gq=True)
+
+    def evaluate(_: int, theta: object, proposed: object, out: object) -> int:
+        both = np.concatenate([_view(theta, dim), _view(proposed, dim)])
+        try:
+            out[0] = model.param_constrain(both, include_gq=True, rng=rng, out=np.empty(n_out))[-1]  # type: ignore[index]
+        except Exception:  # ctypes would print any other error and report success
+            return 1
+        return 0
+
+    callback = _CALLBACK(evaluate)
+    address = ctypes.cast(callback, ctypes.c_void_p).value or 0
+    return RangeFunction(library, model, rng, callback, address, 2.0 * posterior.blocks.size)
+
+
+def _view(pointer: object, size: int) -> FloatArray:
+    return np.ctypeslib.as_array(pointer, shape=(size,))

@@ -1,0 +1,373 @@
+"""Which part of a program is the likelihood, and over what it is a sum.
+
+Three forms are told apart: a loop over ``log_lik_i``, a ``reduce_sum``, and anything else, whose sum over observations
+is proved numerically by whoever cuts the data. What cannot be told from the text alone is not claimed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from stansub.errors import InputError
+from stansub.stan import advice
+from stansub.stan.remarks import Remark, find_line
+from stansub.stan.sizes import (
+    changing_names,
+    declarations,
+    main_size,
+    observations_in,
+    size_candidates,
+    sized_by,
+)
+from stansub.stan.syntax import (
+    Assign,
+    Braces,
+    Call,
+    Declaration,
+    For,
+    ForEach,
+    Function,
+    If,
+    Profile,
+    Program,
+    Span,
+    Statement,
+    Target,
+    While,
+    calls,
+    children,
+    expression_of,
+    matching,
+    names,
+    split,
+    tokenize,
+    walk,
+)
+
+__all__ = [
+    "Form",
+    "explain",
+    "find_line",
+    "observations_in",
+    "recognise",
+    "size_candidates",
+]
+
+LOG_LIK = "log_lik_i"
+REDUCE_SUM = ("reduce_sum", "reduce_sum_static")
+
+
+@dataclass(frozen=True)
+class Form:
+    """The likelihood of a program.
+
+    Attributes
+    ----------
+    kind : {"log_lik_i", "reduce_sum", "sum"}
+        A loop over ``log_lik_i``, a ``reduce_sum`` call, or any other program.
+    statement : str
+        Canonical text of the likelihood statement; for ``sum`` the first statement that reads observations, if any.
+    n : str
+        The number of units as a Stan expression; empty for ``sum``.
+    line : int or None
+        Line of the statement in the user's file, filled in by who has the file (`find_line`).
+    warnings : tuple of Remark
+        What costs time in proportion to all observations at every evaluation, and other remarks.
+    likelihood : For, Call or None
+        The loop, or the ``reduce_sum`` call.
+    span : Span
+        The likelihood statement in the canonical text.
+    """
+
+    kind: Literal["log_lik_i", "reduce_sum", "sum"]
+    statement: str = ""
+    n: str = ""
+    line: int | None = None
+    warnings: tuple[Remark, ...] = ()
+    likelihood: For | Call | None = None
+    span: Span = Span(0, 0)  # noqa: RUF009 - a NamedTuple cannot change
+
+
+def recognise(program: Program) -> Form:
+    """Find the likelihood.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed canonical text.
+
+    Returns
+    -------
+    Form
+        ``kind`` is "sum" for every program that is not one of the two explicit forms; whether that qualifies is for a
+        numerical check to decide.
+
+    Raises
+    ------
+    InputError
+        When the program has no model block.
+    """
+    if program.model.span == Span(0, 0):
+        raise InputError("the program has no model block, so there is nothing to sample from")
+    found = list(_marked(program.model.statements, reachable=True))
+    if not found:
+        return _plain(program)
+    if len(found) > 1:
+        message = "is one of several likelihood sums, which are not rewritten"
+        return _plain(program, *(Remark(program.text(statement.span), message) for statement, _ in found))
+    statement, reachable = found[0]
+    text = program.text(statement.span)
+    if not reachable:
+        return _plain(program, Remark(text, "stands in a loop, so it is not rewritten"))
+    if any(name == "target" or name.endswith("_lp") for name in _local_calls(program)):
+        return _plain(program, Remark(text, "shares the model block with target() or a *_lp call in an expression"))
+    found_form = _loop(program, statement) if isinstance(statement, For) else _reduce_sum(program, statement)
+    return found_form or _plain(program, Remark(text, "is not of a form that can be rewritten"))
+
+
+def explain(program: Program, form: Form, reason: str, *, source: str = "") -> str:
+    """What to tell a user whose program's likelihood is not a sum over observations.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    form : Form
+        What was recognised.
+    reason : str
+        How the numerical check failed.
+    source : str
+        The user's file, for line numbers.
+
+    Returns
+    -------
+    str
+        Several lines: the reason, the statements that stand in the way where the text shows them, and what would make
+        the program qualify.
+    """
+    lines = [f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"]
+    if form.kind != "sum":
+        where = Remark(form.statement, "must be the sum of its parts whatever the order and cut of the observations")
+        return "\n  ".join([*lines, where.located(source)])
+    size = main_size(program)
+    remarks = [*form.warnings, *advice.obstacles(program, size)]
+    lines += [remark.located(source) for remark in remarks]
+    lines += ["It qualifies with each observation's term in a function of its own, for example:"]
+    lines += [f"  {line}" for line in advice.skeleton(program, size)]
+    return "\n  ".join(lines)
+
+
+def partial_sums(program: Program, call: Call) -> list[Function]:
+    """The user's functions that a ``reduce_sum`` call may mean: more than one where the name is overloaded."""
+    name = normalised(call.arguments[0])
+    return [
+        function
+        for function in program.functions
+        if function.name == name and function.body is not None and len(function.arguments) == len(call.arguments)
+    ]
+
+
+def normalised(name: str) -> str:
+    """Name of a density with all its constants: ``f_lupdf`` is ``f_lpdf``."""
+    for suffix in ("_lupdf", "_lupmf"):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix) + "_lp" + suffix[-2:]
+    return name
+
+
+def bracketed(expression: str) -> str:
+    """An expression that may be an operand: in parentheses unless it has them or is one word."""
+    tokens = tokenize(expression)
+    whole = len(tokens) == 1 or (tokens[0].text == "(" and matching(tokens, 0) == len(tokens) - 1)
+    return expression if whole else f"({expression})"
+
+
+def _marked(statements: Sequence[Statement], *, reachable: bool) -> Iterator[tuple[Statement, bool]]:
+    """Statements that call ``log_lik_i`` or ``reduce_sum``, and whether they stand outside any loop."""
+    for statement in statements:
+        if isinstance(statement, For) and _is_log_lik_loop(statement):
+            yield statement, reachable
+        elif isinstance(statement, For | ForEach | While):
+            yield from _marked(statement.body, reachable=False)
+        elif isinstance(statement, If | Profile | Braces):
+            for inner in children(statement):
+                yield from _marked(inner, reachable=reachable)
+        elif any(call.name in (*REDUCE_SUM, LOG_LIK) for call in calls(expression_of(statement))):
+            yield statement, reachable
+
+
+def _is_log_lik_loop(loop: For) -> bool:
+    """Whether a loop is ``for (i in a : b) target += log_lik_i(i, ...)`` and nothing else."""
+    if len(loop.body) != 1 or not isinstance(loop.body[0], Target):
+        return False
+    expression = loop.body[0].expression
+    outer = calls(expression)[:1]
+    return bool(outer) and (
+        outer[0].name == LOG_LIK
+        and outer[0].span == Span(0, len(expression))
+        and outer[0].arguments[:1] == (loop.variable,)
+    )
+
+
+def _local_calls(program: Program) -> set[str]:
+    """Functions called where the model block computes local variables."""
+    return {
+        call.name
+        for statement in walk(program.model.statements)
+        if isinstance(statement, Declaration | Assign)
+        for call in calls(expression_of(statement))
+    }
+
+
+def _loop(program: Program, loop: For) -> Form:
+    n = loop.upper if loop.lower == "1" else f"{bracketed(loop.upper)} - {bracketed(loop.lower)} + 1"
+    bounds = names(loop.upper) | names(loop.lower)
+    sizes = bounds.union(*(_length_of(program, name) for name in bounds))
+    return Form(
+        "log_lik_i",
+        program.text(loop.span),
+        n,
+        warnings=tuple(_costs(program, sizes, loop.span)),
+        likelihood=loop,
+        span=loop.span,
+    )
+
+
+def _reduce_sum(program: Program, statement: Statement) -> Form | None:
+    text = program.text(statement.span)
+    found = [call for call in calls(program.code, statement.span) if call.name in REDUCE_SUM]
+    if len(found) != 1 or len(found[0].arguments) < 3:
+        return None
+    call = found[0]
+    if not partial_sums(program, call) or program.text(call.span) not in _terms(expression_of(statement)):
+        return None
+    if not isinstance(statement, Target) and not _goes_to_target(program, statement):
+        return None
+    sizes = _length_of(program, call.arguments[1])
+    remarks = list(_costs(program, sizes, statement.span))
+    sized = sized_by(program, sizes)
+    parameters = changing_names(program)
+    for argument in call.arguments[3:]:
+        used = names(argument)
+        if used != {argument} and used & sized and used & parameters:
+            remarks.append(Remark(text, f"computes `{argument}` for all observations at every evaluation"))
+    return Form(
+        "reduce_sum",
+        text,
+        f"size({call.arguments[1]})",
+        warnings=tuple(remarks),
+        likelihood=call,
+        span=statement.span,
+    )
+
+
+def _plain(program: Program, *remarks: Remark) -> Form:
+    size = main_size(program)
+    statements = observations_in(program, size) if size else []
+    if not statements:
+        return Form("sum", warnings=remarks)
+    span = statements[0].span
+    return Form("sum", program.text(span), warnings=remarks, span=span)
+
+
+def _terms(expression: str) -> list[str]:
+    """Terms of a sum that are added, not subtracted; none of an expression that is no sum."""
+    tokens = tokenize(expression)
+    if len(split(tokens, "?", ":", "||", "&&", "==", "!=", "<", ">", "<=", ">=")) > 1:
+        return []
+    before = {after.span.start: token.text for token, after in pairwise(tokens)}
+    return [
+        expression[part[0].span.start : part[-1].span.end]
+        for part in split(tokens, "+", "-")
+        if part and before.get(part[0].span.start, "+") == "+"
+    ]
+
+
+def _goes_to_target(program: Program, statement: Statement) -> bool:
+    """Whether a local variable that receives the sum is added to the target, once, later in the same scope."""
+    if isinstance(statement, Declaration):
+        variable = statement.name
+    elif isinstance(statement, Assign) and statement.place in statement.variables and statement.operator in ("=", "+="):
+        variable = statement.place
+    else:
+        return False
+    scope = next(scope for scope in _scopes(program.model.statements) if statement in scope)
+    if sum(other.span == statement.span for other in scope) > 1:  # declared together with other variables
+        return False
+    later = scope[scope.index(statement) + 1 :]
+    uses = [other for other in walk(later) if variable in names(expression_of(other))]
+    changes = [
+        other
+        for other in walk(later)
+        if isinstance(other, Assign) and variable in other.variables and other.operator not in ("+=", "-=")
+    ]
+    return (
+        len(uses) == 1
+        and not changes
+        and uses[0] in later
+        and isinstance(uses[0], Target)
+        and _terms(uses[0].expression).count(variable) == 1
+    )
+
+
+def _scopes(statements: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
+    yield statements
+    for statement in statements:
+        for inner in children(statement):
+            yield from _scopes(inner)
+
+
+def _length_of(program: Program, expression: str) -> set[str]:
+    """Variables that determine how long an array is: for ``y`` or ``y[index]``."""
+    tokens = tokenize(expression)
+    name = tokens[0].text
+    if len(tokens) > 2 and tokens[1].text == "[" and tokens[-1].text == "]":
+        name = tokens[2].text
+    for declaration in declarations(program):
+        if declaration.name == name and declaration.array_dims:
+            return names(declaration.array_dims[0])
+    return set()
+
+
+def _costs(program: Program, sizes: set[str], likelihood: Span) -> Iterator[Remark]:
+    """What beside the likelihood costs time in proportion to all observations at every evaluation."""
+    sized = sized_by(program, sizes)
+    for declaration in program.parameters.declarations:
+        if declaration.name in sized:
+            yield Remark(program.text(declaration.span), "has a value for every observation, whose prior costs O(N)")
+    for block in (program.transformed_parameters, program.model):
+        yield from _costly(program, block.statements, sizes, sized, likelihood)
+
+
+def _costly(
+    program: Program, statements: Sequence[Statement], sizes: set[str], sized: set[str], likelihood: Span
+) -> Iterator[Remark]:
+    message = "is computed for all observations at every evaluation"
+    seen = set()
+    for statement in statements:
+        span = statement.span
+        if span == likelihood or span in seen:
+            continue
+        seen.add(span)
+        holds_likelihood = span.start <= likelihood.start and likelihood.end <= span.end
+        if holds_likelihood or isinstance(statement, If | Profile | Braces):
+            for inner in children(statement):
+                yield from _costly(program, inner, sizes, sized, likelihood)
+        elif isinstance(statement, For) and (names(statement.lower) | names(statement.upper)) & sizes:
+            yield Remark(program.text(span), "loops over all observations at every evaluation")
+        elif _beyond_constants(program.text(span)) & sized:
+            yield Remark(program.text(span), message)
+
+
+def _beyond_constants(text: str) -> set[str]:
+    """Names in a text but for elements at a constant place: ``y`` in ``sum(y)`` and in ``y[k]``, not in ``y[1]``."""
+    tokens = tokenize(text)
+    constant = {
+        k
+        for k in range(len(tokens) - 3)
+        if tokens[k + 1].text == "[" and tokens[k + 2].kind == "number" and tokens[k + 3].text == "]"
+    }
+    return {token.text for k, token in enumerate(tokens) if token.kind == "name" and k not in constant}

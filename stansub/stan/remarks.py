@@ -1,0 +1,95 @@
+"""Remarks about statements of a program, and the lines of the user's file that they are about."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from stansub.errors import InputError
+from stansub.stan.syntax import Token, tokenize
+
+# What a compiled program puts before an error, and where in the canonical text it says that the error arose.
+_CLASS = re.compile(r"^Exception: |\b\w+_namespace::\w+: ")
+_PLACE = re.compile(r"\(in '[^']*', line (?P<line>\d+), column \d+(?: to (?:line \d+, )?column \d+)?\)")
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something a user should know about a statement.
+
+    Attributes
+    ----------
+    statement : str
+        Canonical text of the statement.
+    message : str
+        What about it.
+    """
+
+    statement: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.located("")
+
+    def located(self, source: str) -> str:
+        """The remark as a line of text, with the statement's line in the user's own file where it is found there."""
+        line = find_line(source, self.statement)
+        where = f"line {line}: " if line is not None else ""
+        head = " ".join(self.statement.split())
+        quoted = f"`{head if len(head) <= 90 else head[:87] + '...'}`"
+        return f"{where}{quoted} {self.message}" if self.statement else self.message
+
+
+def find_line(source: str, statement: str) -> int | None:
+    """Line of a statement in the user's own file, counted from 1.
+
+    Comments, white space, parentheses and braces do not count, since the canonical text may have others.
+
+    Parameters
+    ----------
+    source : str
+        The user's file.
+    statement : str
+        Canonical text of the statement.
+
+    Returns
+    -------
+    int or None
+        None where it is not found, as when it comes from an included file.
+    """
+    wanted = [token.text for token in _significant(statement)]
+    try:
+        tokens = _significant(source)
+    except InputError:
+        return None
+    texts = [token.text for token in tokens]
+    for i in range(len(texts) - len(wanted) + 1):
+        if wanted and texts[i : i + len(wanted)] == wanted:
+            return source.count("\n", 0, tokens[i].span.start) + 1
+    return None
+
+
+def locate_error(message: str, code: str, source: str, file: str) -> str:
+    """An error of a compiled program in one line, with the line in the user's file where it is found there.
+
+    Parameters
+    ----------
+    message : str
+        What the C++ class threw.
+    code : str
+        The canonical text that was compiled.
+    source : str
+        The user's file.
+    file : str
+        What to call it.
+    """
+
+    def place(match: re.Match[str]) -> str:
+        line = find_line(source, code.splitlines()[int(match["line"]) - 1])
+        return f"({file}, line {line})" if line else ""
+
+    return " ".join(_PLACE.sub(place, _CLASS.sub("", message)).split())
+
+
+def _significant(text: str) -> list[Token]:
+    return [token for token in tokenize(text) if token.text not in ("(", ")", "{", "}")]

@@ -1,0 +1,404 @@
+"""Programs written from a user's program, for stansub's own evaluations.
+
+`block_program` is the user's program with the likelihood as a loop over blocks of observations that external functions
+name (``cpp/stansub_blocks.hpp``). With no blocks set it is the user's full posterior. Its generated quantities hand
+each block's log likelihood to the header and have no variables of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from stansub.errors import InputError
+from stansub.stan.recognise import Form, bracketed, normalised, partial_sums
+from stansub.stan.sizes import changing_names, data_declarations
+from stansub.stan.syntax import (
+    Assign,
+    Call,
+    Declaration,
+    For,
+    If,
+    Other,
+    Program,
+    Span,
+    Statement,
+    Target,
+    Tilde,
+    calls,
+    children,
+    matching,
+    names,
+    tokenize,
+    walk,
+)
+
+_EXTERNAL = """\
+  int stansub_n_blocks(int n);
+  int stansub_start(int block);
+  int stansub_end(int block, int n);
+  void stansub_put(int block, real log_lik);"""
+
+
+def block_program(program: Program, form: Form) -> str:
+    """The user's program with its likelihood over blocks named from outside.
+
+    Generated quantities of the user are left out. To be compiled with ``stanc --allow-undefined`` and
+    ``cpp/stansub_blocks.hpp`` as user header.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    form : Form
+        What was recognised in it, of kind "log_lik_i" or "reduce_sum".
+
+    Returns
+    -------
+    str
+        Stan code.
+
+    Raises
+    ------
+    InputError
+        When the program has names of its own that begin with ``stansub_``.
+    """
+    _reserve_names(program)
+    if isinstance(form.likelihood, For):
+        loop = form.likelihood
+        functions, hoisted = _EXTERNAL, ""
+        in_model = f"{{\n{_over_blocks(form.n, _units(loop, 'target'))}\n  }}"
+        model = _replaced(program, program.model.inside, [(form.span, in_model)])
+        put = f"real stansub_value = 0;\n{_units(loop, 'stansub_value')}\nstansub_put(stansub_b, stansub_value);"
+        in_quantities = f"{{\n{_over_blocks(form.n, put)}\n  }}"
+    elif isinstance(form.likelihood, Call):
+        call = form.likelihood
+        arguments, hoisted = _hoisted(program, call)
+        functions = "\n".join([_EXTERNAL, *_wrappers(program, call)])
+        model = _replaced(program, program.model.inside, [(call.span, f"stansub_sum({arguments})")])
+        in_quantities = f"stansub_put_all({arguments});"
+    else:
+        raise ValueError("a program of form 'sum' is not rewritten")
+    quantities, _ = _carried(program, program.model.statements, form.span, in_quantities)
+    return "\n".join(
+        [
+            _block("functions", program.text(program.functions_block.inside), functions),
+            program.text(program.data.span),
+            _block("transformed data", program.text(program.transformed_data.inside), hoisted),
+            program.text(program.parameters.span),
+            program.text(program.transformed_parameters.span),
+            _block("model", model),
+            # Braces make the variables local: generated quantities would otherwise be output.
+            _block("generated quantities", "{", quantities, "}"),
+        ]
+    )
+
+
+def silent(code: str) -> str:
+    """A program without its ``profile`` and ``print`` statements; what was profiled stays, in plain braces.
+
+    Evaluations of blocks run in several threads, for which Stan's table of profiles has no lock, and thousands of
+    blocks would each print.
+
+    Parameters
+    ----------
+    code : str
+        Stan code, for example the canonical text.
+    """
+    tokens = tokenize(code)
+    dropped = [
+        Span(token.span.start, tokens[matching(tokens, k + 1)].span.end)
+        for k, token in enumerate(tokens)
+        if token.text in ("profile", "print")  # reserved words of Stan
+    ]
+    pieces, at = [], 0
+    for start, end in dropped:
+        pieces.append(code[at:start])
+        at = end
+    return "".join([*pieces, code[at:]])
+
+
+def _reserve_names(program: Program) -> None:
+    taken = [t.text for t in tokenize(program.code) if t.kind == "name" and t.text.startswith("stansub_")]
+    if taken:
+        raise InputError(f"the program uses the name {taken[0]!r}; names that begin with stansub_ are kept for stansub")
+
+
+def _block(name: str, *parts: str) -> str:
+    inside = "\n".join(part.strip("\n") for part in parts if part.strip())
+    return f"{name} {{\n{inside}\n}}"
+
+
+def _replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, str]]) -> str:
+    """Text of a span with parts of it replaced."""
+    pieces, at = [], span.start
+    for part, text in sorted(replacements):
+        pieces += [program.code[at : part.start], text]
+        at = part.end
+    return "".join([*pieces, program.code[at : span.end]])
+
+
+def _units(loop: For, total: str) -> str:
+    """The user's loop over ``log_lik_i``, cut to a block."""
+    assert isinstance(loop.body[0], Target)
+    offset = "" if loop.lower == "1" else f"{bracketed(loop.lower)} - 1 + "
+    return f"""\
+      for ({loop.variable} in {offset}stansub_first : {offset}stansub_last) {{
+        {total} += {loop.body[0].expression};
+      }}"""
+
+
+def _over_blocks(n: str, body: str) -> str:
+    """A loop over the blocks of ``n`` units; ``body`` may use stansub_b, stansub_first and stansub_last."""
+    return f"""\
+    int stansub_n = {n};
+    for (stansub_b in 1 : stansub_n_blocks(stansub_n)) {{
+      int stansub_first = stansub_start(stansub_b);
+      int stansub_last = stansub_end(stansub_b, stansub_n);
+      {body}
+    }}"""
+
+
+def _wrappers(program: Program, call: Call) -> list[str]:
+    """Functions with the signature of the partial sum, less its start and end, that run over the blocks.
+
+    As functions they evaluate argument expressions once a call and not once a block, and need no types but those the
+    user wrote. There is one pair for each overload.
+    """
+    wrappers = []
+    for function in partial_sums(program, call):
+        first, _, _, *rest = function.arguments
+        passed = [f"stansub_a{k}" for k in range(len(rest))]
+        declared = ", ".join(
+            f"{'data ' if argument.data_only else ''}{argument.type} {name}"
+            for argument, name in zip((first, *rest), ("stansub_x", *passed), strict=True)
+        )
+        bar = " |" if function.name.endswith(("_lpdf", "_lpmf")) else ","
+        value = (
+            f"{function.name}(stansub_x[stansub_first : stansub_last]{bar} "
+            f"{', '.join(['stansub_first', 'stansub_last', *passed])})"
+        )
+        wrappers.append(f"""\
+  real stansub_sum({declared}) {{
+    real stansub_value = 0;
+{_over_blocks("size(stansub_x)", f"stansub_value += {value};")}
+    return stansub_value;
+  }}
+  void stansub_put_all({declared}) {{
+{_over_blocks("size(stansub_x)", f"stansub_put(stansub_b, {value});")}
+  }}""")
+    return wrappers
+
+
+def _hoisted(program: Program, call: Call) -> tuple[str, str]:
+    """Arguments for the wrappers, and transformed data that hold those which are expressions of data alone.
+
+    An expression such as ``y[training]`` would otherwise cost time in proportion to all observations at every
+    evaluation, however few blocks are asked for.
+    """
+    changing = changing_names(program)
+    arguments, lines = [], []
+    functions = partial_sums(program, call)
+    for k, argument in enumerate(call.arguments):
+        if k in (0, 2):  # the function and the grain size
+            continue
+        place = 0 if k == 1 else k
+        types = {function.arguments[place].type for function in functions}
+        used = names(argument)
+        if len(tokenize(argument)) > 1 and used and not used & changing and len(types) == 1:
+            name = f"stansub_data_{k}"
+            declaration = _sized_like(argument, types.pop(), name)
+            if declaration:
+                lines.append(f"  {declaration}")
+                argument = name
+        arguments.append(argument)
+    return ", ".join(arguments), "\n".join(lines)
+
+
+def _sized_like(expression: str, unsized: str, name: str) -> str:
+    """A declaration of a variable of an unsized type with the value and sizes of an expression; nothing for tuples."""
+    if "tuple" in unsized:
+        return ""
+    base = unsized
+    depth = 0
+    if unsized.startswith("array"):
+        brackets, _, base = unsized.removeprefix("array").partition("]")
+        depth, base = brackets.count(",") + 1, base.strip()
+
+    # dims() says (n, 1) of a vector, (1, n) of a row vector, and is cut short by an empty array.
+    def size(k: int) -> str:
+        if k == 1:
+            return f"size({expression})"
+        return f"size(dims({expression})) >= {k} ? dims({expression})[{k}] : 0"
+
+    inner = {"row_vector": [2 if depth else 1], "vector": [1], "matrix": [1, 2]}.get(base.removeprefix("complex_"), [])
+    if base.endswith("matrix") and not depth:
+        sizes = f"[rows({expression}), cols({expression})]"
+    else:
+        sizes = f"[{', '.join(size(depth + k) for k in inner)}]" if inner else ""
+    array = f"array[{', '.join(size(k + 1) for k in range(depth))}] " if depth else ""
+    return f"{array}{base}{sizes} {name} = {expression};"
+
+
+def _carried(program: Program, statements: Sequence[Statement], span: Span, text: str) -> tuple[str, set[str]]:
+    """What replaces the likelihood statement, inside the branches it stands in and after the locals that it needs.
+
+    Returns
+    -------
+    str
+        Stan code in which nothing adds to the target.
+    set of str
+        Variables that it reads.
+    """
+    at = next(k for k, other in enumerate(statements) if other.span.start <= span.start and span.end <= other.span.end)
+    holder = statements[at]
+    if holder.span == span:
+        code, needed = text, names(text)
+    else:
+        inner = next(inner for inner in children(holder) if any(_contains(other.span, span) for other in inner))
+        code, needed = _carried(program, inner, span, text)
+        code = f"{{\n{code}\n}}"
+        if isinstance(holder, If):
+            condition = holder.condition if inner is holder.then else f"!({holder.condition})"
+            code = f"if ({condition}) {code}"
+            needed = needed | names(condition)
+    lines, carried = [code], set()
+    for statement in reversed(statements[:at]):
+        if _writes(statement) & needed and statement.span not in carried:
+            carried.add(statement.span)  # several variables may share a declaration
+            lines.insert(0, _without_target(program, statement))
+            needed = needed | names(program.text(statement.span))
+    return "\n".join(lines), needed
+
+
+def _contains(outer: Span, inner: Span) -> bool:
+    return outer.start <= inner.start and inner.end <= outer.end
+
+
+def _writes(statement: Statement) -> set[str]:
+    """Variables that a statement declares or assigns."""
+    written: set[str] = set()
+    for inner in walk([statement]):
+        if isinstance(inner, Declaration):
+            written.add(inner.name)
+        elif isinstance(inner, Assign):
+            written.update(inner.variables)
+    return written
+
+
+def _without_target(program: Program, statement: Statement) -> str:
+    """A statement without what prints or adds to the target, its densities under names that may be called anywhere."""
+    dropped = [(inner.span, "{ }") for inner in walk([statement]) if _has_effects(inner)]
+    text = _replaced(program, statement.span, dropped)
+    return _renamed(text, {call.name: normalised(call.name) for call in calls(text)})
+
+
+def _has_effects(statement: Statement) -> bool:
+    if isinstance(statement, Other):
+        first = calls(statement.text)[:1]
+        return statement.text.startswith(("print", "jacobian")) or (bool(first) and first[0].name.endswith("_lp"))
+    return isinstance(statement, Target | Tilde)
+
+
+def constants_program(program: Program, function: str, n: str, *, first: str = "1") -> str:
+    """A program without parameters whose only generated quantity is ``vector[n] stansub_constants``.
+
+    Its elements are the user's ``function(i, ...)`` for ``n`` values of i from ``first`` on; the other arguments are
+    the data of the same names.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    function : str
+        ``log_lik_lipschitz_i`` or another that gives a constant for each observation.
+    n : str
+        The number of observations as a Stan expression of data.
+    first : str
+        Where the user's loop over observations begins.
+
+    Raises
+    ------
+    InputError
+        When the program has no such function, or an argument is not the name of a data variable.
+    """
+    arguments = _by_name(program, function, 1, _data_names(program), "data or transformed data")
+    index = "stansub_i" if first == "1" else f"{bracketed(first)} - 1 + stansub_i"
+    call = f"{function}({', '.join([index, *arguments])})"
+    return "\n".join(
+        [
+            *_up_to_data(program),
+            "generated quantities {",
+            f"  vector[{n}] stansub_constants;",
+            f"  for (stansub_i in 1 : {n}) {{",
+            f"    stansub_constants[stansub_i] = {call};",
+            "  }",
+            "}",
+        ]
+    )
+
+
+def range_program(program: Program) -> str:
+    """A program with the parameters twice whose only generated quantity is ``real stansub_range``.
+
+    It is the user's ``log_lik_range(...)``, whose arguments are data and parameters by their names; with ``_new``
+    behind its name a parameter is meant at the proposal. The unconstrained parameters are those of the program at the
+    current state, then the same at the proposal.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+
+    Raises
+    ------
+    InputError
+        When the program has no such function, or an argument is neither data nor a parameter.
+    """
+    parameters = {variable.name for variable in program.parameters.declarations}
+    at_proposal = {name: f"{name}_new" for name in parameters}
+    known = _data_names(program) | parameters
+    taken = known & set(at_proposal.values())
+    if taken:
+        raise InputError(
+            f"log_lik_range: the variable {min(taken)!r} has the name of a parameter at the proposal; rename it"
+        )
+    arguments = _by_name(program, "log_lik_range", 0, known | set(at_proposal.values()), "data or parameters")
+    declared = program.text(program.parameters.inside)
+    return "\n".join(
+        [
+            *_up_to_data(program),
+            _block("parameters", declared, _renamed(declared, at_proposal)),
+            _block("generated quantities", f"  real stansub_range = log_lik_range({', '.join(arguments)});"),
+        ]
+    )
+
+
+def _up_to_data(program: Program) -> list[str]:
+    """The program's blocks before the parameters."""
+    return [program.text(block.span) for block in (program.functions_block, program.data, program.transformed_data)]
+
+
+def _data_names(program: Program) -> set[str]:
+    return {variable.name for variable in data_declarations(program)}
+
+
+def _by_name(program: Program, function: str, skip: int, known: set[str], what: str) -> list[str]:
+    """Arguments of a function of the user after the first ``skip``, which must be names of known variables."""
+    candidates = [candidate for candidate in program.functions if candidate.name == function]
+    if not candidates:
+        raise InputError(f"the program has no function {function}")
+    for candidate in candidates:
+        found = [argument.name for argument in candidate.arguments[skip:]]
+        unknown = [name for name in found if name not in known]
+        if not unknown:
+            return found
+    raise InputError(f"{function}: its argument {unknown[0]!r} is not the name of a variable in {what} of the program")
+
+
+def _renamed(text: str, new_names: Mapping[str, str]) -> str:
+    """A text with some names replaced."""
+    pieces, at = [], 0
+    for token in tokenize(text):
+        pieces += [text[at : token.span.start], new_names.get(token.text, token.text)]
+        at = token.span.end
+    return "".join([*pieces, text[at:]])

@@ -1,0 +1,146 @@
+"""A program's variables by what sizes them: which integer may count the observations, and what depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stansub.stan.syntax import (
+    Assign,
+    Declaration,
+    For,
+    If,
+    Program,
+    Statement,
+    Target,
+    Tilde,
+    While,
+    children,
+    expression_of,
+    names,
+    walk,
+)
+
+
+@dataclass(frozen=True)
+class SizeUse:
+    """A data variable that has a size variable as a dimension, and where: array dimensions first, then inner ones."""
+
+    declaration: Declaration
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SizeCandidate:
+    """An integer of the data block that sizes other data, so that it may be the number of observations.
+
+    Attributes
+    ----------
+    name : str
+        The integer.
+    uses : tuple of SizeUse
+        Data variables with the integer itself as a dimension.
+    obstacles : tuple of Declaration
+        Data variables with a dimension computed from it (``N + 1``), which cannot be cut.
+    """
+
+    name: str
+    uses: tuple[SizeUse, ...]
+    obstacles: tuple[Declaration, ...]
+
+
+def size_candidates(program: Program) -> list[SizeCandidate]:
+    """Integers of the data block that are a dimension of data variables, in the order of declaration."""
+    candidates = []
+    for size in program.data.declarations:
+        if size.base != "int" or size.all_dims:
+            continue
+        uses, obstacles = [], []
+        for declaration in program.data.declarations:
+            axes = tuple(axis for axis, dim in enumerate(declaration.all_dims) if dim == size.name)
+            if axes:
+                uses.append(SizeUse(declaration, axes))
+            others = [dim for dim in declaration.all_dims if dim != size.name] + list(declaration.elements)
+            if any(size.name in names(text) for text in others):
+                obstacles.append(declaration)
+        if uses:
+            candidates.append(SizeCandidate(size.name, tuple(uses), tuple(obstacles)))
+    return candidates
+
+
+def main_size(program: Program) -> str:
+    """The size variable with most data variables, the first of them if there are several."""
+    candidates = size_candidates(program)
+    return max(candidates, key=lambda candidate: len(candidate.uses)).name if candidates else ""
+
+
+def observations_in(program: Program, size: str) -> list[Statement]:
+    """Statements of the model block that add to the target and read data with ``size`` as a dimension.
+
+    They read them themselves or through variables computed from them, or stand in a loop over them or a branch that
+    they decide.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    size : str
+        The integer that counts the observations.
+    """
+    observed = {
+        declaration.name
+        for declaration in data_declarations(program)
+        if any(size in names(dim) for dim in declaration.all_dims)
+    }
+    steps = [
+        (names(expression_of(statement)), _written(statement))
+        for statement in walk([*program.transformed_parameters.statements, *program.model.statements])
+        if isinstance(statement, Declaration | Assign)
+    ]
+    while more := set().union(*(written for read, written in steps if read & observed)) - observed:
+        observed |= more
+    return list(_adding(program, program.model.statements, size, observed, inside=False))
+
+
+def _written(statement: Declaration | Assign) -> set[str]:
+    return {statement.name} if isinstance(statement, Declaration) else set(statement.variables)
+
+
+def _adding(
+    program: Program, statements: Sequence[Statement], size: str, observed: set[str], *, inside: bool
+) -> Iterator[Statement]:
+    """Statements that add to the target and depend on observed variables, or all of them where ``inside``."""
+    for statement in statements:
+        if isinstance(statement, Target | Tilde) and (inside or names(program.text(statement.span)) & observed):
+            yield statement
+        over = isinstance(statement, For) and size in names(statement.lower) | names(statement.upper)
+        decided = isinstance(statement, If | While) and bool(names(statement.condition) & observed)
+        for inner in children(statement):
+            yield from _adding(program, inner, size, observed, inside=inside or over or decided)
+
+
+def declarations(program: Program) -> list[Declaration]:
+    """All variables but those of generated quantities."""
+    blocks = (program.data, program.transformed_data, program.parameters, program.transformed_parameters)
+    outer = [declaration for block in blocks for declaration in block.declarations]
+    return outer + [statement for statement in walk(program.model.statements) if isinstance(statement, Declaration)]
+
+
+def sized_by(program: Program, sizes: set[str]) -> set[str]:
+    """Variables with one of ``sizes`` in a dimension."""
+    return {
+        declaration.name
+        for declaration in declarations(program)
+        if any(names(dim) & sizes for dim in declaration.all_dims)
+    }
+
+
+def data_declarations(program: Program) -> list[Declaration]:
+    """Variables of data and transformed data."""
+    return [*program.data.declarations, *program.transformed_data.declarations]
+
+
+def changing_names(program: Program) -> set[str]:
+    """Everything that may change between evaluations."""
+    data = {declaration.name for declaration in data_declarations(program)}
+    return {declaration.name for declaration in declarations(program)} - data

@@ -1,0 +1,38 @@
+"""A Stan program as it is read: what the user wrote, and the tree of its canonical form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from stansub.stan import stanc, syntax
+
+
+class Source(NamedTuple):
+    """A program that stanc accepts.
+
+    Attributes
+    ----------
+    name : str
+        Stem of its file.
+    text : str
+        What the user wrote.
+    program : Program
+        The canonical form, parsed.
+    """
+
+    name: str
+    text: str
+    program: syntax.Program
+
+
+def read(stan_file: str | Path) -> Source:
+    """Read a program; ``#include`` is resolved from its folder.
+
+    Raises
+    ------
+    InputError
+        When the file is missing or is not a valid Stan program.
+    """
+    path = Path(stan_file)
+    return Source(path.stem, stanc.read(path), syntax.parse(stanc.canonical(path)))

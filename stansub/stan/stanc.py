@@ -1,0 +1,100 @@
+"""The Stan compiler's front end: the canonical text of a program, and its errors in one line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from stansub.errors import InputError, RunError
+from stansub.stan.home import find_home
+
+# Not --print-canonical: in newer versions it overrides the list and keeps comments.
+_CANONICAL = [
+    "--auto-format",
+    "--canonicalize=includes,strip-comments,deprecations,braces,parentheses",
+    "--max-line-length=10000",
+]
+STANC_ERROR = re.compile(r"^(?P<kind>.* error) in '(?P<file>.*?)', line (?P<line>\d+), column (?P<column>-?\d+)")
+_RULE = re.compile(r"^\s*-{20,}\s*$")
+
+
+def read(stan_file: Path) -> str:
+    """The text of a Stan program.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read or is not text.
+    """
+    try:
+        code = stan_file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"{stan_file}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise InputError(f"{stan_file}: cannot be read ({reason})") from error
+    if "\0" in code:
+        line = code.count("\n", 0, code.index("\0")) + 1
+        raise InputError(
+            f"{stan_file}, line {line}: there is a NUL character, which Stan programs do not have; remove it"
+        )
+    return code
+
+
+def canonical(stan_file: Path) -> str:
+    """A Stan program in stanc's normal form: includes resolved, no comments, braces everywhere, one statement a line.
+
+    Parameters
+    ----------
+    stan_file : Path
+        The program; ``#include`` looks in its folder.
+
+    Raises
+    ------
+    InputError
+        When the file cannot be read or stanc rejects the program; the message has file, line and reason.
+    RunError
+        When there is no stanc or it does not run.
+    """
+    code = read(stan_file)
+    stanc = find_home().stanc
+    # stanc runs in the program's folder because a folder's name may hold a comma, which separates include paths.
+    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={stan_file}", "/dev/stdin"]
+    folder = stan_file.absolute().parent
+    try:
+        done = subprocess.run(
+            [stanc, *arguments], input=code, cwd=folder, capture_output=True, encoding="utf-8", check=False
+        )
+    except OSError as error:
+        raise RunError(f"cannot run {stanc}: {error.strerror}; `stansub doctor` says more") from error
+    if done.returncode != 0:
+        raise InputError(explain(done.stderr, str(stan_file)))
+    return done.stdout
+
+
+def explain(stderr: str, name: str) -> str:
+    """The first error in stanc's output as one line: file, line, column, reason.
+
+    Parameters
+    ----------
+    stderr : str
+        What stanc wrote.
+    name : str
+        What to call the program where the output does not say.
+    """
+    lines = stderr.strip().splitlines()
+    for start, line in enumerate(lines):
+        place = STANC_ERROR.match(line)
+        if not place:
+            continue
+        rules = [i for i, other in enumerate(lines) if i > start and _RULE.match(other)]
+        reason: list[str] = []
+        for other in lines[rules[1] + 1 if len(rules) > 1 else start + 1 :]:
+            if other.strip():
+                reason.append(other.strip())
+            elif reason:
+                break
+        where = f"{place['file'].removeprefix('./')}, line {place['line']}, column {place['column']}"
+        return f"{where}: {place['kind'].lower()}: {' '.join(reason)}"
+    return f"{name}: {lines[0] if lines else 'stanc failed without a message'}"

@@ -1,0 +1,418 @@
+"""From Stan code to a shared library, compiled once and kept."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from stansub.errors import RunError, StansubError
+from stansub.progress import as_progress
+from stansub.stan import processes
+from stansub.stan.cache import FOLDERS, cache_dir, cache_errors, is_damaged, is_intact, keep, make_folder
+from stansub.stan.download import bridgestan_version, failed_download
+from stansub.stan.home import Home, find_home
+from stansub.stan.stanc import STANC_ERROR, explain
+
+__all__ = ["Finding", "Home", "compile_library", "diagnose", "find_home"]
+
+_RELEVANT = re.compile(
+    r"error:|unknown option|undefined reference|no space left|killed|not found|no such file|\*\*\*", re.IGNORECASE
+)
+# Variables of make and of the Makefile; environment modules on clusters set INCLUDE and LIB for other ends.
+_MAKES_OWN = ("MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
+_MAKEFILES_OWN = ("BS_ROOT", "BRIDGE_O", "BRIDGESTAN_AD_HESSIAN", "INCLUDE", "LIB", "SRC", "STANC", "STANCFLAGS")
+_NOT_FOR_MAKE = frozenset((*_MAKES_OWN, *_MAKEFILES_OWN, "USER_HEADER", "USER_INCLUDE"))
+_WAIT_SECONDS = 0.2
+_INSTALL = (
+    "install a C++17 compiler and make (Debian, Ubuntu: apt install g++ make; Fedora: dnf install gcc-c++ make; "
+    "macOS: xcode-select --install)"
+)
+
+
+def compile_library(
+    code: str,
+    *,
+    name: str,
+    user_header: Path | None = None,
+    stanc_args: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Path:
+    """The shared library with BridgeStan's C API for a Stan program, compiled unless the cache has it.
+
+    Libraries are named by a hash of all that they depend on, the processor included since they are compiled for it.
+    One that is damaged is compiled again. Several processes may ask for the same library at once: one compiles, the
+    others wait for it. Whatever ends the wait, an interrupt for one, ends the compiler too and leaves nothing behind.
+
+    Parameters
+    ----------
+    code : str
+        The program, without includes.
+    name : str
+        A readable name for messages and the file; the C++ class becomes ``<name>_model`` unless `stanc_args` has a
+        ``--name``.
+    user_header : Path, optional
+        C++ definitions of functions that the program only declares (needs ``--allow-undefined``).
+    stanc_args : sequence of str
+        Further options of stanc.
+    progress : callable, optional
+        Called with a line of text when there is something slow to do; the time limit of a `Progress` ends that.
+    stop : Event, optional
+        Set by another thread when the library is no longer wanted.
+
+    Returns
+    -------
+    Path
+        The library.
+
+    Raises
+    ------
+    RunError
+        When there is no compiler, the compilation fails or is stopped, or the cache cannot be written.
+    """
+    home = find_home()
+    say = as_progress(progress)
+
+    def check() -> None:
+        if stop is not None and stop.is_set():
+            raise RunError(f"compiling {name} was stopped")
+        say.check()
+
+    stem = _stem(name)
+    flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
+    if not any(flag.startswith("--name") for flag in flags):
+        flags.append(f"--name={stem}_model")
+    header = None if user_header is None else user_header.read_bytes()
+    foundation = _hash(home.identity, *_variables(), *_surroundings())
+    key = _hash(foundation, *flags, code, header or b"")
+    cache = cache_dir()
+    library = cache / "libraries" / f"{stem}-{key}.so"
+    if is_intact(library):
+        return library
+
+    _require_tools()
+    with cache_errors(cache):
+        for folder in FOLDERS:
+            make_folder(cache / folder)
+        waiting = f"Waiting for another process that is compiling {name}"
+        with _locked(cache / "locks" / key, lambda: say(waiting), check):
+            if is_intact(library):
+                return library
+            again = f"The compiled {name} in the cache is damaged: compiling it again"
+            say(
+                f"{again if is_damaged(library) else f'Compiling {name}'} (about half a minute)",
+                remedy="compile it before with `stansub check`",
+            )
+            _remove_abandoned(cache)
+            with _scratch(cache / "build" / key) as build:
+                (build / f"{stem}.stan").write_text(code, encoding="utf-8")
+                variables = [f"STANCFLAGS={shlex.join(flags)}"]
+                if header is not None:
+                    (build / "user_header.hpp").write_bytes(header)
+                    variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
+                target = build / f"{stem}_model.so"
+                _run_make(home, target, variables, cache, foundation, check)
+                keep(target, library)
+    return library
+
+
+@contextmanager
+def in_background() -> Iterator[Callable[..., Future[Path]]]:
+    """`compile_library` in threads: a function with its arguments that returns at once.
+
+    Where the block ends by an exception, an interrupt for one, what is being compiled for it is stopped.
+    """
+    stop = threading.Event()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        try:
+            yield lambda code, **options: pool.submit(compile_library, code, stop=stop, **options)
+        except BaseException:
+            stop.set()
+            raise
+
+
+def _stem(name: str) -> str:
+    """A name that serves as a file name and in C++."""
+    stem = re.sub(r"\W", "_", name, flags=re.ASCII)[:60]
+    return stem if stem[:1].isalpha() else f"program_{stem}"
+
+
+@contextmanager
+def _locked(path: Path, on_wait: Callable[[], None], check: Callable[[], None]) -> Iterator[None]:
+    lock = FileLock(path.with_suffix(".lock"))
+    waits = 0
+    while not lock.is_locked:
+        check()
+        try:
+            lock.acquire(timeout=_WAIT_SECONDS)
+        except Timeout:
+            waits += 1
+            if waits == 1:
+                on_wait()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _remove_abandoned(cache: Path) -> None:
+    """Remove the build folders of processes that were killed: those that nobody holds the lock of."""
+    for folder in (cache / "build").iterdir():
+        lock = FileLock(cache / "locks" / f"{folder.name}.lock")
+        with suppress(Timeout), lock.acquire(timeout=0):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """An empty folder, removed afterwards."""
+    shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_make(
+    home: Home,
+    target: Path,
+    variables: Sequence[str],
+    cache: Path,
+    foundation: str,
+    check: Callable[[], None],
+) -> None:
+    # The object of the C API serves all models, but must be compiled with the model's flags, which an object that a
+    # home has of its own need not be. Who makes it keeps others out, since a home that was downloaded compiles its
+    # libraries in place at the same time.
+    shared = cache / "api" / f"{foundation}.o"
+    with nullcontext() if is_intact(shared) else _locked(cache / "locks" / foundation, lambda: None, check):
+        made = target.with_name("api.o")
+        api = [f"BRIDGE_O={shared}", f"--old-file={shared}"] if is_intact(shared) else [f"BRIDGE_O={made}"]
+        command = [*shlex.split(_make()), "-j2", *_variables(), *variables, *api, str(target)]
+        done = processes.run(command, cwd=home.path, env=_environment(target.parent), check=check)
+        if done.returncode != 0 or not target.is_file():
+            output = (done.stderr or done.stdout).replace(f"{target.parent}/", "")
+            raise RunError(f"compiling {target.stem.removesuffix('_model')} failed: {_reason(output)}")
+        if made.is_file():
+            keep(made, shared)
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    """Our environment for make: messages in English, and nothing that the Makefile would take for its own variables."""
+    ours = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_MAKE}
+    return ours | {"LC_ALL": "C", "TMPDIR": str(scratch)}
+
+
+def _reason(output: str) -> str:
+    """The few lines that say what went wrong, of what stanc, the compiler, the linker or make wrote."""
+    own = "\n".join(line for line in output.splitlines() if not line.startswith("make:"))
+    if STANC_ERROR.match(own):
+        return explain(own, "the program")
+    lines = [line.strip() for line in (own or output).splitlines() if line.strip()]
+    relevant = [line for line in lines if _RELEVANT.search(line) and "note:" not in line]
+    if any("killed" in line.lower() for line in relevant):
+        relevant.insert(0, "the compiler was killed, perhaps for want of memory (it takes about 2 GB)")
+    return " | ".join(relevant[:3] or lines[-3:]) or "no message"
+
+
+def _hash(*parts: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()[:20]
+
+
+def _compiler() -> str:
+    return os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+
+
+def _make() -> str:
+    return os.environ.get("MAKE") or "make"
+
+
+def _variables() -> tuple[str, ...]:
+    """Make variables of every compilation. TARGET_ARCH is make's own variable for what its rules for C++ add."""
+    native = "-mcpu=native" if (sys.platform, platform.machine()) == ("darwin", "arm64") else "-march=native"
+    target = os.environ.get("TARGET_ARCH", native)
+    return ("STAN_THREADS=true", "O=3", f"TARGET_ARCH={target}", f"CXX={_compiler()}")
+
+
+def _surroundings() -> tuple[str, ...]:
+    """What else a library depends on: compiler version, processor, flags in the environment, package version."""
+    flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LDLIBS")]
+    return (_first_line(_compiler()), *_processor(), bridgestan_version(), *flags)
+
+
+@functools.cache
+def _first_line(program: str) -> str:
+    """What a program says to ``--version``, or nothing if it cannot be run."""
+    try:
+        done = subprocess.run([*shlex.split(program), "--version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.partition("\n")[0].strip()
+
+
+@functools.cache
+def _processor() -> tuple[str, str]:
+    """Name and instruction sets of the processor, which ``-march=native`` compiles for."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor() or platform.machine(), ""
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    return fields.get("model name", platform.machine()), fields.get("flags", fields.get("Features", ""))
+
+
+def _require_tools() -> None:
+    for what, program in (("C++ compiler", _compiler()), ("make", _make())):
+        if shutil.which(shlex.split(program)[0]) is None:
+            raise RunError(f"no {what} ({program} is not on the PATH): {_INSTALL}")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that ``stansub doctor`` looked at.
+
+    Attributes
+    ----------
+    name : str
+        What was looked at.
+    ok : bool
+        Whether it will do.
+    value : str
+        What it is.
+    remedy : str
+        What to do about it, empty if nothing.
+    """
+
+    name: str
+    ok: bool
+    value: str
+    remedy: str = ""
+
+
+def diagnose() -> list[Finding]:
+    """What compiling needs, and what to do about each thing missing. Makes the home if there is none."""
+    return [*_tool_findings(), *_home_findings(), *_cache_findings(), _processor_finding()]
+
+
+def _problem(name: str, error: StansubError) -> Finding:
+    """An error as a finding: what comes after the semicolon is the remedy."""
+    what, _, remedy = str(error).rpartition("; ")
+    return Finding(name, False, what, remedy)
+
+
+def _tool_findings() -> list[Finding]:
+    findings = []
+    for name, program in (("C++ compiler", _compiler()), ("make", _make())):
+        version = _first_line(program)
+        findings.append(
+            Finding(name, True, version) if version else Finding(name, False, f"{program} does not run", _INSTALL)
+        )
+    return findings
+
+
+def _home_findings() -> list[Finding]:
+    findings = [Finding("bridgestan", True, bridgestan_version())]
+    try:
+        home = find_home()
+    except StansubError as error:
+        return [*findings, _problem("BridgeStan home", error)]
+    reason = failed_download(cache_dir())
+    origin = {"BRIDGESTAN": "from BRIDGESTAN", "made": "made from the httpstan package"}.get(home.origin, "downloaded")
+    stanc = _first_line(shlex.quote(str(home.stanc)))
+    findings += [
+        Finding("BridgeStan home", True, f"{home.path} ({origin}, version {home.version})"),
+        Finding("Stan", True, home.stan_version),
+        Finding("stanc", bool(stanc), stanc or f"{home.stanc} does not run", "" if stanc else "reinstall httpstan"),
+    ]
+    if home.origin == "made" and reason:
+        findings.append(Finding("BridgeStan download", True, f"failed, tried again after a day ({reason})"))
+    return findings
+
+
+def _cache_findings() -> list[Finding]:
+    elsewhere = "set STANSUB_CACHE to a folder that can be written and has some space"
+    try:
+        cache = cache_dir()
+    except RunError as error:
+        return [_problem("cache", error)]
+    try:
+        make_folder(cache)
+        free = shutil.disk_usage(cache).free
+    except OSError as error:
+        return [Finding("cache", False, f"{cache}: {error.strerror}", elsewhere)]
+    value = f"{cache}, {_size([cache])}, {free / 1e9:.1f} GB free on the disk"
+    if not os.access(cache, os.W_OK):
+        return [Finding("cache", False, f"{value}, not writable", elsewhere), _kept_finding(cache)]
+    return [Finding("cache", free > 2e8, value, "" if free > 2e8 else elsewhere), _kept_finding(cache)]
+
+
+def _kept_finding(cache: Path) -> Finding:
+    """The compiled programs in the cache, each compared with its digest."""
+    programs = sorted((cache / "libraries").glob("*.so"))
+    damaged = [file.name for file in (*programs, *(cache / "api").glob("*.o")) if is_damaged(file)]
+    value = f"{len(programs)}, {_size(programs)}"
+    if damaged:
+        remedy = "they are compiled again when they are needed; if this recurs, check the disk"
+        return Finding("compiled programs", False, f"{value}, {len(damaged)} damaged ({', '.join(damaged)})", remedy)
+    return Finding("compiled programs", True, f"{value}, none damaged (`stansub doctor --clear` removes them)")
+
+
+def clear() -> str:
+    """Remove all compiled programs from the cache, and say what was removed.
+
+    Programs in use go on; what is being compiled is left alone.
+
+    Raises
+    ------
+    RunError
+        When a file cannot be removed.
+    """
+    cache = cache_dir()
+    kept = [cache / name for name in ("libraries", "api", "cmdstan")]
+    count = len(list(kept[0].glob("*.so"))) + sum(1 for file in kept[2].glob("*/*.stan"))
+    told = f"Removed the compiled programs in {cache}: {count}, {_size(kept)}"
+    with cache_errors(cache):
+        for folder in kept:
+            if folder.is_dir():
+                shutil.rmtree(folder)
+        if (cache / "build").is_dir():
+            _remove_abandoned(cache)
+    return told
+
+
+def _size(places: Sequence[Path]) -> str:
+    """The size of files and of all that is in folders."""
+    size = 0
+    for place in places:
+        for file in (place, *place.rglob("*")):
+            with suppress(OSError):  # gone in the meantime
+                facts = file.lstat()
+                size += 0 if stat.S_ISDIR(facts.st_mode) else facts.st_size
+    return f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
+
+
+def _processor_finding() -> Finding:
+    name, features = _processor()
+    wide = [feature for feature in ("avx2", "fma", "avx512f") if feature in features.split()]
+    return Finding("processor", True, f"{name}, {os.cpu_count()} cores{', ' if wide else ''}{' '.join(wide)}")

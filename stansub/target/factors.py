@@ -1,0 +1,59 @@
+"""What a target is: a global log density plus factors, the log likelihoods of blocks of observations.
+
+Nothing here knows of Stan. `stansub.stan.posterior.Posterior` is such a target.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stansub import _loop
+from stansub.target.blocks import Blocks
+from stansub.types import FloatArray
+
+Evaluator = _loop.InstanceEvaluator | _loop.LibraryEvaluator | _loop.CallbackEvaluator
+
+
+class Population(Protocol):
+    """Factors that can be evaluated: those that a decision draws from."""
+
+    @property
+    def blocks(self) -> Blocks: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    def evaluator(self) -> Evaluator:
+        """A new evaluator, for one thread at a time."""
+        ...
+
+
+class Density(Protocol):
+    """The whole log density, and the names and values that its parameters have for the user."""
+
+    @property
+    def dim(self) -> int: ...
+
+    def log_density(self, theta: FloatArray) -> float: ...
+
+    def param_unc_names(self) -> list[str]: ...
+
+    def param_names(self) -> list[str]: ...
+
+    def param_constrain(self, theta: FloatArray) -> FloatArray: ...
+
+
+class Target(Protocol):
+    """A posterior, whole and cut into factors."""
+
+    @property
+    def full(self) -> Density: ...
+
+    @property
+    def population(self) -> Population: ...
+
+    @property
+    def blocks(self) -> Blocks: ...
+
+    @property
+    def dim(self) -> int: ...

@@ -1,0 +1,211 @@
+"""The log density and its derivatives from the blocks of a population, all or some, in several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
+from types import TracebackType
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.progress import Progress
+from stansub.target.factors import Evaluator, Population
+from stansub.types import FloatArray
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Observations a task: enough to outweigh handing it over, few enough for autodiff to stay in little memory. Sums are
+# cut at the same places however many threads there are, so that they round alike.
+_TASK = 1 << 13
+
+# Share of a standard deviation by which gradients are differenced. The relative error is of the order of this squared
+# times that by which a quadratic is wrong within an sd, and rounding stays far below it.
+STEP = 0.01
+
+
+class Team:
+    """Threads that evaluate one population, an evaluator each; a context manager.
+
+    Parameters
+    ----------
+    population : Population
+    threads : int
+    progress : Progress, optional
+        Asked before each task if it is time to end, and told how far Hessians are.
+
+    Attributes
+    ----------
+    observations : int
+        Observations whose gradients have been evaluated so far.
+    """
+
+    def __init__(self, population: Population, *, threads: int = 1, progress: Progress | None = None) -> None:
+        self.population = population
+        self.threads = max(1, threads)
+        self.progress = progress or Progress()
+        self.observations = 0
+        self._pool = ThreadPoolExecutor(max_workers=self.threads)
+        self._evaluators: SimpleQueue[Evaluator] = SimpleQueue()
+        for _ in range(self.threads):
+            self._evaluators.put(population.evaluator())
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    @property
+    def passes(self) -> float:
+        """Gradient evaluations of all observations so far."""
+        return self.observations / self.population.blocks.n_observations
+
+    def map(
+        self,
+        work: Callable[[Evaluator, T], R],
+        items: Iterable[T],
+        *,
+        watch: Callable[[int, int], None] = lambda done, total: None,
+    ) -> list[R]:
+        """``work(evaluator, item)`` for each item, in the order of the items.
+
+        Parameters
+        ----------
+        watch : callable
+            Called in this thread with the numbers of tasks done and of all tasks, as they come to their end.
+        """
+
+        def one(item: T) -> R:
+            self.progress.check()
+            evaluator = self._evaluators.get()
+            try:
+                return work(evaluator, item)
+            finally:
+                self._evaluators.put(evaluator)
+
+        tasks = list(items)
+        # Two (one of which is mostly the global part alone) are done sooner than handed over.
+        results = map(one, tasks) if len(tasks) <= 2 else self._pool.map(one, tasks)
+        made: list[R] = []
+        for result in results:
+            made.append(result)
+            watch(len(made), len(tasks))
+        return made
+
+    def chunks(self, which: NDArray[np.int32]) -> list[NDArray[np.int32]]:
+        """The blocks ``which`` in parts of about equal size, one a task."""
+        n_tasks = -(-len(which) * self.population.blocks.size // _TASK)
+        return np.array_split(which, min(n_tasks, len(which)))
+
+
+class Together:
+    """All blocks evaluated by a team, to those who ask for all of them what an evaluator is: the same values."""
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+        self._parts = np.array_split(np.arange(len(team.population.blocks), dtype=np.int32), 4 * team.threads)
+
+    def global_log_density(self, theta: FloatArray) -> float:
+        """Log density less the likelihood; -inf where it is not defined."""
+        return self.team.map(lambda evaluator, at: evaluator.global_log_density(at), [theta])[0]
+
+    def block_log_lik(self, theta: FloatArray) -> FloatArray:
+        """Log likelihoods of all blocks; -inf where they are not defined."""
+        return np.concatenate(self.team.map(lambda evaluator, part: evaluator.block_log_lik(theta, part), self._parts))
+
+
+class Objective:
+    """Log density from ``which`` blocks: global part plus ``weight`` times their log likelihoods.
+
+    Parameters
+    ----------
+    team : Team
+    which : ndarray of int32, optional
+        Blocks, without repetition; all by default, which gives the log density itself.
+    weight : float, optional
+        n_blocks / len(which) by default.
+    """
+
+    def __init__(self, team: Team, which: NDArray[np.int32] | None = None, *, weight: float | None = None) -> None:
+        n_blocks = len(team.population.blocks)
+        self.team = team
+        self.dim = team.population.dim
+        self.which = np.arange(n_blocks, dtype=np.int32) if which is None else which
+        self.weight = n_blocks / len(self.which) if weight is None else weight
+        self._chunks = team.chunks(self.which)
+        self._n_obs = int(team.population.blocks.sizes[self.which].sum())
+
+    def __call__(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        """Log density and gradient, shape (dim,); -inf and nan where they are not defined."""
+        values, gradients = self.many(theta[np.newaxis])
+        return float(values[0]), gradients[0]
+
+    def many(
+        self, points: FloatArray, *, watch: Callable[[int, int], None] = lambda done, total: None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Log densities, shape (k,), and gradients, shape (k, dim), at ``points``, shape (k, dim).
+
+        ``watch`` is that of `Team.map`.
+        """
+        # Every part holds the global part besides its blocks; the first has no blocks.
+        subsets = [np.empty(0, np.int32), *self._chunks]
+        tasks = [(theta, chunk) for theta in points for chunk in subsets]
+
+        def evaluate(evaluator: Evaluator, task: tuple[FloatArray, NDArray[np.int32]]) -> tuple[float, FloatArray]:
+            return evaluator.subset_log_density_gradient(*task)
+
+        parts = self.team.map(evaluate, tasks, watch=watch)
+        self.team.observations += len(points) * self._n_obs
+        values = np.array([value for value, _ in parts]).reshape(len(points), -1)
+        gradients = np.array([gradient for _, gradient in parts]).reshape(len(points), -1, self.dim)
+        with np.errstate(invalid="ignore"):
+            value = values[:, 0] + self.weight * (values[:, 1:] - values[:, :1]).sum(1)
+            gradient = gradients[:, 0] + self.weight * (gradients[:, 1:] - gradients[:, :1]).sum(1)
+        defined = np.isfinite(gradient).all(1) & ~np.isnan(value)
+        return np.where(defined, value, -np.inf), np.where(defined[:, np.newaxis], gradient, np.nan)
+
+    def hessian(self, theta: FloatArray, steps: FloatArray) -> FloatArray:
+        """Central differences of gradients, shape (dim, dim), made symmetric; nan where those are not defined.
+
+        The team's progress is told how many of the 2 dim gradients are done.
+
+        Parameters
+        ----------
+        theta, steps : ndarray, shape (dim,)
+        """
+        up, down = theta + np.diag(steps), theta - np.diag(steps)
+        rows = np.empty((self.dim, self.dim))
+        group = 8 * self.team.threads
+        for first in range(0, self.dim, group):
+            part = slice(first, min(first + group, self.dim))
+            points = np.concatenate([up[part], down[part]])
+
+            def watch(done: int, tasks: int, before: int = 2 * first, n: int = len(points)) -> None:
+                self.team.progress.advance(before + n * done // tasks, 2 * self.dim)
+
+            _, gradients = self.many(points, watch=watch)
+            above, below = np.split(gradients, 2)
+            # What floating point made of the steps is what was stepped.
+            rows[part] = (above - below) / np.diag(up - down)[part, np.newaxis]
+        hessian: FloatArray = (rows + rows.T) / 2
+        return hessian
+
+
+def default_steps(theta: FloatArray) -> FloatArray:
+    """Steps for gradients to be differenced where nothing is known of the scales, shape (dim,)."""
+    return np.asarray(np.cbrt(np.finfo(float).eps) * np.maximum(1.0, np.abs(theta)))
+
+
+def scaled_steps(theta: FloatArray, hessian: FloatArray) -> FloatArray:
+    """Steps of a hundredth of the conditional standard deviations, where the curvature gives those; shape (dim,)."""
+    curvature = -np.diag(hessian)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scaled = STEP / np.sqrt(curvature)
+    # Less would be lost in the rounding of the parameters themselves; more would leave the neighbourhood where
+    # the log density is nearly flat.
+    scaled = np.clip(scaled, 1e-10 * np.abs(theta), 0.05 * np.maximum(1.0, np.abs(theta)))
+    return np.where((curvature > 0) & np.isfinite(scaled), scaled, default_steps(theta))

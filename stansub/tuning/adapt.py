@@ -1,0 +1,262 @@
+"""Adaptation of proposals during warmup; outside the kernel, between stretches of steps.
+
+Adaptive Metropolis after Haario, Saksman and Tamminen (2001), as used by Bardenet et al. (2014, section 4), with the
+scale driven to the acceptance rate that is optimal for Gaussian-like targets (Roberts, Gelman and Gilks 1997; Roberts
+and Rosenthal 1998 for Langevin moves).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from stansub.errors import InputError
+from stansub.kernels.proposals import Proposal, RandomWalk, checked
+from stansub.kernels.sgld import MiniBatches, Sgld
+from stansub.types import FloatArray
+
+# Scale of the first steps on the unconstrained space, where inits are uniform within radius 2.
+INITIAL_STEP = 0.1
+
+# Optimal acceptance rate of Langevin moves in many dimensions and, for independent standard normals, l of their scale
+# l dim^(-1/6) (Roberts and Rosenthal 1998).
+LANGEVIN_ACCEPTANCE, _LANGEVIN_SCALE = 0.574, 1.65
+
+# Updates of the scale in which it may move fast.
+FAR_UPDATES = 40
+
+# The covariance is learned again when there is this share of new draws: long warmups would spend their time on it.
+_NEW_SHARE = 0.05
+
+
+def target_acceptance(dim: int) -> float:
+    """Optimal acceptance rate of a random walk: 0.44 in one dimension, 0.234 in many."""
+    return 0.44 if dim == 1 else 0.234
+
+
+class Adapter(Protocol):
+    """Learns a proposal from the draws of warmup; one a chain.
+
+    Attributes
+    ----------
+    n_evaluated : int
+        Observations that its proposals have evaluated so far, decisions left out.
+    """
+
+    @property
+    def n_evaluated(self) -> int: ...
+
+    def update(self, draws: FloatArray, acceptance: float) -> None:
+        """Take in a stretch of draws, shape (n, dim), and the share of its proposals that were accepted."""
+        ...
+
+    def proposal(self) -> Proposal:
+        """The proposal for the next stretch."""
+        ...
+
+    def final(self) -> Proposal:
+        """The proposal to be kept for sampling."""
+        ...
+
+
+class NoAdapter:
+    """Keeps the proposal it is given."""
+
+    n_evaluated = 0
+
+    def __init__(self, proposal: Proposal) -> None:
+        self._proposal = proposal
+
+    def update(self, draws: FloatArray, acceptance: float) -> None:
+        pass
+
+    def proposal(self) -> Proposal:
+        return self._proposal
+
+    def final(self) -> Proposal:
+        return self._proposal
+
+
+class ScaleAdapter:
+    """Random walk of a fixed shape whose scale follows the acceptance rate (Robbins-Monro).
+
+    Parameters
+    ----------
+    dim : int
+        Number of unconstrained parameters.
+    initial_step : float
+        Standard deviation of the first steps, in each direction.
+    """
+
+    n_evaluated = 0
+
+    def __init__(self, dim: int, *, initial_step: float = INITIAL_STEP) -> None:
+        if not initial_step > 0:
+            raise InputError(f"step size {initial_step} must be above 0")
+        self.shape: FloatArray = np.eye(dim)
+        self.target = target_acceptance(dim)
+        self._log_scales = [float(np.log(initial_step))]
+        self._first_scale = 0
+        self._n_updates = 0
+
+    def update(self, draws: FloatArray, acceptance: float) -> None:
+        self._n_updates += 1
+        # While hardly anything or nearly everything is accepted the scale is off by orders of magnitude.
+        far = not 0.25 * self.target < acceptance < 0.5 * (1.0 + self.target)
+        gain = max(3.0 * self._n_updates**-0.6, 2.0 if far and self._n_updates < FAR_UPDATES else 0.1)
+        self._log_scales.append(self._log_scales[-1] + gain * (acceptance - self.target))
+
+    def proposal(self) -> RandomWalk:
+        return RandomWalk(np.exp(self._log_scales[-1]) * self.shape)
+
+    def final(self) -> RandomWalk:
+        # The last scale is noisy; the mean over the last quarter of the stretches is not.
+        n = len(self._log_scales)
+        recent = self._log_scales[max(self._first_scale, n - max(1, n // 4)) :]
+        return RandomWalk(np.exp(np.mean(recent)) * self.shape)
+
+
+@dataclass(frozen=True)
+class FirstWalk(RandomWalk):
+    """A random walk from which learning starts: its scale and, as adaptive Metropolis does, its covariance.
+
+    Attributes
+    ----------
+    covariance : bool
+        Whether the covariance is learned as well.
+    """
+
+    covariance: bool = True
+
+
+class CovarianceAdapter(ScaleAdapter):
+    """Adaptive Metropolis: the steps take the covariance of the most recent half of the draws.
+
+    The older half is dropped so that the way from the inits to the bulk of the posterior is forgotten; while the
+    chain is still on that way its drift is the covariance's main direction, which takes it there sooner.
+    """
+
+    def __init__(self, dim: int, *, initial_step: float = INITIAL_STEP) -> None:
+        super().__init__(dim, initial_step=initial_step)
+        self._dim = dim
+        self._history: list[FloatArray] = []
+        self._learned_at = 0
+
+    def update(self, draws: FloatArray, acceptance: float) -> None:
+        super().update(draws, acceptance)
+        self._history.append(draws.copy())
+        if len(self._history) < (1.0 + _NEW_SHARE) * self._learned_at:
+            return
+        recent = np.concatenate(self._history[len(self._history) // 2 :])
+        n_distinct = 1 + int(np.count_nonzero(np.any(np.diff(recent, axis=0) != 0, axis=1)))
+        if n_distinct <= 2 * self._dim and n_distinct < 50:
+            return
+        covariance = np.atleast_2d(np.cov(recent, rowvar=False))
+        variances = np.diag(covariance)
+        if not np.all(variances > 0):
+            return
+        # Shrinkage of the correlations keeps the estimate regular while draws are few.
+        weight = (2.0 * self._dim / (n_distinct + 2.0 * self._dim)) ** 2
+        if not self._learned_at:
+            # Scales of the identity say nothing of scales of the covariance.
+            self._first_scale = len(self._log_scales)
+            self._log_scales.append(float(np.log(2.38 / np.sqrt(self._dim))))
+        self._learned_at = len(self._history)
+        shrunk = (1.0 - weight) * covariance + weight * np.diag(variances)
+        self.shape = np.asarray(np.linalg.cholesky(shrunk), dtype=np.float64)
+
+
+class SgldAdapter:
+    """Stochastic-gradient Langevin moves, whose step follows the acceptance rate.
+
+    Parameters
+    ----------
+    batches : MiniBatches
+        The chain's own.
+    dim : int
+        Number of unconstrained parameters.
+    cholesky : ndarray, shape (dim, dim), optional
+        Factor of the covariance by which moves are preconditioned, such as that of the Laplace approximation; without
+        it they start as the paper's and learn it as `CovarianceAdapter` does.
+    """
+
+    def __init__(self, batches: MiniBatches, dim: int, *, cholesky: FloatArray | None = None) -> None:
+        self.batches = batches
+        if cholesky is None:
+            self._walk: ScaleAdapter = CovarianceAdapter(dim)
+        else:
+            self._walk = ScaleAdapter(dim, initial_step=_LANGEVIN_SCALE * dim ** (-1 / 6))
+            self._walk.shape = cholesky
+        self._walk.target = LANGEVIN_ACCEPTANCE
+
+    @property
+    def n_evaluated(self) -> int:
+        return self.batches.n_evaluated
+
+    def update(self, draws: FloatArray, acceptance: float) -> None:
+        self._walk.update(draws, acceptance)
+
+    def proposal(self) -> Sgld:
+        return Sgld(self.batches, self._walk.proposal().cholesky)
+
+    def final(self) -> Sgld:
+        return Sgld(self.batches, self._walk.final().cholesky)
+
+
+_ABOUT_THE_MODE = ("auto", "laplace-pcn", "langevin")
+_WALKS: dict[str, type[ScaleAdapter]] = {"adaptive-metropolis": CovarianceAdapter, "random-walk": ScaleAdapter}
+SGLD = "sgld"
+_ADAPTERS = (*_WALKS, SGLD)
+
+
+def make_adapter(
+    proposal: str | Proposal,
+    dim: int,
+    *,
+    batches: MiniBatches | None = None,
+    cholesky: FloatArray | None = None,
+) -> Adapter:
+    """What adapts a proposal: by its name, or nothing at all for a proposal value.
+
+    Parameters
+    ----------
+    batches : MiniBatches, optional
+        What ``sgld`` takes its gradients from.
+    cholesky : ndarray, shape (dim, dim), optional
+        Of the Laplace approximation, which preconditions ``sgld``.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, ``sgld`` without gradients, or a random walk in another number of dimensions.
+    """
+    if isinstance(proposal, str):
+        check_proposal(proposal)
+        if proposal != SGLD:
+            return _WALKS[proposal](dim)
+        if batches is None:
+            raise InputError("the proposal sgld needs mini-batches to take its gradients from")
+        return SgldAdapter(batches, dim, cholesky=cholesky)
+    if isinstance(proposal, FirstWalk):
+        adapter = (CovarianceAdapter if proposal.covariance else ScaleAdapter)(dim, initial_step=1.0)
+        adapter.shape = proposal.cholesky
+        return adapter
+    if isinstance(proposal, RandomWalk) and len(proposal.cholesky) != dim:
+        raise InputError(
+            f"the proposal is a random walk in {len(proposal.cholesky)} dimensions, but the program has {dim} "
+            "unconstrained parameters"
+        )
+    return NoAdapter(checked(proposal))
+
+
+def check_proposal(proposal: str | Proposal) -> None:
+    """Raise InputError unless ``proposal`` is a known name or can be called."""
+    names = (*_ABOUT_THE_MODE, *_ADAPTERS)
+    known = proposal in names if isinstance(proposal, str) else callable(proposal)
+    if not known:
+        raise InputError(
+            f"proposal {proposal!r} is unknown; choose from {', '.join(names)}, or give a function "
+            "(rng, position) -> (proposed, log density ratio)"
+        )

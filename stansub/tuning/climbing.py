@@ -1,0 +1,278 @@
+"""Climbing from one point to a maximum: L-BFGS, then Newton steps, on some or all of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize
+
+from stansub.errors import RunError
+from stansub.target.gradients import Objective, default_steps, scaled_steps
+from stansub.types import FloatArray
+
+# Distance to the maximum, in sds of the Laplace approximation, at which it counts as reached: on all data and on a
+# share of them.
+TOLERANCE, SHARE_TOLERANCE = 1e-6, 1e-2
+
+# Points nearer to each other than this many sds are one maximum.
+_SAME = 0.1
+
+# Movement from a start, in units of 1 + its distance from 0, that is taken for running off.
+_FAR = 15.0
+
+_MAX_LBFGS, _MAX_LBFGS_SHARE = 1000, 200
+_MAX_NEWTON = 60
+_MAX_HALVINGS = 60
+
+# A curvature below this, relative to those of the single parameters, is lost in the differences of gradients.
+SINGULAR = 1e-10
+
+
+class NoModeError(RunError):
+    """There is no mode at which control variates could be anchored; the message says why and what to do.
+
+    Attributes
+    ----------
+    reason : {"undefined", "unbounded", "boundary", "singular", "saddle", "rough", "iterations"}
+    parameters : tuple of str
+        The unconstrained parameters at fault, as far as known.
+    """
+
+    def __init__(self, message: str, reason: str, parameters: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.parameters = tuple(parameters)
+
+
+@dataclass
+class Walk:
+    """A start on its way to a maximum.
+
+    ``hessian`` is that of some share of the data at some point on the way, ``distance`` is measured by it; ``joined``
+    is the walk that got to the same place before.
+    """
+
+    start: FloatArray
+    position: FloatArray
+    kind: str = "given"
+    value: float = float("nan")
+    distance: float = float("inf")
+    hessian: FloatArray | None = None
+    n_iterations: int = 0
+    failure: NoModeError | None = None
+    joined: Walk | None = None
+
+    @property
+    def end(self) -> Walk:
+        """The walk that was followed to the end in its place."""
+        return self if self.joined is None else self.joined.end
+
+
+def climb(
+    objective: Objective,
+    walk: Walk,
+    tolerance: float,
+    arrived: Sequence[Walk],
+    names: Sequence[str],
+    hopeless: Callable[[Walk], bool] = lambda walk: False,
+) -> None:
+    """Newton steps and, at first or where they fail, L-BFGS before them, which may end where another walk is.
+
+    What comes of it stands in ``walk``: its position and curvature, the walk it joined, or why it failed. A walk that
+    is ``hopeless`` after L-BFGS is left there, without curvature.
+    """
+    walk.failure = None
+    value, _ = objective(walk.position)
+    if not value >= (at_start := objective(walk.start)[0]) - _rounding(at_start):
+        walk.position, walk.hessian = walk.start, None
+    if not np.isfinite(max(value, at_start)):
+        walk.failure = NoModeError(
+            "no mode: the log density or its gradient is not finite where the search began; give inits nearer to "
+            "plausible values",
+            "undefined",
+        )
+        return
+    if walk.hessian is not None and newton(objective, walk, tolerance):
+        walk.joined = same(walk, arrived)
+        return
+    most, least_gain = (_MAX_LBFGS, 1e-13) if tolerance == TOLERANCE else (_MAX_LBFGS_SHARE, 1e-10)
+    walk.position, n_iterations = lbfgs(objective, walk.position, max_iterations=most, tolerance=least_gain)
+    walk.n_iterations += n_iterations
+    walk.value = objective(walk.position)[0]
+    walk.joined = same(walk, arrived)
+    if walk.joined is not None or hopeless(walk):
+        return
+    steps = default_steps(walk.position)
+    walk.hessian = objective.hessian(walk.position, steps)
+    # Where the scales differ much, those steps are too long or too short for some of them.
+    better = scaled_steps(walk.position, walk.hessian)
+    if not ((steps < 10 * better) & (steps > better / 1000)).all():
+        walk.hessian = objective.hessian(walk.position, better)
+    if not newton(objective, walk, tolerance):
+        walk.failure = walk.failure or _astray(walk, names)
+    walk.joined = same(walk, arrived)
+
+
+def lbfgs(
+    objective: Objective, start: FloatArray, *, max_iterations: int = _MAX_LBFGS, tolerance: float = 1e-10
+) -> tuple[FloatArray, int]:
+    """Where L-BFGS gets to from a start, and its iterations; it ends where it gains less than the tolerance."""
+    lowest = 0.0
+
+    def negative(theta: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal lowest
+        value, gradient = objective(theta)
+        if not np.isfinite(value):
+            # A line search interpolates: it needs a number, worse than all it knows, and not worse by orders.
+            return 2 * abs(lowest) + 1 - min(lowest, 0), np.zeros_like(theta)
+        lowest = min(lowest, value)
+        return -value, -gradient
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = optimize.minimize(
+            negative,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            options={
+                "maxiter": max_iterations,
+                "maxfun": 2 * max_iterations,
+                "maxcor": 20,
+                "ftol": tolerance,
+                "gtol": 0.0,
+            },
+        )
+    defined = bool(np.isfinite(found.x).all()) and np.isfinite(objective(found.x)[0])
+    return (found.x if defined else start), int(found.nit)
+
+
+def newton(objective: Objective, walk: Walk, tolerance: float) -> bool:
+    """Newton steps with the curvature at hand, renewed where that is cheaper than going on; whether they arrive."""
+    assert walk.hessian is not None
+    position, hessian, fresh = walk.position, walk.hessian, False
+    value, gradient = objective(position)
+    arrived = False
+    for _ in range(_MAX_NEWTON):
+        if not np.isfinite(hessian).all():
+            break
+        direction, distance, definite = _ascent(hessian, gradient)
+        walk.distance = distance
+        arrived = distance < tolerance and (definite or fresh)
+        if arrived:
+            break
+        step = _line_search(objective, position, value, gradient, direction)
+        if step is None and fresh:
+            # Rounding of the log density may hide what is left to gain.
+            arrived = distance < 1e-3
+            break
+        if step is not None:
+            position, value, gradient = step
+            walk.n_iterations += 1
+            left = _ascent(hessian, gradient)[1]
+            fresh = False
+        if step is None or not definite or _steps_left(left, distance, tolerance) > 2 * objective.dim:
+            hessian, fresh = objective.hessian(position, scaled_steps(position, hessian)), True
+    walk.position, walk.hessian, walk.value = position, hessian, value
+    return arrived
+
+
+def same(walk: Walk, arrived: Sequence[Walk]) -> Walk | None:
+    """The one of those arrived that is at the same place."""
+    return next((other for other in arrived if walk.failure is None and _gap(walk, other) < _SAME), None)
+
+
+def spectrum(hessian: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Conditional sds, and eigenvalues (rising) and eigenvectors of the negative Hessian in units of these."""
+    curvature = np.abs(np.diag(hessian))
+    scales = 1 / np.sqrt(np.where(curvature > 0, curvature, 1.0))
+    values, vectors = np.linalg.eigh(-scales[:, np.newaxis] * hessian * scales)
+    return scales, values, vectors
+
+
+def runs_off(name: str, direction: float, reason: str, because: str) -> NoModeError:
+    """The failure of a walk that goes on for ever along a parameter."""
+    sign = "+" if direction > 0 else "-"
+    return NoModeError(
+        f"no mode: {name} runs to {sign}infinity on the unconstrained scale, where {because}; give {name} a prior "
+        "that keeps it away from there, or sample with --control-variates 0",
+        reason,
+        [name],
+    )
+
+
+def edge(walk: Walk, names: Sequence[str]) -> NoModeError:
+    """The failure of a walk to where the log density ends."""
+    assert walk.hessian is not None
+    bad = np.flatnonzero(~np.isfinite(np.diag(walk.hessian)))
+    name = names[int(bad[0]) if bad.size else 0]
+    return NoModeError(
+        f"no mode: the log density or its gradient is not defined near the highest point found, as {name} changes; "
+        f"declare the bounds of {name}, or sample with --control-variates 0",
+        "undefined",
+        [name],
+    )
+
+
+def _astray(walk: Walk, names: Sequence[str]) -> NoModeError:
+    """Why a walk that did not arrive went on and on."""
+    assert walk.hessian is not None
+    moved = (walk.position - walk.start) / (1 + np.abs(walk.start))
+    far = int(np.argmax(np.abs(moved)))
+    if abs(moved[far]) > _FAR:
+        return runs_off(names[far], float(moved[far]), "unbounded", "the log density goes on rising")
+    if not np.isfinite(walk.hessian).all():
+        return edge(walk, names)
+    return NoModeError(
+        f"no mode: the search came to no end (still {walk.distance:.1g} sd away, log density {walk.value:,.2f}); "
+        "the log density may have kinks or jumps, or several parameters may be told apart by nothing; give priors "
+        "that tell them apart, or sample with --control-variates 0",
+        "iterations",
+    )
+
+
+def _ascent(hessian: FloatArray, gradient: FloatArray) -> tuple[FloatArray, float, bool]:
+    """Newton direction, its length in sds, and whether the Hessian is negative definite.
+
+    Where it is not, the signs of its eigenvalues are changed, so that the direction is one of ascent.
+    """
+    scales, values, vectors = spectrum(hessian)
+    turned = np.maximum(np.abs(values), SINGULAR * (np.abs(values).max() or 1.0))
+    along = vectors.T @ (scales * gradient)
+    direction = scales * (vectors @ (along / turned))
+    return direction, float(np.sqrt(np.sum(along**2 / turned))), bool(values[0] > 0)
+
+
+def _line_search(
+    objective: Objective, position: FloatArray, value: float, gradient: FloatArray, direction: FloatArray
+) -> tuple[FloatArray, float, FloatArray] | None:
+    """Halve the step until the log density rises enough (Armijo); None where it never does."""
+    slope, length = float(gradient @ direction), 1.0
+    for _ in range(_MAX_HALVINGS):
+        there = position + length * direction
+        reached, its_gradient = objective(there)
+        if np.isfinite(reached) and reached >= value + 1e-4 * length * slope - _rounding(value):
+            return there, reached, its_gradient
+        length /= 2
+    return None
+
+
+def _steps_left(now: float, before: float, tolerance: float) -> float:
+    """Steps still to go at the rate of the last one."""
+    if now <= tolerance:
+        return 0.0
+    return float(np.log(now / tolerance) / np.log(before / now)) if now < before else float("inf")
+
+
+def _gap(one: Walk, other: Walk) -> float:
+    """Distance between two points in sds, by the curvature at the second."""
+    assert other.hessian is not None
+    scales, values, vectors = spectrum(other.hessian)
+    along = vectors.T @ ((one.position - other.position) / scales)
+    return float(np.sqrt(np.sum(np.abs(values) * along**2)))
+
+
+def _rounding(value: float) -> float:
+    """Differences between log densities that are not told from none."""
+    return 1e-12 * max(1.0, abs(value))

@@ -1,0 +1,65 @@
+"""Label switching: parameters whose elements can change places without changing the posterior."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from stansub.types import FloatArray
+
+# Values that differ by less than this, in units of 1 + their size, are the same.
+_ALIKE = 0.02
+
+
+def interchanged(names: Sequence[str], one: FloatArray, other: FloatArray) -> tuple[str, ...]:
+    """The parameters whose elements have changed places from one point to another; none if that is not what differs.
+
+    There must be a permutation of 1, ..., K, not the identity, that turns every parameter with a side of length K into
+    that of the other point, while all other parameters are the same.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of constrained parameters with their indices, as BridgeStan gives them: ``mu.1``, ``beta.2.1``.
+    one, other : ndarray, shape (len(names),)
+        Constrained values.
+    """
+    arrays = _arrays(names)
+    for side in sorted({n for index in arrays.values() for n in index.shape if n > 1}):
+        axes = {name: index.shape.index(side) for name, index in arrays.items() if side in index.shape}
+        rows, columns = (
+            np.concatenate(
+                [np.moveaxis(point[arrays[name]], axis, 0).reshape(side, -1) for name, axis in axes.items()], axis=1
+            )
+            for point in (one, other)
+        )
+        scale = 1 + np.abs(rows).max(axis=0)
+        distance = np.abs(rows[:, np.newaxis] - columns[np.newaxis]) / scale
+        _, places = linear_sum_assignment(distance.sum(axis=2))
+        rest = [index.ravel() for name, index in arrays.items() if name not in axes]
+        fixed = np.concatenate([np.empty(0, np.intp), *rest])
+        unchanged = np.abs(one[fixed] - other[fixed]) <= _ALIKE * (1 + np.abs(one[fixed]))
+        matched = distance[np.arange(side), places].max() <= _ALIKE
+        if matched and unchanged.all() and (places != np.arange(side)).any():
+            return tuple(axes)
+    return ()
+
+
+def _arrays(names: Sequence[str]) -> dict[str, NDArray[np.intp]]:
+    """Places of each parameter's elements, in an array of its shape."""
+    elements: dict[str, list[tuple[tuple[int, ...], int]]] = {}
+    for place, name in enumerate(names):
+        # Elements of tuples, and parts of complex numbers, have names of their own.
+        stem, *indices = name.split(".") if re.fullmatch(r"\w+(\.\d+)*", name) else [name]
+        elements.setdefault(stem, []).append((tuple(int(index) - 1 for index in indices), place))
+    arrays = {}
+    for stem, found in elements.items():
+        array = np.empty(np.max([numbers for numbers, _ in found], axis=0).astype(int) + 1, np.intp)
+        for numbers, place in found:
+            array[numbers] = place
+        arrays[stem] = array
+    return arrays

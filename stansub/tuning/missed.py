@@ -1,0 +1,148 @@
+"""After sampling: is there a mode that no chain has visited?
+
+R-hat compares chains with each other; where all of them missed a part of the posterior it cannot see that. So modes are
+looked for anew, from fresh starts, and those that hold a share of the evidence are compared with where the draws are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from stansub.target.factors import Target
+from stansub.tuning.climbing import NoModeError
+from stansub.tuning.labels import interchanged
+from stansub.tuning.mode import Mode, Modes, find_other_modes, indexed
+from stansub.types import FloatArray
+
+# A mode counts as visited where a draw comes within so many sds of it, beside the square root of the dimension that is
+# typical of draws about a mode; draws looked at, of each chain.
+_NEAR, _LOOKED_AT = 4.0, 500
+# Fresh starts.
+_STARTS = 12
+# Share of the evidence from which a mode that was not visited is told.
+_SHARE = 1e-3
+# Parameters named for each.
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class MissedMode:
+    """A mode that no chain visited.
+
+    Attributes
+    ----------
+    share : float
+        Of the evidence, by Laplace approximations.
+    log_density : float
+    above : float
+        By how much that is higher than the highest mode that was visited; nan where none was.
+    values : dict of str to list of float
+        Of the parameters that differ most: the value there, and the smallest and largest of the draws.
+    """
+
+    share: float
+    log_density: float
+    above: float
+    values: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class ModeCheck:
+    """What came of the search after sampling.
+
+    Attributes
+    ----------
+    n_starts : int
+        Fresh ones.
+    n_modes : int
+        Modes that hold a share of the posterior.
+    missed : tuple of MissedMode
+        The gravest first.
+    interchangeable : tuple of str
+        Parameters whose labels switch between modes.
+    reason : str
+        Why nothing could be checked; empty where it was.
+    failed : bool
+        Whether that is a failure of the search, and not a property of the posterior.
+    """
+
+    n_starts: int = 0
+    n_modes: int = 0
+    missed: tuple[MissedMode, ...] = ()
+    interchangeable: tuple[str, ...] = ()
+    reason: str = ""
+    failed: bool = False
+
+    def record(self) -> dict[str, Any]:
+        """As it stands in the output."""
+        return asdict(self)
+
+
+def check_modes(
+    posterior: Target,
+    draws: Sequence[FloatArray],
+    rng: np.random.Generator,
+    *,
+    threads: int = 1,
+    progress: Callable[[str], None] | None = None,
+) -> ModeCheck:
+    """Look for modes from fresh starts, and from where the chains are, and say which of them no draw is near.
+
+    Parameters
+    ----------
+    draws : sequence of ndarray, shape (n, dim)
+        Unconstrained draws of each chain.
+    """
+    try:
+        ends = [one[-1] for one in draws]
+        modes = find_other_modes(posterior, rng, points=ends, starts=_STARTS, threads=threads, progress=progress)
+    except NoModeError as error:
+        return ModeCheck(reason=str(error))
+    if isinstance(modes, int):
+        return ModeCheck(_STARTS, modes)
+    cloud = np.concatenate([one[:: max(1, len(one) // _LOOKED_AT)] for one in draws])
+    near = [_is_near(mode, cloud) for mode in modes.found]
+    visited = [mode for mode, seen in zip(modes.found, near, strict=True) if seen]
+    names = posterior.full.param_names()
+    constrained = {id(mode): posterior.full.param_constrain(mode.position) for mode in modes.found}
+    missed, switching = [], dict.fromkeys(modes.interchangeable)
+    for mode, share, seen in zip(modes.found, modes.weights, near, strict=True):
+        if seen or share < _SHARE:
+            continue
+        switched = [interchanged(names, constrained[id(other)], constrained[id(mode)]) for other in visited]
+        if any(switched):
+            switching |= dict.fromkeys(next(filter(None, switched)))
+        else:
+            missed.append(_missed(posterior, modes, mode, float(share), cloud, visited))
+    return ModeCheck(len(modes.starts) - len(ends), len(modes.found), tuple(missed), tuple(switching))
+
+
+def _is_near(mode: Mode, cloud: FloatArray) -> bool:
+    return bool((mode.distance_to(cloud) < np.sqrt(mode.dim) + _NEAR).any())
+
+
+def _missed(
+    posterior: Target, modes: Modes, mode: Mode, share: float, cloud: FloatArray, visited: Sequence[Mode]
+) -> MissedMode:
+    names = [indexed(name) for name in posterior.full.param_names()]
+    there = posterior.full.param_constrain(mode.position)
+    values = np.array([posterior.full.param_constrain(theta) for theta in cloud[:: max(1, len(cloud) // 100)]])
+    low, high = values.min(axis=0), values.max(axis=0)
+    away = np.maximum(low - there, there - high) / (values.std(axis=0) + 1e-12 * (1 + np.abs(there)))
+    worst = np.argsort(-away, kind="stable")[:_NAMED]
+    return MissedMode(
+        share=share,
+        log_density=mode.log_density,
+        above=mode.log_density - max((one.log_density for one in visited), default=_highest_elsewhere(modes)),
+        values={names[k]: [float(there[k]), float(low[k]), float(high[k])] for k in worst if away[k] > 0},
+    )
+
+
+def _highest_elsewhere(modes: Modes) -> float:
+    """Log density that the chains' own starts reached; nan where they reached none."""
+    reached = [one.log_density for one in modes.starts if one.kind == "given" and np.isfinite(one.log_density)]
+    return max(reached, default=float("nan"))

@@ -1,0 +1,527 @@
+"""The modes of the log density on the unconstrained space, and the Laplace approximations there.
+
+Tall data let nearly all of the way be walked on a share of them: many starts are climbed from on a random percent of
+the blocks by L-BFGS, then those that end high enough by Newton steps on a tenth and on all of them, whose curvature
+comes from the share before (Newton steps with the Hessian of a random subset converge linearly, by a factor of about
+sqrt(dim / observations in the subset) a step: Roosta-Khorasani and Mahoney 2019, Mathematical Programming 174). The
+Hessian of all the data is taken once, at each mode that may hold a share of the posterior.
+
+Starts are drawn until little is left to be found: where n starts ended at w modes, the basins of those not seen are
+expected to be w (w + 1) / (n (n - 1)) of all (Boender and Rinnooy Kan 1987, Mathematical Programming 37, with all
+numbers of modes and sizes of basins equally likely before); and until the highest has been reached several times.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from stansub.progress import Progress, as_progress
+from stansub.target.factors import Target
+from stansub.target.gradients import Objective, Team, scaled_steps
+from stansub.target.laplace import Mode
+from stansub.tuning.climbing import (
+    SHARE_TOLERANCE,
+    SINGULAR,
+    TOLERANCE,
+    NoModeError,
+    Walk,
+    climb,
+    edge,
+    newton,
+    runs_off,
+    spectrum,
+)
+from stansub.tuning.labels import interchanged
+from stansub.tuning.starts import KINDS, Starts
+from stansub.types import FloatArray
+
+__all__ = ["Mode", "Modes", "NoModeError", "Start", "find_modes", "find_other_modes"]
+
+RADIUS = 2.0
+
+# Shares of the data, each with a factor of the observations that it must have: in all and a parameter.
+_SHARES = {0.01: 1, 0.1: 4}
+_LEAST, _LEAST_EACH = 500, 50
+
+# Starts: at least, at most, how many must end at the highest mode, and the share of basins that may be left unseen.
+# Where the least have taken as much as so many passes over the data and so many observations, no more are drawn.
+_FEWEST, _MOST, _REACHED, _UNSEEN = 9, 36, 3, 0.05
+_PASSES, _OBSERVATIONS = 30.0, 5e6
+# Walks that end lower on a share than the highest by more than so many standard errors of the difference are not
+# followed, nor are more than so many.
+_ERRORS, _FOLLOWED = 4.0, 12
+# Walks that came to no end on a share, however high, which are tried on more of the data.
+_HOPEFUL = 2
+# Log densities nearer than this may be of modes that differ in their labels alone.
+_EQUAL = 0.01
+# Logarithm of the evidence by which a mode may be lower and still be sampled.
+_NEGLIGIBLE = 15.0
+
+_SADDLE = 1e-6
+# One sd from the mode along an axis of the Laplace approximation the log density should be lower by 1/2: both ways
+# together it must fall by no less and no more than this, and wide axes (in units of 1 + the distance from 0) on either
+# side by more than hardly.
+_FALL = (0.1, 10.0)
+_WIDE, _FLAT = 5.0, 0.02
+
+
+@dataclass(frozen=True)
+class Start:
+    """What came of one start.
+
+    Attributes
+    ----------
+    kind : str
+        Of the start: one of `stansub.tuning.starts.KINDS`, or "given".
+    position : ndarray, shape (dim,)
+        Where it began.
+    log_density : float
+        What it reached: on all the data where it ended at a mode, estimated from a share where it was not followed to
+        the end, nan where it failed.
+    n_iterations : int
+        Of L-BFGS and Newton, on shares and on all of the data.
+    outcome : str
+        "mode 1" (the one with most evidence), "mode 2", ..., "lower", or why it failed.
+    """
+
+    kind: str
+    position: FloatArray
+    log_density: float
+    n_iterations: int
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Modes:
+    """What a search from many starts found.
+
+    Attributes
+    ----------
+    found : tuple of Mode
+        Those that may hold a share of the posterior, the one with most evidence first.
+    lower : tuple of (ndarray, float)
+        Positions and log densities of maxima whose evidence is negligible, the highest first.
+    starts : tuple of Start
+    interchangeable : tuple of str
+        Parameters whose labels switch between modes: modes with these elements in another order are copies.
+    n_passes : float
+        Gradient evaluations, in passes over all the data.
+    seconds : float
+    """
+
+    found: tuple[Mode, ...]
+    lower: tuple[tuple[FloatArray, float], ...]
+    starts: tuple[Start, ...]
+    interchangeable: tuple[str, ...]
+    n_passes: float
+    seconds: float
+
+    @property
+    def best(self) -> Mode:
+        """The mode with most evidence."""
+        return self.found[0]
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """Shares of the evidence, shape (len(found),)."""
+        evidence = np.array([mode.log_evidence for mode in self.found])
+        weights = np.exp(evidence - evidence.max())
+        return np.asarray(weights / weights.sum())
+
+    def summary(self) -> str:
+        """One line: what was found, and what it took."""
+        reached = sum(one.outcome == "mode 1" for one in self.starts)
+        text = f"log density {self.best.log_density:,.2f} ({reached} of {len(self.starts)} starts)"
+        if len(self.found) > 1:
+            shares = ", ".join(f"{weight:.2g}" for weight in self.weights)
+            text += f"; {len(self.found)} modes with shares {shares} of the evidence"
+        if self.interchangeable:
+            text += f"; the labels of {_listed(self.interchangeable)} switch"
+        if self.lower:
+            below = ", ".join(f"{self.best.log_density - value:,.1f}" for _, value in self.lower[:3])
+            more = ", ..." if len(self.lower) > 3 else ""
+            text += f"; {len(self.lower)} with negligible evidence, lower by {below}{more}"
+        return f"{text}; {self.n_passes:.1f} passes over the data in {self.seconds:.1f} s"
+
+
+def find_modes(
+    posterior: Target,
+    rng: np.random.Generator,
+    *,
+    points: Sequence[FloatArray] = (),
+    starts: int | None = None,
+    radius: float = RADIUS,
+    threads: int = 1,
+    progress: Callable[[str], None] | None = None,
+) -> Modes:
+    """Find the modes of a posterior from many starts.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    rng : Generator
+        Draws starts and shares of the data.
+    points : sequence of ndarray, shape (dim,)
+        Starts that come before those drawn.
+    starts : int, optional
+        Number of starts to be drawn; by default as many as it takes until no further mode is expected.
+    radius : float
+        Of the uniform distribution of random starts on the unconstrained space.
+    threads : int
+    progress : callable, optional
+        Called with a line of text before something slow is done.
+
+    Raises
+    ------
+    NoModeError
+        Where the log density is undefined, no start converges, or the highest point reached is no maximum with a
+        normal approximation.
+    """
+    with _searching(posterior, rng, threads, progress) as search:
+        search.scout(points, starts, radius)
+        search.follow()
+        return search.finish()
+
+
+def find_other_modes(
+    posterior: Target,
+    rng: np.random.Generator,
+    *,
+    points: Sequence[FloatArray],
+    starts: int,
+    radius: float = RADIUS,
+    threads: int = 1,
+    progress: Callable[[str], None] | None = None,
+) -> Modes | int:
+    """What fresh starts find beside the modes that ``points`` belong to; see `find_modes`.
+
+    Returns
+    -------
+    Modes or int
+        All modes, those of the points included; or, where no fresh start ends elsewhere as high as they do on a share
+        of the data, only how many they are: then there is nothing to be looked into on all the data.
+    """
+    with _searching(posterior, rng, threads, progress) as search:
+        search.scout(points, starts, radius)
+        hopeful, known = search.hopeful(), search.walks[: len(points)]
+        if all(walk.failure is None and _is_maximum(walk) and any(walk is one for one in known) for walk in hopeful):
+            return len(hopeful)
+        search.follow()
+        return search.finish()
+
+
+@contextmanager
+def _searching(
+    posterior: Target, rng: np.random.Generator, threads: int, progress: Callable[[str], None] | None
+) -> Iterator[_Search]:
+    say = as_progress(progress)
+    # L-BFGS asks BLAS for products of tiny matrices: waking threads for them takes longer than all the rest.
+    one_thread = threadpool_limits(limits=1, user_api="blas")
+    with one_thread, Team(posterior.population, threads=threads, progress=say) as team:
+        yield _Search(posterior, team, rng, say)
+
+
+class _Search:
+    """The walks from all starts, on their way from a share of the data to all of them.
+
+    Attributes
+    ----------
+    walks : list of Walk
+        From all starts.
+    ends : list of Walk
+        Different maxima of the present objective, in the order in which they were found.
+    copies : list of Walk
+        Those of them that are earlier ones with labels switched.
+    left : list of (Walk, float)
+        Walks that were not followed to the end, and by how much lower than the highest they were.
+    """
+
+    def __init__(self, posterior: Target, team: Team, rng: np.random.Generator, say: Progress) -> None:
+        self.began = time.perf_counter()
+        self.model = posterior.full
+        self.team, self.rng, self.say = team, rng, say
+        self.names = [indexed(name) for name in posterior.full.param_unc_names()]
+        blocks = posterior.population.blocks
+        order = rng.permutation(len(blocks)).astype(np.int32)
+        least = -(-max(_LEAST, _LEAST_EACH * posterior.population.dim) // blocks.size)
+        sizes = sorted({max(round(share * len(blocks)), factor * least) for share, factor in _SHARES.items()})
+        # Blocks are evaluated in the order in which they lie in memory; a share of nearly all would save nothing.
+        self.shares = [Objective(team, np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
+        self.whole = Objective(team)
+        self.walks: list[Walk] = []
+        self.ends: list[Walk] = []
+        self.copies: list[Walk] = []
+        self.left: list[tuple[Walk, float]] = []
+        self.interchangeable: dict[str, None] = {}
+
+    def scout(self, points: Sequence[FloatArray], n_drawn: int | None, radius: float) -> None:
+        """Climb from all starts on the first objective."""
+        first = [*self.shares, self.whole][0]
+        self.say(f"Looking for modes: {self._share(first)}")
+        for point in points:
+            self._start(first, Walk(point, point))
+        starts, kinds = Starts(self.team, first, self.rng, radius), itertools.cycle(KINDS)
+        while n_drawn is None or len(self.walks) < len(points) + n_drawn:
+            if n_drawn is None and self._enough(len(self.walks) - len(points)):
+                break
+            kind = next(kinds)
+            theta = starts.draw(kind)
+            if theta is None:
+                break
+            self._start(first, Walk(theta, theta, kind))
+        if not self.walks:
+            raise NoModeError(
+                "no mode: the log density or its gradient is not finite at any starting value tried; give inits "
+                "nearer to plausible values",
+                "undefined",
+            )
+
+    def _start(self, objective: Objective, walk: Walk) -> None:
+        self.walks.append(walk)
+        self._climb(objective, walk)
+
+    def _climb(self, objective: Objective, walk: Walk) -> None:
+        tolerance = TOLERANCE if objective is self.whole else SHARE_TOLERANCE
+        climb(objective, walk, tolerance, self.ends, self.names, partial(self._is_hopeless, objective))
+        if walk.failure is not None or walk.joined is not None:
+            return
+        if walk.hessian is None:
+            self.left.append((walk, max(one.value for one in self.ends) - walk.value))
+            return
+        if names := self._switched(walk):
+            self.copies.append(walk)
+            self.interchangeable |= dict.fromkeys(names)
+        self.ends.append(walk)
+
+    def _is_hopeless(self, objective: Objective, walk: Walk) -> bool:
+        """Whether a walk is too low on a share of the data to be followed."""
+        if not self.ends or objective is self.whole:
+            return False
+        best = max(self.ends, key=lambda one: one.value)
+        return best.value - walk.value > self._uncertainty(objective, best, walk)
+
+    def _switched(self, walk: Walk) -> tuple[str, ...]:
+        """The parameters whose labels make the only difference between this end and an earlier one."""
+        alike = [other for other in self.ends if abs(other.value - walk.value) < _EQUAL]
+        found = (
+            interchanged(self.model.param_names(), *(self.model.param_constrain(one.position) for one in (other, walk)))
+            for other in alike
+        )
+        return next(filter(None, found), ())
+
+    def _enough(self, n: int) -> bool:
+        """Whether after so many starts no further mode is expected, or the budget is spent."""
+        if n < _FEWEST:
+            return False
+        if n >= _MOST or (self.team.passes > _PASSES and self.team.observations > _OBSERVATIONS):
+            return True
+        if not self.ends:
+            return False
+        # Whatever was left is one region that is too low.
+        n_ends = len(self.ends) - len(self.copies) + bool(self.left)
+        highest = max(one.value for one in self.ends)
+        reached = sum(walk.failure is None and walk.end.value > highest - _EQUAL for walk in self.walks)
+        return reached >= _REACHED and n_ends * (n_ends + 1) <= _UNSEEN * n * (n - 1)
+
+    def follow(self) -> None:
+        """Climb on, on growing shares of the data, from the ends that may be as high as the highest."""
+        for present, following in itertools.pairwise([*self.shares, self.whole]):
+            going = self.hopeful(present)
+            self.say(f"Looking for modes: {self._share(following)} from {len(going)} {_points(len(going))}")
+            self.ends, self.copies = [], []
+            for number, walk in enumerate(going):
+                self.say.advance(number, len(going))
+                # What failed on a share of the data may go well on all.
+                self._climb(following, walk)
+
+    def hopeful(self, objective: Objective | None = None) -> list[Walk]:
+        """Ends that may be the highest on all the data, and walks without an end that got as high.
+
+        By default of the first objective.
+        """
+        objective = objective or [*self.shares, self.whole][0]
+        failed = [walk for walk in self.walks if walk.failure is not None]
+        if not self.ends:
+            return failed[:_HOPEFUL]
+        best, *lower = sorted(self.ends, key=lambda one: -one.value)
+        followed, left = [best], []
+        for walk in lower:
+            deficit = best.value - walk.value
+            if len(followed) < _FOLLOWED and deficit < self._uncertainty(objective, best, walk):
+                followed.append(walk)
+            else:
+                left.append((walk, deficit))
+        self.left += [one for one in left if all(one[0] is not known for known, _ in self.left)]
+        return followed + [walk for walk in failed if walk.value > best.value][:_HOPEFUL]
+
+    def _uncertainty(self, objective: Objective, one: Walk, other: Walk) -> float:
+        """By how much two maxima of a share may differ whose counterparts on all the data are equally high.
+
+        The blocks of the share are a random sample, and the maximum of a share is higher than the log density of all
+        the data there, by about weight / 2 times a chi-square number with dim degrees of freedom.
+        """
+        evaluator, which = self.team.population.evaluator(), objective.which
+        n, n_blocks = len(which), len(self.team.population.blocks)
+        differences = evaluator.block_log_lik(one.position, which) - evaluator.block_log_lik(other.position, which)
+        error = n_blocks * differences.std(ddof=1) / np.sqrt(n) * np.sqrt(1 - n / n_blocks)
+        return float(_ERRORS * (error + objective.weight * np.sqrt(objective.dim))) + _NEGLIGIBLE
+
+    def finish(self) -> Modes:
+        """The points reached that may hold a share of the posterior, if the highest has a normal approximation."""
+        ends = sorted(self.ends, key=lambda one: -one.value)
+        if not ends:
+            raise next(walk.failure for walk in self.walks if walk.failure is not None)
+        evidence = [_evidence(walk) for walk in ends]
+        worthy = [walk for walk, one in zip(ends, evidence, strict=True) if one > max(evidence) - _NEGLIGIBLE]
+        modes = {id(ends[0]): self._complete(ends[0])}
+        for walk in worthy[:_FOLLOWED]:
+            if walk is not ends[0]:
+                try:
+                    modes[id(walk)] = self._complete(walk)
+                except NoModeError as error:
+                    walk.failure = error
+        highest = max(mode.log_evidence for mode in modes.values())
+        kept = {key: mode for key, mode in modes.items() if mode.log_evidence > highest - _NEGLIGIBLE}
+        ranked = sorted(kept, key=lambda key: -kept[key].log_evidence)
+        lower = [walk for walk in ends if id(walk) not in kept and walk.failure is None]
+        return Modes(
+            found=tuple(kept[key] for key in ranked),
+            lower=tuple((walk.position, walk.value) for walk in lower),
+            starts=self._starts({key: f"mode {k}" for k, key in enumerate(ranked, start=1)}, ends[0].value),
+            interchangeable=tuple(self.interchangeable),
+            n_passes=self.team.passes,
+            seconds=time.perf_counter() - self.began,
+        )
+
+    def _starts(self, places: dict[int, str], highest: float) -> tuple[Start, ...]:
+        left = {id(walk): deficit for walk, deficit in self.left}
+
+        def came_to(walk: Walk) -> tuple[float, str]:
+            if walk.end.failure is not None:
+                return float("nan"), str(walk.end.failure)
+            if id(walk.end) in left:
+                return highest - left[id(walk.end)], "lower"
+            return walk.end.value, places.get(id(walk.end), "lower")
+
+        return tuple(
+            Start(walk.kind, walk.start, value, walk.n_iterations, outcome)
+            for walk in self.walks
+            for value, outcome in [came_to(walk)]
+        )
+
+    def _complete(self, walk: Walk) -> Mode:
+        """The mode with the curvature of all the data, if it is a maximum with a normal approximation."""
+        self.say(f"Curvature at the mode: {2 * self.whole.dim} gradients of all the data")
+        assert walk.hessian is not None
+        walk.hessian = self.whole.hessian(walk.position, scaled_steps(walk.position, walk.hessian))
+        self._check_curvature(walk)
+        # With the curvature of all the data at hand another step is nearly free, and lands within rounding.
+        newton(self.whole, walk, TOLERANCE)
+        self._check_axes(walk)
+        _, gradient = self.whole(walk.position)
+        scales, values, vectors = spectrum(walk.hessian)
+        cholesky = scales[:, np.newaxis] * np.linalg.cholesky((vectors / values) @ vectors.T)
+        norm = float(np.linalg.norm(gradient))
+        return Mode(walk.position, walk.value, norm, walk.distance, walk.hessian, cholesky)
+
+    def _check_curvature(self, walk: Walk) -> None:
+        hessian = walk.hessian
+        assert hessian is not None
+        if not np.isfinite(hessian).all():
+            raise edge(walk, self.names)
+        _, values, vectors = spectrum(hessian)
+        if values[0] > SINGULAR:
+            return
+        text, names = self._heaviest(vectors[:, values <= max(SINGULAR, values[0])])
+        if values[0] < -_SADDLE:
+            raise NoModeError(
+                f"no mode: the highest point found is no maximum, the log density rises from there as {text} "
+                "changes; give other inits, or sample with --control-variates 0",
+                "saddle",
+                names,
+            )
+        raise NoModeError(
+            f"no mode: data and priors do not determine {text} (the curvature at the highest point is singular); give "
+            "proper priors or leave out what is redundant, or sample with --control-variates 0",
+            "singular",
+            names,
+        )
+
+    def _check_axes(self, walk: Walk) -> None:
+        """The log density must fall along the axes of the approximation about as that of a normal does.
+
+        A share of the data shows whether it does (its slope at the mode, which is not that of all the data, cancels in
+        the sum over both sides); all of the data are asked about the axes that stand out.
+        """
+        assert walk.hessian is not None
+        scales, values, vectors = spectrum(walk.hessian)
+        axes = (scales[:, np.newaxis] * vectors / np.sqrt(values)).T
+        units = 1 + np.abs(walk.position)
+        for share in [*self.shares[:1], self.whole]:
+            middle, _ = share(walk.position)
+            falls = [middle - share.many(walk.position + np.stack([axis, -axis]))[0] for axis in axes]
+            odd = [_is_odd(axis, fall, units) for axis, fall in zip(axes, falls, strict=True)]
+            axes = axes[odd]
+        for axis, fall in zip(axes, itertools.compress(falls, odd), strict=True):
+            if (np.abs(axis) > _WIDE * units).any():
+                moved = np.where(np.abs(axis) > _WIDE, (walk.position - walk.start) / (1 + np.abs(walk.start)), 0.0)
+                far = int(np.argmax(np.abs(moved)))
+                because = "the log density hardly falls any more"
+                raise runs_off(self.names[far], float(moved[far]), "boundary", because)
+            text, names = self._heaviest((axis / scales)[:, np.newaxis])
+            raise NoModeError(
+                "no mode: the highest point is not that of a near normal density, which within an sd falls by 0.5 "
+                f"where this falls by {fall.mean():.2g} as {text} changes (a kink, an edge, or a peak on a plateau); "
+                "take smooth priors and likelihoods, or sample with --control-variates 0",
+                "rough",
+                names,
+            )
+
+    def _heaviest(self, vectors: FloatArray) -> tuple[str, list[str]]:
+        """The parameters, at most three, that have most weight in vectors, shape (dim, k)."""
+        weights = np.linalg.norm(vectors, axis=1)
+        names = [self.names[i] for i in np.argsort(-weights, kind="stable")[:3] if weights[i] > weights.max() / 2]
+        return _listed(names), names
+
+    def _share(self, objective: Objective) -> str:
+        return "all the data" if objective is self.whole else f"{100 / objective.weight:.2g} % of the data"
+
+
+def _evidence(walk: Walk) -> float:
+    """Laplace's log evidence, less a constant, by the curvature at hand; the log density where that is none."""
+    assert walk.hessian is not None
+    scales, values, _ = spectrum(walk.hessian)
+    return walk.value + float(np.log(scales).sum() - 0.5 * np.log(values).sum()) if values[0] > 0 else walk.value
+
+
+def _is_maximum(walk: Walk) -> bool:
+    """Whether the curvature at hand is that of a maximum."""
+    return walk.hessian is not None and bool(spectrum(walk.hessian)[1][0] > SINGULAR)
+
+
+def _is_odd(axis: FloatArray, fall: FloatArray, units: FloatArray) -> bool:
+    wide = bool((np.abs(axis) > _WIDE * units).any())
+    return not _FALL[0] < fall.sum() < _FALL[1] or (wide and bool(fall.min() < _FLAT))
+
+
+def _points(n: int) -> str:
+    return "point" if n == 1 else "points"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def indexed(name: str) -> str:
+    """``beta.1.2`` as ``beta[1,2]``."""
+    stem, *indices = re.split(r"[.:]", name)
+    return f"{stem}[{','.join(indices)}]" if indices else stem

@@ -1,0 +1,362 @@
+"""A race of proposals about a normal approximation, and the first look that suits the winner.
+
+What is chosen depends on the seed and the data alone, not on the clock, so that the same seed gives the same draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.acceptance.decide import Decider
+from stansub.acceptance.normality import Pair, figures, mean_square, try_pairs
+from stansub.acceptance.rules import Geometric, NoiseTest, Test
+from stansub.kernels.metropolis import Control, Records, allocate, run_steps
+from stansub.kernels.proposals import Mixture, Proposal, RandomWalk, langevin, laplace_pcn
+from stansub.progress import Progress
+from stansub.target.factors import Target
+from stansub.target.gradients import Team, Together
+from stansub.target.taylor import ControlVariates
+from stansub.tuning.trial import pairs_at
+from stansub.types import FloatArray
+
+# Remainders are small where log likelihoods are not: decisions may fall after a few blocks, as soon as means of so few
+# are near normal; where they do not fall, many more blocks are needed at once.
+FIRST_LOOKS, _GROWTH = (5, 10, 20, 50, 100), 1.5
+# Noise that is counted in may be so many times as large as it is measured, in squares.
+_TOLERATED_SQUARE = 1.1
+# How many times the effective draws another test must make.
+_WORTH = 2.0
+
+# Share of the steps that are a random walk's: where the tails of the posterior are heavier than the approximation's an
+# independent proposal alone would stay long where it gets there (Mengersen and Tweedie 1996, theorem 2.1). The larger
+# share is for proposals of which fewer than so many are accepted, so that the tails are.
+_WALK_SHARE, _LARGER_SHARE, _FEW_ACCEPTED = 0.1, 0.5, 0.5
+# Moves to the other side of the mode (rho below 0) would give better means and worse sds: what is even about the mode
+# has autocorrelation rho squared, and rho = 0 is best for the worse of the two.
+_RHOS = (0.0, 0.5, 0.8, 0.95)
+# Where so few independent draws from the approximation are accepted, far moves about it will not do: a race is too
+# short to see how long they stay in the tails.
+LEAST_ACCEPTED, _FAR_RHO = 0.3, 0.5
+# Places at which trial decisions are made, steps between them, and pairs at each.
+_PLACES, _APART, _PAIRS, _SUBSETS, _WORK = 8, 25, 2, 250, 2_000_000
+# Steps of one leg of the race, legs of each candidate, and observations that a step costs beside those it evaluates.
+_LEG, _LEGS, _STEP_COST, _LONG = 100, 3, 150.0, 20
+# Steps of a leg between two looks at the time limit.
+_PIECE = 10
+# Steps of a leg that starts at a draw of its own, of which the later half counts: the draws may not be those of the
+# posterior yet, and whoever leaves them at once for good has moved far but once.
+_SHORT_LEG = 50
+
+
+class Normal(Protocol):
+    """A normal approximation of the posterior, such as a `stansub.tuning.mode.Mode`."""
+
+    @property
+    def position(self) -> FloatArray:
+        """Its mean, shape (dim,)."""
+        ...
+
+    @property
+    def cholesky(self) -> FloatArray:
+        """Lower triangular factor of its covariance, shape (dim, dim)."""
+        ...
+
+    @property
+    def hessian(self) -> FloatArray:
+        """Of its log density, shape (dim, dim)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A proposal in the race.
+
+    Attributes
+    ----------
+    name : str
+    proposal : Proposal
+    least : float
+        Acceptance rate below which it does not win while others do better.
+    """
+
+    name: str
+    proposal: Proposal
+    least: float = 0.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a race.
+
+    Attributes
+    ----------
+    winner : Candidate
+    told : str
+        Why it won.
+    rate, first_rate : float
+        Acceptance rates of the winner and of the first candidate.
+    merit : float
+        Effective draws per observation of the winner.
+    """
+
+    winner: Candidate
+    told: str
+    rate: float
+    first_rate: float
+    merit: float
+
+
+def candidates(about: Normal, proposal: str, kind: str = "Laplace") -> Iterator[Candidate]:
+    """What races about a normal approximation of such a kind; a random walk comes last."""
+    dim = len(about.position)
+    if proposal in ("auto", "laplace-pcn"):
+        for rho in _RHOS:
+            move = laplace_pcn(about.position, about.cholesky, rho)
+            yield Candidate(f"{kind} pCN with rho {rho:g}", move, LEAST_ACCEPTED if rho <= _FAR_RHO else 0.0)
+    if proposal in ("auto", "langevin"):
+        name = "Langevin" if kind == "Laplace" else f"{kind} Langevin"
+        # 1.65 squared: best for independent normals (Roberts and Rosenthal 1998).
+        for step in (2.7, 1.0) if proposal == "langevin" else (2.7,):
+            scaled = step * dim ** (-1 / 3)
+            move = langevin(about.position, np.zeros(dim), about.hessian, about.cholesky, scaled)
+            yield Candidate(f"{name} with step {scaled:.2g}", move)
+    if proposal == "auto":
+        yield Candidate("random walk" if kind == "Laplace" else f"{kind} random walk", walk(about.cholesky))
+
+
+def walk(cholesky: FloatArray) -> RandomWalk:
+    """Random walk of optimal scale for a normal posterior with such a factor (Roberts, Gelman and Gilks 1997)."""
+    return RandomWalk(2.38 / np.sqrt(len(cholesky)) * cholesky)
+
+
+def mixed(result: Result, cholesky: FloatArray) -> tuple[Mixture, str]:
+    """The winner with a share of random-walk steps, and the same in words, with the reason."""
+    share = _WALK_SHARE if result.rate > _FEW_ACCEPTED else _LARGER_SHARE
+    told = f"{result.winner.name} and one random-walk step in {round(1 / share)}: {result.told}"
+    return Mixture([result.winner.proposal, walk(cholesky)], np.array([1 - share, share])), told
+
+
+def race(
+    decider: Decider,
+    runners: Sequence[Candidate],
+    cholesky: FloatArray,
+    rng: np.random.Generator,
+    starts: FloatArray | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Result:
+    """The candidate that makes most effective draws for the data it uses.
+
+    From the expected squared jump J of a step, in variances and in the direction of the normal approximation in which
+    it is least (Pasarica and Gelman 2010), follow the autocorrelation r = 1 - J / 2 and, were it that of an
+    autoregression, (1 - r) / (1 + r) effective draws. They are set against the observations drawn, of which the few
+    longest decisions would hide everything else and are capped.
+
+    Parameters
+    ----------
+    cholesky : ndarray, shape (dim, dim)
+        Of the normal approximation.
+    starts : ndarray, shape (n, dim), optional
+        Draws from which all candidates run a short leg each; without them they run legs one after the other from where
+        the decider stands.
+    progress : Progress, optional
+        Told how many legs are run.
+    """
+    progress = progress or Progress()
+    dim, leg = len(cholesky), _LEG if starts is None else _SHORT_LEG
+    jumps, accepted = np.zeros((len(runners), dim)), np.zeros(len(runners))
+    used: list[list[NDArray[np.int64]]] = [[] for _ in runners]
+    out, n_legs, first = allocate(leg, dim), _LEGS if starts is None else len(starts), 0 if starts is None else leg // 2
+    for number in range(n_legs):
+        for k, candidate in enumerate(runners):
+            if starts is not None:
+                decider.reset(starts[number])
+            began = np.array(decider.theta)
+            for first_row in range(0, leg, _PIECE):
+                rows = Records._make(field[first_row : first_row + _PIECE] for field in out)
+                run_steps(decider, candidate.proposal, rng, rows, len(rows.theta), control(rng))
+                progress.check()
+            progress.advance(number * len(runners) + k + 1, n_legs * len(runners))
+            moves = np.diff(out.theta, axis=0, prepend=began[np.newaxis])[first:]
+            jumps[k] += np.sum(np.linalg.solve(cholesky, moves.T) ** 2, axis=1)
+            accepted[k] += out.accepted[first:].sum()
+            used[k].append(out.n_obs_used[first:].copy())
+    steps = (leg - first) * n_legs
+    step = np.minimum(jumps.min(axis=1) / steps, 2.0) / 2
+    cost = np.array(
+        [_STEP_COST + np.minimum(all_, _LONG * np.median(all_)).mean() for all_ in map(np.concatenate, used)]
+    )
+    merit = step / (2 - step) / cost
+    fit = accepted / steps >= [one.least for one in runners]
+    if fit.any():
+        merit = np.where(fit, merit, 0.0)
+    best = int(np.argmax(merit))
+    told = f"{accepted[best] / steps:.0%} accepted"
+    others = [k for k in range(len(runners)) if k != best]
+    if others and merit[best] > 0:
+        second = max(others, key=lambda k: merit[k])
+        told += f", {merit[best] / max(merit[second], 1e-300):.2g} times the effective draws per observation of"
+        told += f" {runners[second].name}"
+        last = len(runners) - 1
+        if second != last and best != last and merit[last] > 0:
+            told += f" and {merit[best] / merit[last]:.2g} times that of {runners[last].name}"
+    return Result(
+        runners[best], told, float(accepted[best] / steps), float(accepted[0] / steps), merit=float(merit[best])
+    )
+
+
+def control(rng: np.random.Generator) -> Control:
+    """Steps without audits that nobody stops."""
+    return Control(rng, 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
+
+
+def at_first_look(test: Test, first: int) -> Test:
+    """The test with a schedule for remainders."""
+    changed: Test = replace(test, looks=Geometric(first=first, growth=_GROWTH))  # type: ignore[type-var]
+    return changed
+
+
+def pairs_along(
+    posterior: Target,
+    decider: Decider,
+    proposal: Proposal,
+    variates: ControlVariates,
+    rng: np.random.Generator,
+    threads: int,
+    *,
+    progress: Progress | None = None,
+) -> tuple[list[Pair], int]:
+    """Trial decisions along a chain, and the passes over the data that they took.
+
+    A ``progress`` is told how far it is.
+    """
+    progress = progress or Progress()
+    out = allocate(_APART, posterior.dim)
+    pairs: list[Pair] = []
+    n_passes = 0
+    with Team(posterior.population, threads=threads, progress=progress) as team:
+        for place in range(_PLACES):
+            run_steps(decider, proposal, rng, out, _APART, control(rng))
+            more, n = pairs_at(Together(team), np.array(decider.theta), proposal, _PAIRS, rng, variates)
+            pairs, n_passes = pairs + more, n_passes + n
+            progress.advance(place + 1, _PLACES)
+    return pairs, n_passes
+
+
+def choose_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, str]:
+    """The first look that suits the remainders, and what was seen of it."""
+    choose = _choose_noise_looks if isinstance(test, NoiseTest) else _choose_t_looks
+    return choose(pairs, test, n_blocks, rng)
+
+
+def _choose_t_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, str]:
+    """Of the first looks at which means of remainders are near enough to normal the one with the shortest decisions.
+
+    A later first look may make decisions shorter: the standard deviation of a few blocks is known so badly that only
+    clear cases are decided on it. Where no look will do, it is the one with the fewest wrong decisions; the trial at
+    the end of warmup then warns.
+    """
+    tried: list[tuple[float, int, dict[str, Any]]] = []
+    passed: list[tuple[float, int, dict[str, Any]]] = []
+    for first in FIRST_LOOKS:
+        table = at_first_look(test, first).table(n_blocks)
+        if not pairs or table.n.size < 2:
+            break
+        trial = try_pairs(pairs, table, n_subsets=_SUBSETS, rng=rng, decision_work=_WORK)
+        seen = figures(trial, test, by_decisions=True)
+        tried.append((seen["wrong"], first, seen))
+        if not seen["tail_fails"] and not seen["decisions_fail"]:
+            passed.append((trial.typical_drawn, first, seen))
+            if len(passed) > 1 and passed[-1][0] >= passed[-2][0]:
+                break
+    if passed:
+        drawn, first, seen = min(passed, key=lambda one: one[:2])
+        return at_first_look(test, first), f"{first} blocks, of {drawn:.2g} in a typical decision: {_told(seen)}"
+    if not tried:
+        return at_first_look(test, FIRST_LOOKS[-1]), "as late as it gets: nothing could be tried"
+    _, first, seen = min(tried, key=lambda one: one[:2])
+    return at_first_look(test, first), f"{first} blocks, though means of remainders are not normal: {_told(seen)}"
+
+
+def _choose_noise_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, str]:
+    """The earliest first look, of 10 blocks or more, at which estimates are off by what their standard errors say.
+
+    Skewed remainders make mean and sd of a few depend on each other, which the tests that count noise in take
+    for independent. Where no look will do, it is the last that leaves blocks to be drawn; the audit then warns.
+    """
+    found, told = FIRST_LOOKS[1], "nothing could be tried"
+    for first in FIRST_LOOKS[1:]:
+        if not pairs or 2 * first > n_blocks:
+            break
+        square = mean_square(pairs, first, _SUBSETS, rng)
+        n = len(pairs) * _SUBSETS
+        found = first
+        told = f"{n:,} trial estimates off by {np.sqrt(square):.2f} standard errors (root mean square; 1 expected)"
+        if not square > _TOLERATED_SQUARE:
+            break
+    return at_first_look(test, found), f"{found} blocks: {told}"
+
+
+def choose_test(
+    test: Test,
+    other: Test,
+    proposal: Candidate,
+    about: Normal,
+    make: Callable[[Test], Decider],
+    theta: FloatArray,
+    rng: np.random.Generator,
+    *,
+    progress: Progress | None = None,
+) -> tuple[bool, str, float, int]:
+    """Whether to take another test, by what both make of one proposal, and why.
+
+    Parameters
+    ----------
+    make : callable
+        A decider with a test.
+    theta : ndarray, shape (dim,)
+        Where both begin.
+    progress : Progress, optional
+        Told how far the trial of each is.
+
+    Returns
+    -------
+    better : bool
+    told : str
+    rate : float
+        Acceptance rate with the test that is taken.
+    n_obs_evaluated : int
+    """
+    results, evaluated = [], 0
+    for one in (test, other):
+        decider = make(one)
+        decider.reset(theta)
+        results.append(race(decider, [proposal], about.cholesky, rng, progress=progress))
+        evaluated += decider.n_evaluated
+    gain = results[1].merit / max(results[0].merit, 1e-300)
+    better = gain >= _WORTH
+    told = f"{other.name}, {gain:.2g} times the effective draws per observation of {test.name}"
+    if not better:
+        told = (
+            f"{test.name}; {other.name}, which asks more of subset means, would make {gain:.2g} times the effective "
+            f"draws per observation, and is taken from {_WORTH:g} on"
+        )
+    return better, told, results[better].rate, evaluated
+
+
+def counts_rightly(pairs: list[Pair], test: Test, rng: np.random.Generator) -> bool:
+    """Whether estimates at the first look are off by no more than the standard errors that a test counts in."""
+    first = int(test.table(pairs[0].differences.size).n[0]) if pairs else 0
+    return bool(pairs) and mean_square(pairs, first, _SUBSETS, rng) <= _TOLERATED_SQUARE
+
+
+def _told(seen: dict[str, Any]) -> str:
+    return (
+        f"|t| beyond its critical value in {seen['observed']:.2g} of {seen['n_subsets']:,} trial subsets "
+        f"({seen['nominal']:.2g} expected), {seen['wrong']:.2g} of {seen['n_decisions']:,} trial decisions wrong"
+    )

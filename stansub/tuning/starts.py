@@ -1,0 +1,80 @@
+"""Where the search for modes begins: points of different kinds, so that no basin is left out for its place.
+
+``random``
+    Uniform on the unconstrained space, as CmdStan's inits.
+``prior``
+    A draw of sorts from the global part: the end of a short random walk that evaluates no data.
+``subsample``
+    The maximum for a few observations, then for four times as many, each time chosen at random: with few data the log
+    density has few maxima, and each choice of data leads another way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stansub.target.gradients import Objective, Team
+from stansub.tuning.climbing import lbfgs
+from stansub.types import FloatArray
+
+KINDS = ("random", "prior", "subsample")
+
+_MAX_TRIES = 100
+# Steps of the random walk on the global part: at least, and a parameter; its longest step, for priors may be flat.
+_STEPS, _STEPS_EACH, _LONGEST = 200, 20, 5.0
+# Observations of the smallest subsample (at least, and a parameter), by what factor they grow, and iterations on each.
+_LEAST, _LEAST_EACH, _GROWTH, _ITERATIONS = 50, 5, 4, 100
+
+
+class Starts:
+    """Draws points at which the log density is finite.
+
+    Parameters
+    ----------
+    team : Team
+    first : Objective
+        The share of the data on which the search begins.
+    rng : Generator
+    radius : float
+        Of the uniform distribution.
+    """
+
+    def __init__(self, team: Team, first: Objective, rng: np.random.Generator, radius: float) -> None:
+        self._team, self._first, self._rng, self._radius = team, first, rng, radius
+        self._evaluator = team.population.evaluator()
+
+    def draw(self, kind: str) -> FloatArray | None:
+        """A point of such a kind, shape (dim,); None where none is found at which the log density is finite."""
+        begin = self._random()
+        if begin is None or kind == "random":
+            return begin
+        theta = self._from_prior(begin) if kind == "prior" else self._from_subsamples(begin)
+        return theta if np.isfinite(self._first(theta)[0]) else begin
+
+    def _random(self) -> FloatArray | None:
+        for attempt in range(_MAX_TRIES):
+            # The box shrinks while nothing is found.
+            theta = self._rng.uniform(-self._radius, self._radius, self._first.dim) * 0.5 ** (attempt // 20)
+            if np.isfinite(self._first(theta)[0]):
+                return theta
+        return None
+
+    def _from_prior(self, theta: FloatArray) -> FloatArray:
+        """Random-walk Metropolis on the global part alone; the scale follows what is accepted."""
+        value, scale = self._evaluator.global_log_density(theta), 0.5
+        for _ in range(_STEPS + _STEPS_EACH * len(theta)):
+            proposed = theta + scale * self._rng.standard_normal(len(theta))
+            there = self._evaluator.global_log_density(proposed)
+            accepted = np.isfinite(there) and -self._rng.exponential() < there - value
+            theta, value = (proposed, there) if accepted else (theta, value)
+            scale = min(scale * (1.1 if accepted else 0.96), _LONGEST)
+        return theta
+
+    def _from_subsamples(self, theta: FloatArray) -> FloatArray:
+        blocks = self._team.population.blocks
+        size = -(-max(_LEAST, _LEAST_EACH * len(theta)) // blocks.size)
+        while size < len(self._first.which):
+            which = np.sort(self._rng.choice(len(blocks), size, replace=False)).astype(np.int32)
+            theta, _ = lbfgs(Objective(self._team, which, weight=1.0), theta, max_iterations=_ITERATIONS)
+            size *= _GROWTH
+        return theta

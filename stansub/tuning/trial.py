@@ -1,0 +1,87 @@
+"""Trial decisions from where a chain is, with the proposal it has: is the t-test's normality in order there?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stansub.acceptance.normality import Pair, Trial, try_pairs
+from stansub.acceptance.rules import Table
+from stansub.kernels.proposals import Proposal
+from stansub.target.factors import Evaluator
+from stansub.target.gradients import Together
+from stansub.target.taylor import ControlVariates
+from stansub.types import FloatArray
+
+# At the end of a chain's warmup: a few passes over the data, and some hundredths of a second for the subsets.
+N_PAIRS, N_SUBSETS, DECISION_WORK = 8, 250, 1_000_000
+
+
+class WarmupTrial:
+    """The trial at the end of one chain's warmup; leaves the chain as it is.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+        The chain's own.
+    table : Table
+        Of its t-test.
+    rng : Generator
+        A stream of the trial's own.
+    variates : ControlVariates, optional
+        Of the chain's decisions: the test looks at remainders.
+
+    Attributes
+    ----------
+    result : Trial or None
+        None before it was made, and where no proposal had a finite log density.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        table: Table,
+        rng: np.random.Generator,
+        variates: ControlVariates | None = None,
+    ) -> None:
+        self._evaluator, self._table, self._rng, self._variates = evaluator, table, rng, variates
+        self.result: Trial | None = None
+
+    def renewed(self, evaluator: Evaluator, table: Table, variates: ControlVariates | None) -> WarmupTrial | None:
+        """The same for another decider, before it was made; None where a first look takes all blocks."""
+        return WarmupTrial(evaluator, table, self._rng, variates) if table.n.size > 1 else None
+
+    def __call__(self, position: FloatArray, proposal: Proposal) -> int:
+        """Make the trial; the number of evaluations of all the data."""
+        pairs, n_passes = pairs_at(self._evaluator, position, proposal, N_PAIRS, self._rng, self._variates)
+        if pairs:
+            self.result = try_pairs(pairs, self._table, n_subsets=N_SUBSETS, rng=self._rng, decision_work=DECISION_WORK)
+        return n_passes
+
+
+def pairs_at(
+    evaluator: Evaluator | Together,
+    position: FloatArray,
+    proposal: Proposal,
+    n: int,
+    rng: np.random.Generator,
+    variates: ControlVariates | None = None,
+) -> tuple[list[Pair], int]:
+    """Pairs of a state and ``n`` proposals from it, and how often all blocks were evaluated.
+
+    Proposals without a finite log density are left out: they are rejected for good, whatever is drawn.
+    """
+    shared, here = evaluator.global_log_density(position), evaluator.block_log_lik(position)
+    pairs, n_passes = [], 1
+    for _ in range(n):
+        proposed, log_ratio = proposal(rng, position)
+        rest = evaluator.global_log_density(proposed) - shared + log_ratio
+        if not np.isfinite(rest):
+            continue
+        n_passes += 1
+        differences = evaluator.block_log_lik(proposed) - here
+        if variates is not None:
+            changes = variates.changes(position, proposed)
+            differences, rest = differences - changes, rest + float(changes.sum())
+        if np.isfinite(differences).all():
+            pairs.append(Pair(differences, float(rest)))
+    return pairs, n_passes

@@ -1,0 +1,99 @@
+"""A bound on third derivatives in the program: concentration bounds with control variates, from end to end."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import EXAMPLES
+
+import stansub
+from stansub import CompiledModel, InputError
+from stansub.acceptance.decide import DERIVATIVES, Derivative
+from stansub.acceptance.rules import make_test
+from stansub.output import inference_data
+from stansub.output.diagnosis import diagnose
+from stansub.run import choices
+from stansub.stan.ranges import largest_constant
+from stansub.stan.syntax import parse
+
+SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 50, "iter_sampling": 400, "seed": 5, "show_progress": False}
+
+
+@pytest.fixture(scope="module")
+def bounded() -> CompiledModel:
+    return stansub.compile_model(EXAMPLES / "logistic_third_derivative.stan")
+
+
+def test_the_constants_of_the_example(bounded: CompiledModel, logistic_data: dict[str, Any]) -> None:
+    norms = np.sqrt(1 + np.sum(logistic_data["x"] ** 2, axis=1))
+    for size in (1, 7):
+        posterior = bounded.with_data(logistic_data, block_size=size, seed=1)
+        order = posterior.order if posterior.order is not None else np.arange(2000)
+        sums = np.add.reduceat((norms**3)[order], posterior.blocks.starts) / (6 * np.sqrt(3))
+        assert largest_constant(posterior, DERIVATIVES[2]) == pytest.approx(sums.max())
+
+
+@pytest.mark.parametrize("name", ["bernstein", "bernstein-serfling", "hoeffding"])
+def test_the_guarantee_stands_with_control_variates(
+    bounded: CompiledModel, logistic_data: dict[str, Any], name: str
+) -> None:
+    idata = stansub.sample(bounded, logistic_data, test=name, audit=0.5, **SHORT)
+    facts = inference_data.attrs(idata)
+    assert facts["guarantee"] == "bound"
+    assert (facts["settings"]["control_variates"], facts["settings"]["range_source"]) == (2, "derivative")
+    assert "log_lik_third_derivative_i bounds the remainders" in facts["choices"]["control variates"]
+    assert sum(facts["n_bound_violated"]) == 0
+    assert sum(facts["n_audited"]) > 300
+    assert sum(facts["n_audit_wrong"]) <= 0.01 * sum(facts["n_audited"])
+
+
+def test_a_constant_that_is_too_small_is_told(bounded: CompiledModel, logistic_data: dict[str, Any]) -> None:
+    posterior = bounded.with_data(logistic_data, block_size=4, seed=1)
+    right = choices.choose_range(make_test("bernstein"), posterior, "auto", order="auto")
+    assert right.kind == "derivative"
+    assert isinstance(right.source, Derivative)
+    wrong = choices.Ranges("derivative", Derivative(right.source.constant / 100, 2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choices, "choose_range", lambda *_, **__: wrong)
+        idata = stansub.sample(posterior, test="bernstein", **SHORT)
+    warned = [caution.text for caution in diagnose(idata).cautions]
+    assert any("differed by more than the range given for them" in text for text in warned)
+
+
+def test_what_does_not_go_together_is_refused(
+    bounded: CompiledModel, logistic: CompiledModel, logistic_data: dict[str, Any]
+) -> None:
+    few = {"N": 300, "K": 2, "y": logistic_data["y"][:300], "x": logistic_data["x"][:300]}
+    for program, options, message in (
+        (bounded, {"control_variates": 0}, "none of the functions that give it without control variates"),
+        (bounded, {"control_variates": 0, "range_source": "derivative"}, "needs control variates and a function"),
+        (bounded, {"control_variates": 1, "range_source": "derivative"}, "log_lik_second_derivative_i"),
+        (logistic, {"range_source": "derivative"}, "needs control variates and a function log_lik_third_derivative_i"),
+        (bounded, {"test": "pocock", "range_source": "derivative"}, "needs no range"),
+    ):
+        with pytest.raises(InputError, match=message):
+            stansub.sample(program, few, **{"test": "bernstein", **SHORT, **options})
+
+
+@pytest.mark.parametrize(
+    ("functions", "orders"),
+    [
+        (("second", "third"), {"auto": 2, "0": 0, "1": 1, "2": 2}),
+        (("third",), {"auto": 2, "0": 0, "1": 0, "2": 2}),
+        (("second",), {"auto": 1, "0": 0, "1": 1, "2": 0}),
+        ((), {"auto": 0, "1": 0, "2": 0}),
+    ],
+)
+def test_the_order_is_that_of_the_bound(functions: tuple[str, ...], orders: dict[str, int]) -> None:
+    written = " ".join(f"real log_lik_{which}_derivative_i(int i) {{ return 1; }}" for which in functions)
+    program = parse(f"functions {{ {written} }} parameters {{ real mu; }} model {{ mu ~ normal(0, 1); }}")
+    for order, expected in orders.items():
+        for kind in ("auto", "derivative"):
+            assert choices.bounded_order(make_test("bernstein"), program, order, kind) == expected
+        assert choices.bounded_order(make_test("bernstein"), program, order, "scan") == 0
+        assert choices.bounded_order(make_test("pocock"), program, order, "auto") == 0
+
+
+def test_blocks_are_small_where_remainders_are_bounded() -> None:
+    for variates, size in ((False, 1), (True, 32)):
+        assert choices.choose_block_size(make_test("bernstein"), 10**5, instances=False, variates=variates) == size

@@ -1,0 +1,125 @@
+"""Starting values."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stansub import CompiledModel, InputError
+from stansub.run.inits import Init, load, parse, start
+from stansub.stan.posterior import Posterior
+
+
+@pytest.fixture(scope="module")
+def posterior(quantities: CompiledModel, sample_data: dict[str, Any]) -> Posterior:
+    return quantities.with_data(sample_data, block_size=10)
+
+
+def starts(posterior: Posterior, inits: Any, chains: int = 2, seed: int = 1) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    return [start(posterior, init, rng, chain=chain) for chain, init in enumerate(load(inits, chains))]
+
+
+def test_radius_zero_is_the_origin(posterior: Posterior) -> None:
+    assert np.array_equal(starts(posterior, 0), np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("radius", [0.5, 2.0])
+def test_a_radius_bounds_random_inits(posterior: Posterior, radius: float) -> None:
+    found = np.array(starts(posterior, radius, chains=200))
+    assert np.abs(found).max() <= radius
+    assert np.abs(found).max() > 0.95 * radius
+    assert len(np.unique(found)) == 400
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=4 * radius / np.sqrt(3 * 200))
+
+
+def test_values_are_constrained_ones(posterior: Posterior) -> None:
+    for values in ({"mu": 0.5, "sigma": 2.0}, {"mu": np.float64(0.5), "sigma": np.array(2.0)}):
+        np.testing.assert_allclose(starts(posterior, values), [[0.5, np.log(2.0)]] * 2)
+
+
+def test_parameters_not_named_start_at_random(posterior: Posterior) -> None:
+    found = np.array(starts(posterior, {"sigma": 2.0}, chains=5))
+    np.testing.assert_allclose(found[:, 1], np.log(2.0))
+    assert len(np.unique(found[:, 0])) == 5
+
+
+def test_values_of_a_former_run_may_hold_later_blocks_too(posterior: Posterior) -> None:
+    values = {"mu": 0.5, "sigma": 2.0, "precision": 0.25, "table": [[0.0] * 3] * 2}
+    np.testing.assert_allclose(starts(posterior, values), [[0.5, np.log(2.0)]] * 2)
+
+
+def test_files_one_for_all_and_one_a_chain(posterior: Posterior, tmp_path: Path) -> None:
+    files = [tmp_path / f"inits{number}.json" for number in (1, 2)]
+    for number, file in enumerate(files):
+        file.write_text(json.dumps({"mu": float(number), "sigma": 1.0}))
+    np.testing.assert_allclose(starts(posterior, str(files[1])), [[1, 0], [1, 0]])
+    np.testing.assert_allclose(starts(posterior, parse(f"{files[0]},{files[1]}")), [[0, 0], [1, 0]])
+
+
+def test_the_command_line_takes_a_radius_or_files() -> None:
+    assert parse("0.5") == 0.5
+    assert parse("a.json") == "a.json"
+    assert parse("a.json,b.json") == ["a.json", "b.json"]
+
+
+@pytest.mark.parametrize(
+    ("inits", "message"),
+    [
+        (-1.0, "radius"),
+        (float("nan"), "radius"),
+        (1e308, "radius"),
+        (True, "radius"),
+        ("missing.json", "missing.json: no such file"),
+        (["a.json"], "1 files for 2 chains"),
+        (None, "give a radius"),
+    ],
+    ids=str,
+)
+def test_inits_that_cannot_be_read_are_refused(inits: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(inits, 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"mu": 0.0, "simga": 1.0}, "'simga' is not a parameter of the program; its parameters are mu, sigma"),
+        ({"mu": [1.0, 2.0]}, "parameter 'mu': mismatch in number dimensions"),
+        ({"mu": "zero"}, "parameter 'mu'"),
+        ({"mu": 1.0, "sigma": -1.0}, "parameter 'sigma': lb_free: Lower bounded variable is -1"),
+        ({"mu": object()}, "must be numbers"),
+    ],
+    ids=["wrong name", "wrong size", "text", "constraint", "not JSON"],
+)
+def test_values_that_do_not_fit_are_refused(posterior: Posterior, values: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        starts(posterior, values)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_file_at_fault_is_named(posterior: Posterior, tmp_path: Path) -> None:
+    file = tmp_path / "bad.json"
+    file.write_text('{"sigma": -1}')
+    with pytest.raises(InputError, match=r"bad\.json"):
+        starts(posterior, file)
+
+
+def test_an_impossible_start_names_the_observation(posterior: Posterior) -> None:
+    # Residuals of 1e200 overflow for every observation; one of them is named.
+    with pytest.raises(InputError) as caught:
+        starts(posterior, {"mu": 1e200, "sigma": 1.0})
+    text = str(caught.value)
+    assert "chain 1: the log density is not finite" in text
+    assert "change the values" in text
+
+
+def test_an_impossible_observation_is_named(logistic: CompiledModel) -> None:
+    y, x = np.array([0, 1, 0, 1, 1, 0]), np.ones((6, 1))
+    x[4] = 1e308  # alpha + x * beta overflows wherever beta is not tiny
+    posterior = logistic.with_data({"N": 6, "K": 1, "y": y, "x": x}, block_size=2)
+    with pytest.raises(InputError, match=r"chain 1: .*observation 5 of the data"):
+        start(posterior, Init(values={"alpha": 0.0, "beta": [-10.0]}), np.random.default_rng(1), chain=0)

@@ -1,0 +1,141 @@
+"""Constrained values of draws: transformed parameters and generated quantities."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stansub
+from stansub import CompiledModel
+from stansub.output import inference_data
+from stansub.output.summary import diagnose
+from stansub.run import constrain
+
+SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 100, "iter_sampling": 60, "seed": 4, "test": "exact"}
+
+
+@pytest.fixture(scope="module")
+def default(quantities: CompiledModel, sample_data: dict[str, Any]) -> Any:
+    return stansub.sample(quantities, sample_data, **SHORT)
+
+
+@pytest.fixture(scope="module")
+def full(quantities: CompiledModel, sample_data: dict[str, Any]) -> Any:
+    return stansub.sample(quantities, sample_data, observation_level=True, **SHORT)
+
+
+def test_values_per_observation_are_left_out_by_default(default: Any) -> None:
+    posterior = inference_data.group(default, "posterior")
+    assert list(posterior.data_vars) == ["mu", "sigma", "precision", "table"]
+    assert "log_likelihood" not in inference_data.groups(default)
+    assert posterior["table"].shape == (3, 60, 2, 3)
+
+
+def test_values_are_those_that_the_program_computes(default: Any) -> None:
+    posterior = inference_data.group(default, "posterior")
+    theta = inference_data.group(default, "unconstrained_posterior")["theta"].values
+    np.testing.assert_array_equal(posterior["mu"].values, theta[:, :, 0])
+    np.testing.assert_allclose(posterior["sigma"].values, np.exp(theta[:, :, 1]), rtol=1e-14)
+    np.testing.assert_allclose(posterior["precision"].values, np.exp(-2 * theta[:, :, 1]), rtol=1e-12)
+    expected = 10.0 * np.arange(1, 3)[:, None] + np.arange(1, 4)
+    np.testing.assert_allclose(posterior["table"].values.mean(axis=(0, 1)), expected, atol=0.05)
+
+
+def test_values_per_observation_are_there_on_request(full: Any, sample_data: dict[str, Any]) -> None:
+    posterior = inference_data.group(full, "posterior")
+    assert list(posterior.data_vars) == ["mu", "sigma", "precision", "residual", "y_rep", "table"]
+    mu, sigma = (posterior[name].values[:, :, None] for name in ("mu", "sigma"))
+    residual = (sample_data["y"] - mu) / sigma
+    np.testing.assert_allclose(posterior["residual"].values, residual, rtol=1e-10)
+    (name,) = inference_data.group(full, "log_likelihood").data_vars
+    assert name == "log_lik"
+    log_lik = inference_data.group(full, "log_likelihood")["log_lik"].values
+    np.testing.assert_allclose(log_lik, -0.5 * (residual**2 + np.log(2 * np.pi)) - np.log(sigma), rtol=1e-10)
+
+
+def test_asking_for_more_values_does_not_change_the_others(default: Any, full: Any) -> None:
+    few, all_ = inference_data.group(default, "posterior"), inference_data.group(full, "posterior")
+    for name in few.data_vars:
+        np.testing.assert_array_equal(few[name].values, all_[name].values, err_msg=str(name))
+
+
+@pytest.mark.parametrize("parallel_chains", [1, 3])
+def test_random_quantities_are_reproducible_on_any_number_of_threads(
+    default: Any, quantities: CompiledModel, sample_data: dict[str, Any], parallel_chains: int
+) -> None:
+    again = stansub.sample(quantities, sample_data, parallel_chains=parallel_chains, **SHORT)
+    table, other = (inference_data.group(idata, "posterior")["table"].values for idata in (default, again))
+    np.testing.assert_array_equal(table, other)
+    assert len(np.unique(table)) == table.size, "no number is drawn twice, within a chain or between chains"
+
+
+def test_random_quantities_of_another_seed_differ(
+    default: Any, quantities: CompiledModel, sample_data: dict[str, Any]
+) -> None:
+    other = stansub.sample(quantities, sample_data, **(SHORT | {"seed": 5}))
+    table, others = (inference_data.group(idata, "posterior")["table"].values for idata in (default, other))
+    assert not np.isin(table, others).any()
+
+
+def test_generated_quantities_can_be_left_out(quantities: CompiledModel, sample_data: dict[str, Any]) -> None:
+    idata = stansub.sample(quantities, sample_data, generated_quantities=False, **SHORT)
+    assert list(inference_data.group(idata, "posterior").data_vars) == ["mu", "sigma"]
+
+
+def test_failing_quantities_leave_the_parameters(
+    default: Any, quantities: CompiledModel, sample_data: dict[str, Any]
+) -> None:
+    mu = inference_data.group(default, "posterior")["mu"].values
+    limit = float(np.quantile(mu, 0.8))
+    idata = stansub.sample(quantities, sample_data | {"limit": limit}, **SHORT)
+    posterior = inference_data.group(idata, "posterior")
+    np.testing.assert_array_equal(posterior["mu"].values, mu)
+    failed = np.isnan(posterior["table"].values).all(axis=(2, 3))
+    np.testing.assert_array_equal(failed, mu > limit)
+    told = inference_data.attrs(idata)["left_out"]
+    assert f"{int(failed.sum())} draws failed" in told
+    assert "mu is above the limit" in told
+    assert any("mu is above the limit" in caution.text for caution in diagnose(idata).cautions)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_leaves_out_generated_quantities_but_not_the_draws(
+    default: Any,
+    quantities: CompiledModel,
+    sample_data: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+) -> None:
+    original = constrain._Values.of
+
+    def of(posterior: Any, kept: Any) -> Any:
+        plan = original(posterior, kept)
+        if plan.include_gq:
+            calls.append(plan)
+            if len(calls) > 2:  # those before ask how much memory the draws take
+                raise error
+        return plan
+
+    calls: list[Any] = []
+    monkeypatch.setattr(constrain._Values, "of", of)
+    idata = stansub.sample(quantities, sample_data, **SHORT)
+    posterior = inference_data.group(idata, "posterior")
+    assert list(posterior.data_vars) == ["mu", "sigma"]
+    np.testing.assert_array_equal(posterior["mu"].values, inference_data.group(default, "posterior")["mu"].values)
+    assert "left out" in inference_data.attrs(idata)["left_out"]
+
+
+def test_draws_that_do_not_fit_into_memory_are_refused_before_sampling(
+    quantities: CompiledModel, sample_data: dict[str, Any]
+) -> None:
+    settings = SHORT | {"iter_sampling": 2_000_000_000}
+    with pytest.raises(stansub.InputError, match="leave out --observation-level"):
+        stansub.sample(quantities, sample_data, observation_level=True, **settings)
+
+
+def test_variables_with_the_name_of_a_dimension_are_refused_before_sampling(
+    quantities: CompiledModel, sample_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constrain, "_DIMENSIONS", ("chain", "sigma"))
+    with pytest.raises(stansub.InputError, match="the variable 'sigma' has the name of a dimension"):
+        stansub.sample(quantities, sample_data, **SHORT)

@@ -1,0 +1,323 @@
+"""Meetings of the chains in warmup: an anchor that is off is left, and the draws stay true to the posterior."""
+
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from toys import with_own_rows
+
+import stansub
+from stansub import CompiledModel, RandomWalk
+from stansub.output import inference_data
+from stansub.output.summary import table
+from stansub.progress import Progress
+from stansub.run import stages
+from stansub.run.threads import Outcome
+from stansub.tuning import anchored
+from stansub.tuning.mode import find_modes
+
+MAX_Z = 4.0
+SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 400, "iter_sampling": 500, "seed": 5}
+
+Array = NDArray[np.float64]
+
+
+def theta(idata: Any) -> Array:
+    values: Array = inference_data.group(idata, "unconstrained_posterior")["theta"].values
+    return values
+
+
+def facts(idata: Any) -> dict[str, Any]:
+    return inference_data.attrs(idata)
+
+
+def share_used(idata: Any) -> float:
+    used = inference_data.group(idata, "sample_stats")["n_obs_used"].values
+    return float(used.mean() / facts(idata)["n_observations"])
+
+
+def largest_z(idata: Any, mean: Array, sd: Array) -> float:
+    """Of all errors of posterior means and sds, in Monte Carlo standard errors."""
+    seen = table(idata)
+    errors = [(seen["mean"] - mean) / seen["mcse_mean"], (seen["sd"] - sd) / seen["mcse_sd"]]
+    return float(np.abs(errors).max())
+
+
+@pytest.fixture(scope="module")
+def rare_data() -> dict[str, Any]:
+    """One success in 4,000: the posterior of the intercept is skewed."""
+    return {
+        "N": 4000,
+        "K": 1,
+        "y": np.eye(1, 4000, dtype=int)[0],
+        "x": np.random.default_rng(1).standard_normal((4000, 1)),
+    }
+
+
+@pytest.fixture(scope="module")
+def rare_truth(rare_data: dict[str, Any]) -> tuple[Array, Array]:
+    """By the sum over a grid."""
+    grid = np.meshgrid(np.linspace(-14, -4.5, 200), np.linspace(-4, 4, 201), indexing="ij")
+    alpha, beta = (one.ravel() for one in grid)
+    log_density = -(alpha**2 + beta**2) / 2 / 2.5**2
+    for x, y in zip(rare_data["x"][:, 0], rare_data["y"], strict=True):
+        eta = alpha + beta * x
+        log_density += y * eta - np.logaddexp(0, eta)
+    weight = np.exp(log_density - log_density.max())
+    points = np.column_stack([alpha, beta])
+    mean = weight @ points / weight.sum()
+    return mean, np.sqrt(weight @ (points - mean) ** 2 / weight.sum())
+
+
+@pytest.fixture
+def displaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mode is taken to be four sds from where it is, in one direction, and too narrow."""
+
+    def elsewhere(*args: Any, **options: Any) -> Any:
+        modes = find_modes(*args, **options)
+        mode = modes.best
+        wrong = replace(
+            mode,
+            position=mode.position + 4 * mode.cholesky[:, 0],
+            cholesky=0.6 * mode.cholesky,
+            hessian=mode.hessian / 0.36,
+        )
+        return replace(modes, found=(wrong,))
+
+    monkeypatch.setattr(anchored, "find_modes", elsewhere)
+
+
+def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows shrink by a fifth of their mean after their total was taken: more is added than the blocks give up."""
+    right = anchored.decider_with
+
+    def wrong(posterior: Any, evaluator: Any, test: Any, variates: Any, spread: Any = None) -> Any:
+        if variates is None:
+            return right(posterior, evaluator, test, variates, spread)
+        own = with_own_rows(variates)
+        decider = right(posterior, evaluator, test, own, spread)
+        rows = own.first.coefficients
+        rows[:] -= 0.2 * rows.mean(axis=0, dtype=np.float64)
+        return decider
+
+    monkeypatch.setattr(anchored, "decider_with", wrong)
+
+
+def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(
+    logistic: CompiledModel,
+    rare_data: dict[str, Any],
+    rare_truth: tuple[Array, Array],
+    displaced: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Misled at first, the chains agree on what the posterior is like, and sample it."""
+    idata = stansub.sample(logistic, rare_data, seed=1, iter_sampling=4000, block_size=40)
+    chosen = facts(idata)["choices"]
+    assert chosen["anchor"].startswith("re-anchored at the mean of the chains after "), chosen
+    assert facts(idata)["settings"]["proposal"].startswith("pooled "), chosen
+    assert list(chosen)[:2] == ["mode", "anchor"]
+    assert largest_z(idata, *rare_truth) < MAX_Z
+    assert table(idata)["ess_bulk"].min() > 2000, "and the check is sharp"
+    wrong_total(monkeypatch)
+    wrong = stansub.sample(logistic, rare_data, seed=1, iter_sampling=4000, block_size=40, control_variates=2)
+    assert largest_z(wrong, *rare_truth) > 2 * MAX_Z
+
+
+def test_an_anchor_that_is_off_is_left(
+    logistic: CompiledModel, logistic_data: dict[str, Any], displaced: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = stansub.sample(logistic, logistic_data, control_variates=1, **SHORT)
+    told = facts(moved)["choices"]["anchor"]
+    assert told.startswith("re-anchored at the mean of the chains after ")
+    monkeypatch.setattr(stages, "_MEETINGS", ())
+    kept = stansub.sample(logistic, logistic_data, control_variates=1, **SHORT)
+    assert "anchor" not in facts(kept)["choices"]
+    assert share_used(moved) < share_used(kept) / 2
+    assert table(moved)["ess_bulk"].min() > 2 * table(kept)["ess_bulk"].min()
+    assert sum(facts(moved)["warmup_n_obs_evaluated"]) > 2 * 2000, "what meetings evaluate is warmup's"
+
+
+@pytest.mark.parametrize("parallel_chains", [1, 3])
+def test_the_same_seed_gives_the_same_draws_whatever_the_threads(
+    logistic: CompiledModel, logistic_data: dict[str, Any], displaced: None, parallel_chains: int
+) -> None:
+    one, other = (
+        stansub.sample(logistic, logistic_data, control_variates=1, parallel_chains=parallel, save_warmup=True, **SHORT)
+        for parallel in (2, parallel_chains)
+    )
+    assert "re-anchored" in facts(one)["choices"]["anchor"]
+    for name in ("unconstrained_posterior", "warmup_sample_stats"):
+        left, right = inference_data.group(one, name), inference_data.group(other, name)
+        for variable in left.data_vars:
+            np.testing.assert_array_equal(left[variable].values, right[variable].values, err_msg=variable)
+    assert facts(one)["warmup_n_obs_evaluated"] == facts(other)["warmup_n_obs_evaluated"]
+
+
+def test_meetings_leave_chains_as_they_are_where_nothing_is_to_be_gained(
+    logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_ = stansub.sample(logistic, logistic_data, **SHORT)
+    assert facts(with_)["choices"]["anchor"].startswith("kept: the mean of the chains after 300 steps of warmup is 0.")
+    monkeypatch.setattr(stages, "_MEETINGS", ())
+    without = stansub.sample(logistic, logistic_data, **SHORT)
+    np.testing.assert_array_equal(theta(with_), theta(without))
+    assert facts(with_)["warmup_n_obs_evaluated"] == facts(without)["warmup_n_obs_evaluated"]
+
+
+def test_what_the_user_gives_stays(logistic: CompiledModel, logistic_data: dict[str, Any], displaced: None) -> None:
+    walk = RandomWalk(0.05 * np.eye(3))
+    for proposal, name in ((walk, "RandomWalk"), ("random-walk", "random-walk"), ("langevin", "pooled Langevin")):
+        idata = stansub.sample(logistic, logistic_data, proposal=proposal, control_variates=1, first_look=30, **SHORT)
+        settings = facts(idata)["settings"]
+        assert settings["proposal"].startswith(name)
+        assert settings["control_variates"] == 1
+        assert "first=30" in facts(idata)["test_settings"]
+        assert "re-anchored" in facts(idata)["choices"]["anchor"]
+
+
+@pytest.mark.parametrize(
+    ("iter_warmup", "at"), [(0, ()), (99, ()), (100, (25, 50, 75)), (2000, (250, 500, 1000, 1500))]
+)
+def test_short_warmups_have_no_meetings(iter_warmup: int, at: tuple[int, ...]) -> None:
+    asked: Any = SimpleNamespace(iter_warmup=iter_warmup)
+    found: Any = SimpleNamespace(mode=None)
+    posterior: Any = None
+    assert stages.Meetings(posterior, found, asked, asked).at == at
+
+
+def two_modes(position: Array) -> float:
+    """Log density of the normal modes at -5 and 5."""
+    return float(np.logaddexp(-((position[0] - 5) ** 2) / 2, -((position[0] + 5) ** 2) / 2))
+
+
+def one_mode(position: Array) -> float:
+    return float(-(position @ position) / 200)
+
+
+@pytest.mark.parametrize(("log_density", "group"), [(two_modes, [1, 2, 4]), (one_mode, [0, 1, 2, 3, 4])])
+def test_chains_about_two_modes_are_seen(log_density: Any, group: list[int]) -> None:
+    """The same draws are of slow chains where the density is highest between them."""
+    posterior: Any = SimpleNamespace(full=SimpleNamespace(log_density=log_density))
+    rng = np.random.default_rng(3)
+    draws = [rng.normal(mean, 1, (200, 1)) for mean in (-5, 5, 5, -5, 5)]
+    assert stages.r_hat(draws) > 4
+    assert stages.about_one_mode(posterior, draws) == group
+
+
+def test_draws_are_pooled_and_their_effective_number_is_told() -> None:
+    rng = np.random.default_rng(4)
+    factor = np.array([[1.0, 0.0], [0.9, 0.1]])
+    draws = [3 + rng.standard_normal((4000, 2)) @ factor.T for _ in range(40)]
+    moments = stages.pool(draws)
+    assert moments is not None
+    np.testing.assert_allclose(moments.position, 3, atol=0.02)
+    np.testing.assert_allclose(moments.covariance, factor @ factor.T, rtol=0.03)
+    np.testing.assert_allclose(moments.cholesky @ moments.cholesky.T, moments.covariance)
+    np.testing.assert_allclose(moments.hessian @ moments.covariance, -np.eye(2), atol=1e-8)
+    assert stages.r_hat(draws) == pytest.approx(1, abs=1e-3)
+    assert stages.n_effective(draws) > 80_000
+    # Every draw 100 times: 40 draws a chain.
+    repeated = [np.repeat(one[:40], 100, axis=0) for one in draws]
+    assert 800 < stages.n_effective(repeated) < 3200
+    assert stages.pool([one[:5] for one in draws[:4]]) is None, "too few"
+    assert stages.pool([np.zeros((4000, 2))] * 4) is None
+
+
+class FakeChain:
+    """Takes one step an `advance`."""
+
+    def __init__(self, *, fails_at: int = -1) -> None:
+        self.steps, self.pause, self.fails_at = 0, 0, fails_at
+
+    def wait_after(self, n_steps: int) -> None:
+        self.pause = n_steps
+
+    def advance(self) -> bool:
+        if self.steps == self.fails_at:
+            raise ValueError("no more")
+        self.steps += 1
+        return self.steps != (self.pause or 30)
+
+
+class FakeMeetings:
+    """Remembers who met when; may stop the run or fail."""
+
+    at = (10, 20)
+
+    def __init__(self, stop: Any, *, stops_at: int = -1, fails: bool = False, stops_within: bool = False) -> None:
+        self.met: list[tuple[int, int]] = []
+        self._stop, self._stops_at, self._fails, self._stops_within = stop, stops_at, fails, stops_within
+        self._progress = Progress(stop=stop)
+
+    def meet(self, chains: Any, n_steps: int) -> Any:
+        assert {chain.steps for chain in chains} == {n_steps}
+        self.met.append((len(chains), n_steps))
+        yield
+        if self._fails:
+            raise ArithmeticError("a meeting failed")
+        if n_steps == self._stops_at:
+            self._stop[0] = 1
+        if self._stops_within:
+            self._progress.advance(1, 2)
+            raise AssertionError("it went on")
+        yield
+
+
+def run(chains: Any, **options: Any) -> tuple[Outcome, FakeMeetings]:
+    stop = np.zeros(1, np.int32)
+    meetings: Any = FakeMeetings(stop, **options)
+    return stages.run(chains, meetings, parallel=2, stop=stop), meetings
+
+
+def test_chains_meet_and_go_on_without_those_that_failed() -> None:
+    chains = [FakeChain(), FakeChain(fails_at=14), FakeChain()]
+    outcome, meetings = run(chains)
+    assert meetings.met == [(3, 10), (2, 20)]
+    assert list(outcome.failures) == [1]
+    assert [chain.steps for chain in chains] == [30, 14, 30]
+    assert outcome.stopped == ""
+
+
+def test_a_stop_ends_a_run_in_a_meeting() -> None:
+    chains = [FakeChain(), FakeChain()]
+    _, meetings = run(chains, stops_at=10)
+    assert meetings.met == [(2, 10)]
+    assert [chain.steps for chain in chains] == [10, 10]
+
+
+def test_a_stop_ends_what_a_meeting_is_doing() -> None:
+    chains = [FakeChain(), FakeChain()]
+    outcome, meetings = run(chains, stops_at=10, stops_within=True)
+    assert meetings.met == [(2, 10)]
+    assert [chain.steps for chain in chains] == [10, 10]
+    assert outcome.failures == {}
+
+
+def test_a_meeting_that_fails_is_no_secret() -> None:
+    with pytest.raises(ArithmeticError, match="a meeting failed"):
+        run([FakeChain()], fails=True)
+
+
+class EndlessChain(FakeChain):
+    """Has never done enough."""
+
+    def __init__(self, stop: Any) -> None:
+        super().__init__()
+        self._stop = stop
+
+    def advance(self) -> bool:
+        time.sleep(0.01)
+        return not self._stop[0]
+
+
+def test_the_time_limit_holds_in_a_stage() -> None:
+    stop = np.zeros(1, np.int32)
+    meetings: Any = FakeMeetings(stop)
+    chains: Any = [EndlessChain(stop)]
+    outcome = stages.run(chains, meetings, parallel=1, stop=stop, max_time=0.2)
+    assert outcome.stopped == "max_time"
+    assert meetings.met == []

@@ -1,0 +1,295 @@
+"""What is taken for the likelihood of a program, and what a user is told about it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stansub.errors import InputError
+from stansub.stan import stanc
+from stansub.stan.recognise import Form, explain, find_line, observations_in, recognise, size_candidates
+from stansub.stan.syntax import Call, For, Program, parse
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+Parse = Callable[[str], Program]
+
+
+@pytest.fixture
+def canonical(tmp_path: Path) -> Parse:
+    def canonical(code: str) -> Program:
+        file = tmp_path / "program.stan"
+        file.write_text(code)
+        return parse(stanc.canonical(file))
+
+    return canonical
+
+
+def located(stem: str) -> tuple[Form, int | None]:
+    file = PROGRAMS / f"{stem}.stan"
+    form = recognise(parse(stanc.canonical(file)))
+    return form, find_line(file.read_text(), form.statement)
+
+
+def test_generated_threading_program() -> None:
+    form, line = located("threading_brms_style")
+    assert (form.kind, form.n, line) == ("reduce_sum", "size(seq)", 93)
+    assert isinstance(form.likelihood, Call)
+    assert form.likelihood.arguments[:3] == ("partial_log_lik_lpmf", "seq", "grainsize")
+    assert form.warnings == ()
+
+
+def test_log_lik_loop() -> None:
+    form, line = located("log_lik_plain")
+    assert (form.kind, form.n, line) == ("log_lik_i", "N", 28)
+    assert form.statement == "for (i in 1 : N) {\n    target += log_lik_i(i, y, x, alpha, beta);\n  }"
+
+
+def test_log_lik_loop_in_a_branch_from_another_lower_bound_with_included_functions() -> None:
+    form, line = located("log_lik_overloaded")
+    assert (form.kind, form.n, line) == ("log_lik_i", "(N - 1) - (first + 1) + 1", 24)
+    assert isinstance(form.likelihood, For)
+    assert form.likelihood.variable == "n"
+
+
+def test_reduce_sum_through_a_local_variable() -> None:
+    form, line = located("expressions")
+    assert (form.kind, form.n, line) == ("reduce_sum", "size(y[training])", 26)
+
+
+PARTIAL = """
+functions {
+  real f_lpdf(array[] real y, int start, int end, real mu) { return normal_lupdf(y | mu, 1); }
+  real g(array[] real y, int start, int end, real mu) { return normal_lpdf(y | mu, 1); }
+  real log_lik_i(int i, array[] real y, real mu) { return normal_lpdf(y[i] | mu, 1); }
+  real log_lik_i(array[] real y, int i) { return 0; }
+  real h_lp(real mu) { mu ~ normal(0, 1); return mu; }
+}
+data { int<lower=0> N; array[N] real y; }
+parameters { real mu; }
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "target += reduce_sum(f_lpdf, y, 1, mu);",
+        "target += reduce_sum(f_lupdf, y, N, mu);",
+        "target += reduce_sum_static(g, y, 1, mu);",
+        "target += normal_lpdf(mu | 0, 1) + reduce_sum(g, y, 1, mu) - 2;",
+        "real s = reduce_sum(g, y, 1, mu); target += s;",
+        "real s; s = reduce_sum(g, y, 1, mu); s -= 1; target += 1 + s;",
+        'profile("a") { { target += reduce_sum(g, y, 1, mu); } }',
+        "if (N > 2) { mu ~ normal(0, 1); } else if (N > 1) { target += reduce_sum(g, y, 1, mu); }",
+    ],
+)
+def test_ways_to_write_a_reduce_sum(statement: str, canonical: Parse) -> None:
+    form = recognise(canonical(f"{PARTIAL} model {{ mu ~ normal(0, 1); {statement} }}"))
+    assert form.kind == "reduce_sum"
+    assert form.n == "size(y)"
+    assert "reduce_sum" in form.statement
+
+
+@pytest.mark.parametrize(
+    ("statement", "remark"),
+    [
+        ("y ~ normal(mu, 1);", ""),
+        ("for (i in 1:N) { target += log_lik_i(i, y, mu); mu ~ normal(0, 1); }", "in a loop"),
+        ("for (i in 1:N) target += 2 * log_lik_i(i, y, mu);", "in a loop"),
+        ("for (i in 1:N) target += log_lik_i(N + 1 - i, y, mu);", "in a loop"),
+        ("for (i in 1:N) target += log_lik_i(y, i);", "in a loop"),
+        ("for (k in 1:2) for (i in 1:N) target += log_lik_i(i, y, mu);", "in a loop"),
+        ("target += log_lik_i(1, y, mu);", "not of a form"),
+        ("target += 2 * reduce_sum(g, y, 1, mu);", "not of a form"),
+        ("target += -reduce_sum(g, y, 1, mu);", "not of a form"),
+        ("target += 1 - reduce_sum(g, y, 1, mu);", "not of a form"),
+        ("target += N > 2 ? reduce_sum(g, y, 1, mu) : 0;", "not of a form"),
+        ("target += reduce_sum(g, y, 1, mu) + reduce_sum(f_lpdf, y, 1, mu);", "not of a form"),
+        ("target += reduce_sum(g, y, 1, mu); target += reduce_sum(g, y, 1, mu);", "one of several"),
+        ("target += reduce_sum(g, y, 1, mu); for (i in 1:N) target += log_lik_i(i, y, mu);", "one of several"),
+        ("for (k in 1:2) target += reduce_sum(g, y, 1, mu);", "in a loop"),
+        ("real s = reduce_sum(g, y, 1, mu); target += exp(s);", "not of a form"),
+        ("real s = reduce_sum(g, y, 1, mu); target += s; target += s;", "not of a form"),
+        ("real s = reduce_sum(g, y, 1, mu); s = 1; target += s;", "not of a form"),
+        ("real s = reduce_sum(g, y, 1, mu); s *= 2; target += s;", "not of a form"),
+        ("real s = reduce_sum(g, y, 1, mu); if (N > 2) target += s;", "not of a form"),
+        ("real s = 2; s *= reduce_sum(g, y, 1, mu); target += s;", "not of a form"),
+        ("real s = reduce_sum(g, y, 1, mu);", "not of a form"),
+        ("real r = 1, s = reduce_sum(g, y, 1, r); target += s;", "not of a form"),
+        ("real s = target(); target += reduce_sum(g, y, 1, mu) + s;", "target()"),
+        ("real s = h_lp(mu); target += reduce_sum(g, y, 1, s);", "*_lp"),
+        ("mu ~ normal(reduce_sum(g, y, 1, mu), 1);", "not of a form"),
+    ],
+)
+def test_what_is_left_to_the_numerical_proof(statement: str, remark: str, canonical: Parse) -> None:
+    form = recognise(canonical(f"{PARTIAL} model {{ {statement} }}"))
+    assert form.kind == "sum"
+    assert form.likelihood is None
+    assert (remark in str(form.warnings[0])) if remark else form.warnings == ()
+
+
+def test_no_model_block(canonical: Parse) -> None:
+    with pytest.raises(InputError, match="no model block"):
+        recognise(canonical("generated quantities { real x = 1; }"))
+
+
+def test_plain_programs_show_their_likelihood(canonical: Parse) -> None:
+    program = canonical(f"{PARTIAL} model {{ mu ~ normal(0, 1); if (N > 1) {{ y ~ normal(mu, 1); }} }}")
+    assert recognise(program).statement == "y ~ normal(mu, 1);"
+    assert [program.text(statement.span) for statement in observations_in(program, "N")] == ["y ~ normal(mu, 1);"]
+    assert recognise(canonical("parameters { real x; } model { x ~ normal(0, 1); }")).statement == ""
+
+
+def test_costs_of_all_observations_are_told(canonical: Parse) -> None:
+    program = canonical("""
+        functions { real f(array[] real y, int start, int end, vector mu, real s) {
+          return normal_lpdf(y | mu[start:end], s); } }
+        data { int N; int K; array[N] real y; matrix[N, K] x; }
+        parameters { vector[K] beta; vector[N] u; real<lower=0> s; }
+        transformed parameters { vector[N] eta = x * beta; real v = square(s); }
+        model {
+          vector[N] mu = eta + u;
+          for (n in 1:N) { mu[n] += 1; }
+          beta ~ normal(0, 1);
+          u ~ normal(0, 1);
+          { target += reduce_sum(f, y, 1, mu + x[, 1] * s, v); }
+        }""")
+    told = [(remark.statement.split(" {")[0], remark.message) for remark in recognise(program).warnings]
+    computed = "is computed for all observations at every evaluation"
+    assert told == [
+        ("vector[N] u;", "has a value for every observation, whose prior costs O(N)"),
+        ("vector[N] eta = x * beta;", computed),
+        ("vector[N] mu = eta + u;", computed),
+        ("for (n in 1 : N)", "loops over all observations at every evaluation"),
+        ("u ~ normal(0, 1);", computed),
+        (
+            "target += reduce_sum(f, y, 1, mu + x[ : , 1] * s, v);",
+            "computes `mu + x[ : , 1] * s` for all observations at every evaluation",
+        ),
+    ]
+
+
+def test_costs_where_the_loop_ends_at_the_length_of_a_variable(canonical: Parse) -> None:
+    program = canonical("""
+        functions { real log_lik_i(int i, array[] real y, vector mu) { return normal_lpdf(y[i] | mu[i], 1); } }
+        data { int N; array[N] real y; }
+        parameters { real a; }
+        transformed parameters { vector[N] mu = rep_vector(a, N); }
+        model { for (i in 1:size(y)) target += log_lik_i(i, y, mu); }""")
+    form = recognise(program)
+    assert form.n == "size(y)"
+    assert [remark.statement for remark in form.warnings] == ["vector[N] mu = rep_vector(a, N);"]
+
+
+SOURCE = """// y ~ normal(mu, 1);
+model {
+  y   ~ normal((mu), 1) /* twice */ ; // y ~ normal(mu, 2);
+  for(i in 1:N)
+    target += log_lik_i(i,
+                        y);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "line"),
+    [
+        ("y ~ normal(mu, 1);", 3),
+        ("y ~ normal(mu, 2);", None),
+        ("for (i in 1 : N) {\n  target += log_lik_i(i, y);\n}", 4),
+        ("target += log_lik_i(i, y);", 5),
+        ("", None),
+    ],
+)
+def test_lines_are_found_whatever_the_layout(statement: str, line: int | None) -> None:
+    assert find_line(SOURCE, statement) == line
+
+
+def test_lines_of_a_file_that_is_not_stan() -> None:
+    assert find_line("y ~ normal(mu, 1); @", "y ~ normal(mu, 1);") is None
+
+
+def test_size_candidates(canonical: Parse) -> None:
+    program = canonical("""
+        data {
+          int N; int K; array[2] int sizes; int lonely;
+          array[N, K] vector[N] a; matrix[K, N] b; vector[N + 1] c; vector[N * K] d;
+          tuple(int, vector[N]) t; real r;
+        }
+        model { }""")
+    found = {candidate.name: candidate for candidate in size_candidates(program)}
+    assert list(found) == ["N", "K"]
+    assert [(use.declaration.name, use.axes) for use in found["N"].uses] == [("a", (0, 2)), ("b", (1,))]
+    assert [(use.declaration.name, use.axes) for use in found["K"].uses] == [("a", (1,)), ("b", (0,))]
+    assert [declaration.name for declaration in found["N"].obstacles] == ["c", "d", "t"]
+    assert [declaration.name for declaration in found["K"].obstacles] == ["d"]
+
+
+OBSTACLES = """data {
+  int<lower=0> N;
+  int K;
+  vector[N] y;
+  matrix[K, N] x;
+  matrix[N, N] distances;
+  vector[N - 1] gap;
+}
+transformed data {
+  real m = mean(y); // centred
+  vector[N] z = (y - m) / sd(y);
+  vector[K] means;
+  vector[N] harmless = 2 * y;
+  for (k in 1:K) means[k] = mean(x[k]);
+}
+parameters { real a; vector[N] u; vector[K] beta; }
+transformed parameters {
+  vector[N] mu;
+  mu[1] = a;
+  for (t in 2:N) mu[t] = a + y[t-1];
+}
+model {
+  y ~ normal(x' * beta + u, 1);
+  y[2:N] ~ normal(a * y[1:(N-1)], 1);
+  for (n in 1:N) y[n] ~ normal(mu[n], 1);
+  target += normal_lpdf(segment(y, 2, 3) | a, 1);
+}
+"""
+
+
+def test_explanation_points_at_the_statements_in_the_way(canonical: Parse) -> None:
+    program = canonical(OBSTACLES)
+    lines = explain(program, recognise(program), "off by 0.1", source=OBSTACLES).splitlines()
+    assert "off by 0.1" in lines[0]
+    pointed = [int(line.split()[1].rstrip(":")) for line in lines if line.strip().startswith("line ")]
+    assert pointed == [7, 6, 16, 10, 11, 14, 20, 24, 26]
+
+
+@pytest.mark.parametrize(
+    ("data", "likelihood", "term"),
+    [
+        ("vector[N] y; matrix[N, K] x;", "y ~ normal(x * beta, s);", "normal_lpdf(y[i] | x[i] * beta, s)"),
+        ("vector[N] y; matrix[K, N] x;", "y ~ normal(x' * beta, s);", "normal_lpdf(y[i] | x[: , i]' * beta, s)"),
+        (
+            "array[N] int<lower=0, upper=1> y; matrix[N, K] x;",
+            "y ~ bernoulli_logit_glm(x, s, beta);",
+            "bernoulli_logit_lpmf(y[i] | s + x[i] * beta)",
+        ),
+        (
+            "vector[N] y; array[N] int g;",
+            "for (n in 1:N) y[n] ~ student_t(4, beta[g[n]], s);",
+            "student_t_lpdf(y[i] | 4, beta[g[i]], s)",
+        ),
+    ],
+)
+def test_the_suggested_program_is_valid_and_recognised(data: str, likelihood: str, term: str, canonical: Parse) -> None:
+    start = f"data {{ int N; int K; {data} }} parameters {{ vector[K] beta; real<lower=0> s; }}"
+    program = canonical(f"{start} model {{ {likelihood} }}")
+    text = explain(program, recognise(program), "numbers differ")
+    assert term in text
+    functions, model = text.partition("functions {")[2].split("model {")
+    suggested = recognise(canonical(f"functions {{ {functions} {start} model {{ {model}"))
+    assert (suggested.kind, suggested.n) == ("log_lik_i", "N")
+
+
+def test_explanation_without_a_size_variable(canonical: Parse) -> None:
+    program = canonical("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
+    assert "nothing that counts observations" in explain(program, recognise(program), "no observations")

@@ -1,0 +1,628 @@
+"""Homes, stanc and the cache of libraries; most compilations here are done by stand-ins for make."""
+
+import base64
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import bridgestan
+import numpy as np
+import pytest
+from filelock import FileLock
+
+import stansub
+from stansub.errors import InputError, RunError
+from stansub.progress import Progress, TimeLimitError
+from stansub.stan import download, home, stanc, toolchain
+from stansub.stan.home import _find_home, find_home
+
+CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
+
+# Writes what make would write, slowly and in two steps, and notes that it was called.
+FAKE_MAKE = """#!/bin/sh
+echo "$@" >> {log}
+for argument in "$@"; do
+  case "$argument" in BRIDGE_O=*) api="${{argument#BRIDGE_O=}}";; esac
+  target="$argument"
+done
+[ -f "$api" ] || echo api > "$api"
+printf first > "$target"
+sleep 0.2
+printf second >> "$target"
+"""
+
+
+@pytest.fixture
+def no_download(own_cache, monkeypatch):
+    """A cache that remembers a failed download, so that none is tried."""
+    monkeypatch.setattr(download, "_download", lambda folder: "no network in tests")
+    return own_cache
+
+
+@pytest.fixture
+def fake_make(tmp_path, monkeypatch):
+    """Replaces make by a script; gives the list of calls."""
+    log, script = tmp_path / "calls", tmp_path / "fake-make"
+    script.write_text(FAKE_MAKE.format(log=log))
+    script.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(script))
+    return lambda: log.read_text().splitlines() if log.exists() else []
+
+
+def fake_sources(folder: Path, version: str | None = None) -> Path:
+    """A folder that looks like BridgeStan's sources, with a stanc that says hello."""
+    major, minor, patch = (version or download.bridgestan_version()).split(".")
+    (folder / "src").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "Makefile").write_text("all:\n")
+    (folder / "src/version.hpp").write_text(
+        f"#define BRIDGESTAN_MAJOR {major}\n#define BRIDGESTAN_MINOR {minor}\n#define BRIDGESTAN_PATCH {patch}\n"
+    )
+    (folder / "bin/stanc").write_text("#!/bin/sh\necho hello\n")
+    (folder / "bin/stanc").chmod(0o755)
+    return folder
+
+
+# Homes
+
+
+def test_a_home_is_made_without_a_download(no_download):
+    home = find_home()
+    assert home.origin == "made"
+    assert home.path.parent == no_download
+    assert home.version == bridgestan.__version__
+    assert subprocess.run([home.stanc, "--version"], capture_output=True, check=True).stdout.startswith(b"stanc3")
+    assert tuple(map(int, home.stan_version.split("."))) >= (2, 35, 0)
+
+
+def test_a_stale_home_is_put_right(no_download):
+    home = find_home()
+    link = home.path / "include"
+    target = os.readlink(link)
+    link.unlink()
+    link.symlink_to("/an/environment/that/is/gone")
+    _find_home.cache_clear()
+    assert find_home() == home
+    assert os.readlink(link) == target
+
+
+def test_a_home_directory_that_cannot_be_read(no_download, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / ("x" * 300)))
+    assert find_home().origin == "made"
+
+
+@pytest.mark.parametrize("name", ["Makefile", "src/bridgestan.cpp", "src/version.hpp"])
+def test_a_damaged_home_is_put_right(no_download, name):
+    home = find_home()
+    file = home.path / name
+    content = file.read_bytes()
+    os.truncate(file, 10)
+    _find_home.cache_clear()
+    assert find_home() == home
+    assert file.read_bytes() == content
+
+
+def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed httpstan package of small files, and the note of their digests."""
+    package = folder / "site" / "httpstan"
+    files = {"stanc": b"a compiler" * 99, "lib/libtbb.so.2": b"threads" * 99, "include/stan/version.hpp": b""}
+    record = []
+    for name, content in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_bytes(content)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+        record.append(f"httpstan/{name},sha256={digest},{len(content)}\n")
+    facts = {"RECORD": "".join(record), "WHEEL": "Tag: any"}
+    installed = SimpleNamespace(version="4.0", read_text=facts.get)
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: installed)
+    spec = SimpleNamespace(submodule_search_locations=[str(package)])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    return package
+
+
+@pytest.mark.parametrize("name", ["stanc", "lib/libtbb.so.2"])
+def test_what_httpstan_brings_must_be_as_installed(no_download, tmp_path, monkeypatch, name):
+    package = wheel(tmp_path, monkeypatch)
+    home._made_home(no_download)
+    os.truncate(package / name, 50)
+    with pytest.raises(RunError, match=rf"{name} is damaged.*pip install --force-reinstall"):
+        home._made_home(no_download)
+
+
+def test_a_home_needs_httpstan(no_download, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(RunError, match="pip install httpstan"):
+        find_home()
+
+
+def test_bridgestan_variable_comes_first(own_cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("BRIDGESTAN", str(fake_sources(tmp_path / "mine")))
+    home = find_home()
+    assert (home.origin, home.path) == ("BRIDGESTAN", tmp_path / "mine")
+
+
+def test_bridgestan_variable_may_name_a_made_home(no_download, monkeypatch):
+    made = find_home()
+    monkeypatch.setenv("BRIDGESTAN", str(made.path))
+    home = find_home()
+    assert home.origin == "BRIDGESTAN"
+    assert home.identity == made.identity
+
+
+@pytest.mark.parametrize(("version", "message"), [(None, "holds no Makefile"), ("2.1.0", "version is 2.1.0")])
+def test_bridgestan_variable_must_be_usable(own_cache, tmp_path, monkeypatch, version, message):
+    if version:
+        fake_sources(tmp_path / "mine", version)
+    monkeypatch.setenv("BRIDGESTAN", str(tmp_path / "mine"))
+    with pytest.raises(InputError, match=message):
+        find_home()
+
+
+def test_an_earlier_download_is_used(own_cache, tmp_path):
+    folder = fake_sources(tmp_path / ".bridgestan" / f"bridgestan-{download.bridgestan_version()}")
+    home = find_home()
+    assert (home.origin, home.path) == ("bridgestan", folder)
+
+
+def test_a_download_is_used(own_cache, tmp_path, monkeypatch):
+    name = f"bridgestan-{download.bridgestan_version()}"
+    fake_sources(tmp_path / "release" / name)
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        tar.add(tmp_path / "release" / name, arcname=name)
+    asked = []
+
+    def urlopen(url, timeout):
+        asked.append(url)
+        return io.BytesIO(archive.getvalue())
+
+    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    home = find_home()
+    assert home.origin == "download"
+    assert home.path == tmp_path / ".bridgestan" / name
+    assert len(asked) == 1
+    assert f"/v{download.bridgestan_version()}/" in asked[0]
+    assert sorted(path.name for path in home.path.parent.iterdir()) == [name]
+
+
+def test_a_download_that_hangs_is_given_up_and_remembered(own_cache, monkeypatch):
+    calls = []
+
+    def urlopen(url, timeout):
+        calls.append(url)
+        time.sleep(5)
+
+    monkeypatch.setattr(download, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr("urllib.request.urlopen", urlopen)
+    start = time.monotonic()
+    assert find_home().origin == "made"
+    assert time.monotonic() - start < 3
+    assert "no connection" in download.failed_download(own_cache)
+
+    _find_home.cache_clear()
+    find_home()
+    assert len(calls) == 1
+
+    note = download._failure_file(own_cache)
+    yesterday = time.time() - download.RETRY_SECONDS - 60
+    os.utime(note, (yesterday, yesterday))
+    _find_home.cache_clear()
+    find_home()
+    assert len(calls) == 2
+
+
+def test_no_download_when_not_wanted(own_cache, monkeypatch):
+    monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: pytest.fail("a download was tried"))
+    assert find_home(download=False).origin == "made"
+
+
+# stanc
+
+
+def test_canonical_resolves_includes_and_drops_comments(tmp_path):
+    (tmp_path / "a, b").mkdir()
+    (tmp_path / "a, b" / "prior.stan").write_text("x ~ normal(0, 1); // a comment\n")
+    program = tmp_path / "a, b" / "program.stan"
+    program.write_text("parameters { real x; }\nmodel {\n  for (i in 1:3)\n#include prior.stan\n}\n")
+    text = stanc.canonical(program)
+    assert " ".join(text.split()) == "parameters { real x; } model { for (i in 1 : 3) { x ~ normal(0, 1); } }"
+    program.write_text(text)
+    assert stanc.canonical(program) == text
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "reason"),
+    [
+        ("parameters { real x; }\nmodel { x ~ normul(0, 1); }", 2, "normul"),
+        ("data {\n  int N\n}", 3, ";"),
+        ("#include missing.stan\n", 1, "missing.stan"),
+    ],
+)
+def test_an_invalid_program_is_one_line_with_file_and_line(tmp_path, code, line, reason):
+    program = tmp_path / "wrong.stan"
+    program.write_text(code)
+    with pytest.raises(InputError) as caught:
+        stanc.canonical(program)
+    message = str(caught.value)
+    assert message.startswith(f"{program}, line {line}, column ")
+    assert reason in message
+    assert "\n" not in message
+
+
+def test_an_error_in_an_included_file_names_that_file(tmp_path):
+    (tmp_path / "part.stan").write_text("\nreal x = ;\n")
+    program = tmp_path / "program.stan"
+    program.write_text("model {\n#include part.stan\n}\n")
+    with pytest.raises(InputError, match=r"^part\.stan, line 2"):
+        stanc.canonical(program)
+
+
+def test_a_program_that_cannot_be_read(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        stanc.canonical(tmp_path / "missing.stan")
+    with pytest.raises(InputError, match="cannot be read"):
+        stanc.canonical(tmp_path)
+    (tmp_path / "binary.stan").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        stanc.canonical(tmp_path / "binary.stan")
+    (tmp_path / "trailing.stan").write_text(f"{CODE}\n\0")
+    with pytest.raises(InputError, match=r"trailing\.stan, line 2: there is a NUL character, .* remove it"):
+        stanc.canonical(tmp_path / "trailing.stan")
+    (tmp_path / "included.stan").write_text("\0")
+    (tmp_path / "including.stan").write_text(f"#include included.stan\n{CODE}")
+    with pytest.raises(InputError, match="Invalid character found"):
+        stanc.canonical(tmp_path / "including.stan")
+    (tmp_path / "marked.stan").write_text("\ufeff" + CODE)
+    assert stanc.canonical(tmp_path / "marked.stan").startswith("parameters {")
+
+
+# Libraries
+
+
+def test_a_library_is_compiled_once(no_download, fake_make):
+    said = []
+    library = toolchain.compile_library(CODE, name="my model", progress=said.append)
+    assert library.read_text() == "firstsecond"
+    assert library.name.startswith("my_model-")
+    assert len(said) == 1
+    assert "my model" in said[0]
+    assert toolchain.compile_library(CODE, name="my model", progress=said.append) == library
+    assert len(fake_make()) == len(said) == 1
+    assert "STAN_THREADS=true" in fake_make()[0]
+    assert not list((no_download / "build").iterdir())
+
+
+def test_the_c_api_is_compiled_once_for_all_models(no_download, fake_make):
+    toolchain.compile_library(CODE, name="one")
+    toolchain.compile_library(CODE, name="two")
+    first, second = fake_make()
+    assert "--old-file" not in first
+    assert f"BRIDGE_O={no_download / 'api'}" in second
+    assert "--old-file" in second
+
+
+def truncate(file: Path) -> None:
+    os.truncate(file, 3)
+
+
+def flip(file: Path) -> None:
+    file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
+
+
+@pytest.mark.parametrize("harm", [truncate, flip])
+def test_a_damaged_library_is_compiled_again_and_this_is_said(no_download, fake_make, harm):
+    library = toolchain.compile_library(CODE, name="m")
+    harm(library)
+    said = []
+    assert toolchain.compile_library(CODE, name="m", progress=said.append) == library
+    assert library.read_text() == "firstsecond"
+    assert len(said) == 1
+    assert "compiled m in the cache is damaged: compiling it again" in said[0]
+    assert len(fake_make()) == 2
+
+
+def test_a_library_without_a_digest_is_compiled_again(no_download, fake_make):
+    """It is what a compilation leaves that was ended before its last step, or an older version made it."""
+    library = toolchain.compile_library(CODE, name="m")
+    library.with_name(f"{library.name}.sha256").unlink()
+    toolchain.compile_library(CODE, name="m")
+    assert len(fake_make()) == 2
+
+
+def test_a_damaged_c_api_is_compiled_again(no_download, fake_make):
+    toolchain.compile_library(CODE, name="one")
+    (api,) = (no_download / "api").glob("*.o")
+    truncate(api)
+    toolchain.compile_library(CODE, name="two")
+    toolchain.compile_library(CODE, name="three")
+    assert ["--old-file" in call for call in fake_make()] == [False, False, True]
+    assert api.read_text() == "api\n"
+
+
+def test_build_folders_of_killed_processes_are_removed(no_download, fake_make):
+    find_home()
+    for name in ("abandoned", "in_use"):
+        (no_download / "build" / name).mkdir(parents=True)
+    (no_download / "locks").mkdir()
+    with FileLock(no_download / "locks" / "in_use.lock"):
+        toolchain.compile_library(CODE, name="m")
+    assert [folder.name for folder in (no_download / "build").iterdir()] == ["in_use"]
+
+
+def test_the_environment_does_not_set_variables_of_the_makefile(no_download, tmp_path, monkeypatch):
+    script = tmp_path / "make"
+    script.write_text('#!/bin/sh\nfor target in "$@"; do :; done; env > "$target"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(script))
+    for name in ("INCLUDE", "LIB", "STANC", "MAKEFLAGS"):
+        monkeypatch.setenv(name, "/somewhere/else")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    seen = toolchain.compile_library(CODE, name="m").read_text()
+    assert "/somewhere/else" not in seen
+    assert "LC_ALL=C\n" in seen
+
+
+def test_the_time_limit_ends_compiling_and_waiting(no_download, tmp_path, monkeypatch):
+    script = tmp_path / "make"
+    script.write_text("#!/bin/sh\nsleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(script))
+    start = time.monotonic()
+    with toolchain.in_background() as compiling:
+        both = [compiling(CODE, name="one", progress=Progress(max_time=1)) for _ in range(2)]
+    assert time.monotonic() - start < 20
+    errors = [library.exception() for library in both]
+    assert all(isinstance(error, TimeLimitError) for error in errors)
+    waited, compiled = sorted(map(str, errors), key=lambda told: "'Compiling one (about" in told)
+    assert "'Waiting for another process that is compiling one; " in waited
+    assert "; raise --max-time or compile it before with `stansub check`" in compiled
+    assert not list((no_download / "build").iterdir())
+
+
+def test_what_is_compiled_in_the_background_is_stopped_by_a_failure(no_download, tmp_path, monkeypatch):
+    script = tmp_path / "make"
+    script.write_text("#!/bin/sh\nsleep 60\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(script))
+    libraries = []
+
+    def interrupted():
+        with toolchain.in_background() as compiling:
+            libraries.extend(compiling(CODE, name=name) for name in ("one", "two", "three"))
+            while not list(no_download.glob("build/*")):
+                time.sleep(0.05)
+            raise KeyboardInterrupt
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - start < 20
+    assert all("stopped" in str(library.exception()) for library in libraries)
+    assert not list((no_download / "build").iterdir())
+
+
+def test_everything_that_matters_is_in_the_name(no_download, fake_make, tmp_path, monkeypatch):
+    header = tmp_path / "header.hpp"
+    header.write_text("// one")
+    libraries = [
+        toolchain.compile_library(CODE, name="m"),
+        toolchain.compile_library(CODE + " ", name="m"),
+        toolchain.compile_library(CODE, name="n"),
+        toolchain.compile_library(CODE, name="m", stanc_args=["--O1"]),
+        toolchain.compile_library(CODE, name="m", stanc_args=["--allow-undefined"], user_header=header),
+    ]
+    header.write_text("// two")
+    libraries.append(toolchain.compile_library(CODE, name="m", stanc_args=["--allow-undefined"], user_header=header))
+    monkeypatch.setenv("CXXFLAGS", "-g")
+    libraries.append(toolchain.compile_library(CODE, name="m"))
+    monkeypatch.setenv("TARGET_ARCH", "")
+    libraries.append(toolchain.compile_library(CODE, name="m"))
+    monkeypatch.setattr(toolchain, "_processor", lambda: ("another", "avx"))
+    libraries.append(toolchain.compile_library(CODE, name="m"))
+    monkeypatch.setattr(toolchain, "_first_line", lambda program: "another version")
+    libraries.append(toolchain.compile_library(CODE, name="m"))
+    assert len(set(libraries)) == len(libraries) == len(fake_make())
+
+
+def test_two_processes_compile_one_library(no_download, fake_make):
+    find_home()
+    script = (
+        "from stansub.stan.toolchain import compile_library\n"
+        f"path = compile_library({CODE!r}, name='same', progress=print)\n"
+        "print(path, path.read_text())\n"
+    )
+    source = str(Path(stansub.__file__).parents[1])
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
+    processes = [
+        subprocess.Popen([sys.executable, "-P", "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    outputs = [process.communicate()[0].splitlines() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert len({lines[-1] for lines in outputs}) == 1
+    assert outputs[0][-1].endswith(" firstsecond")
+    assert sum(lines[0].startswith("Compiling") for lines in outputs) == 1
+    assert len(fake_make()) == 1
+
+
+def test_what_stanc_refuses_is_one_line(no_download, tmp_path, monkeypatch):
+    compiler = tmp_path / "compiler"
+    compiler.write_text(
+        '#!/bin/sh\nfor last in "$@"; do [ "$before" = -o ] && touch "$last"; before="$last"; done; :\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(RunError, match=r"^compiling m failed: m\.stan, line 1, column .*without.* definition\.$"):
+        toolchain.compile_library("functions { real f(real x); } " + CODE, name="m")
+
+
+def test_a_failed_compilation_leaves_nothing(no_download, tmp_path, monkeypatch):
+    script = tmp_path / "failing-make"
+    script.write_text(
+        "#!/bin/sh\necho 'm.hpp:7:1: error: no matching function' >&2\n"
+        'for target in "$@"; do :; done; echo half > "$target"; exit 2\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("MAKE", str(script))
+    with pytest.raises(RunError, match=r"compiling m failed: m\.hpp:7:1: error: no matching function"):
+        toolchain.compile_library(CODE, name="m")
+    assert not list((no_download / "libraries").iterdir())
+    assert not list((no_download / "build").iterdir())
+    assert not list((no_download / "api").iterdir())
+
+
+@pytest.mark.parametrize(("variable", "what"), [("CXX", r"C\+\+ compiler"), ("MAKE", "make")])
+def test_missing_tools_say_what_to_install(no_download, monkeypatch, variable, what):
+    monkeypatch.setenv(variable, "/nonexistent/tool")
+    with pytest.raises(RunError, match=f"no {what}.*apt install g\\+\\+ make"):
+        toolchain.compile_library(CODE, name="m")
+
+
+def test_a_cache_that_cannot_be_written(no_download, fake_make, tmp_path, monkeypatch):
+    find_home()
+    (no_download / "libraries").write_text("a file where a folder should be")
+    with pytest.raises(RunError, match=r"cannot write to the cache directory.*STANSUB_CACHE"):
+        toolchain.compile_library(CODE, name="m")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(RunError, match=r"cannot write to the cache directory.*STANSUB_CACHE"):
+        find_home()
+
+
+def test_a_full_disk_is_one_line(no_download, fake_make, monkeypatch):
+    find_home()
+
+    def full(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(RunError, match=r"No space left on device; set STANSUB_CACHE"):
+        toolchain.compile_library(CODE, name="m")
+
+
+def test_a_disk_that_is_full_while_compiling(no_download, tmp_path):
+    """The limit on the size of files leaves room for what is written before the compiler runs."""
+    find_home()
+    compiler = tmp_path / "compiler"
+    compiler.write_text(
+        "#!/bin/sh\n"
+        'while [ "$1" != -o ]; do case "$1" in --version) echo fake; exit;; esac; shift; done\n'
+        'head -c 300000 /dev/zero > "$2" || { echo "error: No space left on device" >&2; exit 1; }\n'
+    )
+    compiler.chmod(0o755)
+    script = (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
+        "from stansub.errors import RunError\n"
+        "from stansub.stan.toolchain import compile_library\n"
+        f"try: compile_library({CODE!r}, name='m')\n"
+        "except RunError as error: print(error)\n"
+    )
+    environment = os.environ | {"CXX": str(compiler), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("compiling m failed: ")
+    assert "No space left on device" in done.stdout
+    assert done.stdout.count("\n") == 1
+    for folder in ("libraries", "api", "build"):
+        assert not list((no_download / folder).iterdir())
+
+
+def test_a_cache_whose_name_make_cannot_take(monkeypatch, tmp_path):
+    monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "my cache"))
+    with pytest.raises(RunError, match="STANSUB_CACHE"):
+        toolchain.compile_library(CODE, name="m")
+    assert any(not finding.ok for finding in toolchain.diagnose())
+
+
+def test_stock_bridgestan_works_on_a_made_home(tmp_path, monkeypatch):
+    """The home in the user's cache, so that its C API object is compiled for the first run only."""
+    monkeypatch.delenv("BRIDGESTAN", raising=False)
+    monkeypatch.setattr(download, "failed_download", lambda cache: "no network in tests")
+    home = find_home(download=False)
+    if home.origin != "made":
+        pytest.skip("BridgeStan's own sources are installed")
+    monkeypatch.setenv("BRIDGESTAN", str(home.path))
+    (tmp_path / "program.stan").write_text(
+        "functions { real twice(real x); } parameters { real x; } model { target += twice(x); }"
+    )
+    (tmp_path / "user_header.hpp").write_text(
+        "#include <ostream>\nnamespace program_model_namespace {\n"
+        "template <typename T> T twice(const T& x, std::ostream*) { return 2 * x; }\n}\n"
+    )
+    library = bridgestan.compile_model(
+        tmp_path / "program.stan", stanc_args=["--allow-undefined"], make_args=["STAN_THREADS=true", "O=0"]
+    )
+    model = bridgestan.StanModel(library)
+    value, slope = model.log_density_gradient(np.array([1.5]))
+    assert (value, slope[0]) == (3.0, 2.0)
+
+
+@pytest.mark.slow
+def test_exact_hessian(tmp_path, monkeypatch):
+    monkeypatch.delenv("BRIDGESTAN", raising=False)
+    monkeypatch.setenv("BRIDGESTAN", str(find_home(download=False).path))
+    (tmp_path / "program.stan").write_text("parameters { vector[2] x; } model { target += exp(x[1]) * sin(x[2]); }")
+    library = bridgestan.compile_model(
+        tmp_path / "program.stan", make_args=["STAN_THREADS=true", "O=0", "BRIDGESTAN_AD_HESSIAN=true"]
+    )
+    model = bridgestan.StanModel(library)
+    assert "BRIDGESTAN_AD_HESSIAN=true" in model.model_info()
+    x = np.array([0.7, 1.9])
+    sine, cosine = np.exp(x[0]) * np.sin(x[1]), np.exp(x[0]) * np.cos(x[1])
+    expected = np.array([[sine, cosine], [cosine, -sine]])
+    np.testing.assert_allclose(model.log_density_hessian(x)[2], expected, rtol=1e-14)
+    product = model.log_density_hessian_vector_product(x, np.array([1.0, -2.0]))[1]
+    np.testing.assert_allclose(product, expected @ [1.0, -2.0], rtol=1e-14)
+
+
+# doctor
+
+
+def test_diagnose_when_all_is_well(no_download):
+    findings = {finding.name: finding for finding in toolchain.diagnose()}
+    assert all(finding.ok for finding in findings.values())
+    assert {"C++ compiler", "make", "stanc", "BridgeStan home", "Stan", "bridgestan", "cache"} <= findings.keys()
+    assert str(no_download) in findings["cache"].value
+    assert "no network in tests" in findings["BridgeStan download"].value
+
+
+def test_diagnose_says_what_to_do(no_download, monkeypatch):
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
+    monkeypatch.setenv("MAKE", "/nonexistent/make")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (no_download.parent / "cache").touch()
+    bad = {finding.name: finding for finding in toolchain.diagnose() if not finding.ok}
+    assert bad.keys() == {"C++ compiler", "make", "BridgeStan home", "cache"}
+    assert all(finding.remedy for finding in bad.values())
+    assert "pip install httpstan" in bad["BridgeStan home"].remedy
+
+
+def test_diagnose_counts_damaged_libraries(no_download, fake_make):
+    libraries = [toolchain.compile_library(CODE, name=name) for name in ("one", "two")]
+    programs = {finding.name: finding for finding in toolchain.diagnose()}["compiled programs"]
+    assert programs.ok
+    assert programs.value.startswith("2, 0.0 MB, none damaged")
+    truncate(libraries[1])
+    programs = {finding.name: finding for finding in toolchain.diagnose()}["compiled programs"]
+    assert not programs.ok
+    assert f"1 damaged ({libraries[1].name})" in programs.value
+
+
+def test_clear_removes_what_was_compiled(no_download, fake_make):
+    home = find_home()
+    for name in ("one", "two"):
+        toolchain.compile_library(CODE, name=name)
+    assert toolchain.clear() == f"Removed the compiled programs in {no_download}: 2, 0.0 MB"
+    assert not (no_download / "libraries").exists()
+    assert not (no_download / "api").exists()
+    assert home.stanc.exists()
+    assert toolchain.compile_library(CODE, name="one").is_file()
+    assert len(fake_make()) == 3
