@@ -112,6 +112,17 @@ struct Point {
   bool knows(std::int32_t b) const { return blocks[b].stamp == stamp; }
 };
 
+// All that later decisions of a chain depend on, beside its generators: restored into another decider of the same
+// model and looks, it continues with the very same decisions and counters.
+struct DeciderState {
+  std::vector<double> theta;
+  double global = 0;
+  std::vector<std::int32_t> known;  // blocks whose log likelihood at theta is known
+  std::vector<double> values;       // of these
+  std::vector<std::int32_t> order;  // of the urn; empty where there is but one look
+  Counters counters;
+};
+
 class Decider {
  public:
   Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table, RangeSource range,
@@ -151,6 +162,33 @@ class Decider {
   // Moves to theta; nothing but the global part is evaluated.
   void reset(const double* theta) {
     start(current_, theta);
+    started_ = true;
+  }
+
+  DeciderState state() const {
+    require_start();
+    DeciderState state{current_.theta, current_.global, {}, {}, urn_.order(), counters_};
+    for (std::int32_t b = 0; b < n_blocks_; ++b) {
+      if (!current_.knows(b)) continue;
+      state.known.push_back(b);
+      state.values.push_back(current_.blocks[b].value);
+    }
+    return state;
+  }
+
+  // Nothing is evaluated.
+  void restore(const DeciderState& state) {
+    if (state.theta.size() != current_.theta.size() || state.known.size() != state.values.size())
+      throw std::invalid_argument("the state is of a decider of another model");
+    for (const std::int32_t b : state.known)
+      if (b < 0 || b >= n_blocks_) throw std::invalid_argument("the state is of a decider of another model");
+    urn_.restore(state.order);
+    current_.theta = state.theta;
+    current_.global = state.global;
+    current_.stamp = ++last_stamp_;
+    for (std::size_t k = 0; k < state.known.size(); ++k)
+      current_.blocks[state.known[k]] = {state.values[k], current_.stamp};
+    counters_ = state.counters;
     started_ = true;
   }
 

@@ -304,6 +304,28 @@ Decision decide(Decider& decider, const Vector<double>& theta, double log_u, dou
   return decider.decide(theta.data(), log_u, log_q_ratio, bits, audit);
 }
 
+// For pickle: plain arrays and numbers.
+nb::tuple to_tuple(const DeciderState& s) {
+  const Counters& c = s.counters;
+  return nb::make_tuple(to_numpy(s.theta), s.global, to_numpy<std::int32_t>(s.known, {s.known.size()}),
+                        to_numpy(s.values), to_numpy<std::int32_t>(s.order, {s.order.size()}),
+                        nb::make_tuple(c.decisions, c.accepted, c.obs_used, c.evaluated, c.evaluated_extra, c.nonfinite,
+                                       c.bound_violated, c.fallback, c.audited_estimates, c.audit_squares,
+                                       c.audit_seconds));
+}
+
+DeciderState to_decider_state(const nb::tuple& t) {
+  const auto counters = nb::cast<nb::tuple>(t[5]);
+  const auto count = [&](int k) { return nb::cast<std::int64_t>(counters[k]); };
+  return {to_vector(nb::cast<Vector<double>>(t[0])),
+          nb::cast<double>(t[1]),
+          to_vector(nb::cast<Vector<std::int32_t>>(t[2])),
+          to_vector(nb::cast<Vector<double>>(t[3])),
+          to_vector(nb::cast<Vector<std::int32_t>>(t[4])),
+          {count(0), count(1), count(2), count(3), count(4), count(5), count(6), count(7), count(8),
+           nb::cast<double>(counters[9]), nb::cast<double>(counters[10])}};
+}
+
 std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,
                          const nb::handle& bitgen, const nb::handle& audit_bitgen, double audit_probability,
                          const OutputMatrix& theta, const Output<std::uint8_t>& accepted,
@@ -422,6 +444,11 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("order", &Surrogate::order)
       .def("changes", &surrogate_changes, "theta"_a, "theta_new"_a);
 
+  nb::class_<DeciderState>(m, "DeciderState")
+      .def_prop_ro("theta", [](const DeciderState& state) { return to_numpy(state.theta); }, nb::rv_policy::automatic)
+      .def("__getstate__", &to_tuple)
+      .def("__setstate__", [](DeciderState& self, const nb::tuple& t) { new (&self) DeciderState(to_decider_state(t)); });
+
   nb::class_<Decider>(m, "Decider")
       .def(
           "__init__",
@@ -450,6 +477,7 @@ NB_MODULE(_loop, m) {
             decider.reset(theta.data());
           },
           "theta"_a)
+      .def_prop_rw("state", &Decider::state, &Decider::restore)
       .def_prop_ro("theta", [](const Decider& decider) { return to_numpy(decider.theta()); },
                    nb::rv_policy::automatic)
       .def_prop_ro("global_log_density", &Decider::global_log_density)

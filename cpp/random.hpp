@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,20 @@ class Urn {
     for (std::uint32_t i = from; i < static_cast<std::uint32_t>(to); ++i)
       std::swap(order_[i], order_[i + uniform_below(bits, size - i)]);
     return order_.data() + from;
+  }
+
+  // The permutation: all that a later sample depends on, beside the generator.
+  const std::vector<std::int32_t>& order() const { return order_; }
+
+  void restore(const std::vector<std::int32_t>& order) {
+    std::vector<bool> seen(order_.size());
+    if (order.size() != order_.size()) throw std::invalid_argument("the state is of a decider with other looks");
+    for (const std::int32_t unit : order) {
+      if (unit < 0 || static_cast<std::size_t>(unit) >= seen.size() || seen[unit])
+        throw std::invalid_argument("the order of the blocks must be a permutation");
+      seen[unit] = true;
+    }
+    order_ = order;
   }
 
  private:

@@ -320,6 +320,25 @@ class Surrogate:
     def changes(self, theta: NDArray[np.float64], theta_new: NDArray[np.float64]) -> NDArray[np.float64]:
         """Changes of all blocks' expansions from one point, shape (dim,), to another; shape (M,)."""
 
+class DeciderState:
+    """All that later decisions of a chain depend on, beside its generators: see `Decider.state`. It can be pickled."""
+
+    @property
+    def theta(self) -> NDArray[np.float64]:
+        """A copy of the chain's position, shape (dim,)."""
+
+    def __getstate__(
+        self,
+    ) -> tuple[
+        NDArray[np.float64],
+        float,
+        NDArray[np.int32],
+        NDArray[np.float64],
+        NDArray[np.int32],
+        tuple[int, int, int, int, int, int, int, int, int, float, float],
+    ]:
+        """Position, global log density there, blocks known there, their values, order of the blocks, counters."""
+
 class Decider:
     """The accept/reject decisions of one chain, and its current state.
 
@@ -394,6 +413,23 @@ class Decider:
     def reset(self, theta: NDArray[np.float64]) -> None:
         """Move to ``theta``, shape (dim,); only the global part is evaluated."""
 
+    @property
+    def state(self) -> DeciderState:
+        """Position, what is known of the log density there, the order of the blocks and the counters.
+
+        A decider of the same model and table that is given it continues with the very same decisions, draws and
+        counters, provided that the generators' states are the same; nothing is evaluated.
+
+        Raises
+        ------
+        RuntimeError
+            When it is asked for before the first `reset`.
+        ValueError
+            When it is of a decider of another model or table.
+        """
+
+    @state.setter
+    def state(self, state: DeciderState) -> None: ...
     @property
     def theta(self) -> NDArray[np.float64]:
         """A copy of the current state, shape (dim,)."""

@@ -1,5 +1,6 @@
 """The compiled loop against its definition."""
 
+import pickle
 import threading
 import time
 from itertools import combinations
@@ -286,6 +287,41 @@ class TestState:
                 assert not audited["wrong"][step]
             theta = mirror.theta
         assert audited["wrong"].sum() > 5
+
+    @pytest.mark.parametrize("name", [*T_TESTS, *BOUNDS, "exact", "barker", "penalty"])
+    def test_a_fresh_decider_goes_on_from_a_saved_state(self, name):
+        x = np.random.default_rng(1).normal(size=(400, 2))
+        test, cholesky, spread = small_test(name), np.diag([0.05, 0.1]), Lipschitz(6.0)
+        rng, audit_rng = np.random.default_rng(3), np.random.default_rng(4)
+        whole = make(normal_mean(x), test, np.zeros(2), spread)
+        want = run(whole, 200, cholesky, rng, audit=0.2, audit_rng=audit_rng)
+
+        rng, audit_rng = np.random.default_rng(3), np.random.default_rng(4)
+        first = make(normal_mean(x), test, np.zeros(2), spread)
+        got = [run(first, 77, cholesky, rng, audit=0.2, audit_rng=audit_rng)]
+        model = normal_mean(x)
+        second = make_decider(model.evaluator, model.sizes, test, spread=spread)
+        second.state = pickle.loads(pickle.dumps(first.state))
+        assert model.asked == []  # nothing is evaluated again
+        got.append(run(second, 123, cholesky, rng, audit=0.2, audit_rng=audit_rng))
+        for field in want.keys() - {"stop", "progress", "steps"}:
+            np.testing.assert_array_equal(np.concatenate([part[field] for part in got]), want[field])
+        assert 0 < want["accepted"].sum() < 200
+        counters = [field for field in dir(whole) if field.startswith("n_")] + ["audit_squares"]
+        assert {field: getattr(second, field) for field in counters} == {
+            field: getattr(whole, field) for field in counters
+        }
+        assert second.log_density() == whole.log_density()
+        assert second.audit_seconds > first.audit_seconds or name == "exact"
+        np.testing.assert_array_equal(first.state.theta, got[0]["theta"][-1])
+
+    def test_a_state_of_another_model_or_table_is_refused(self):
+        state = make(normal_mean(np.zeros((40, 2))), small_test("austerity"), np.zeros(2)).state
+        for x, test in ((np.zeros((40, 1)), small_test("austerity")), (np.zeros((40, 2)), Exact())):
+            with pytest.raises(ValueError, match="the state is of a decider"):
+                make(normal_mean(x), test, np.zeros(x.shape[1])).state = state
+        with pytest.raises(RuntimeError, match="reset"):
+            _ = make_decider(linear(np.ones(10)).evaluator, np.ones(10, np.int32), Exact()).state
 
     def test_stop_flag_ends_a_stretch_from_another_thread(self):
         x = np.zeros((10, 1))
