@@ -9,7 +9,6 @@ import numbers
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +20,11 @@ from stansub._version import __version__
 from stansub.acceptance.normality import figures, pool
 from stansub.acceptance.rules import Test
 from stansub.errors import InputError, InterruptError, RunError
-from stansub.kernels.metropolis import Records
+from stansub.kernels.base import Records
 from stansub.memory import reason
 from stansub.output import files, inference_data
 from stansub.progress import TimeLimitError
-from stansub.run.chain import Chain, Totals
+from stansub.run.chain import Chain
 from stansub.run.constrain import PARAMETERS, Kept, constrain
 from stansub.run.threads import Outcome
 from stansub.stan.posterior import Posterior
@@ -137,28 +136,27 @@ def collect(
 
 
 def _statistics(kept: Sequence[Records], n: int) -> dict[str, NDArray[Any]]:
-    flags = {"accepted", "undecided", "audited", "audit_wrong", "bound_violated"}
-    together = {name: np.stack([getattr(records, name)[:n] for records in kept]) for name in Records._fields[1:]}
-    return {name: array.astype(bool) if name in flags else array for name, array in together.items()}
+    return {name: np.stack([records[name][:n] for records in kept]) for name in kept[0].stats}
 
 
 def _totals(chains: Sequence[Chain]) -> dict[str, list[float]]:
     """Counts and seconds of each chain over all its steps, thinned-away ones included."""
-    names = [one.name for one in fields(Totals) if not one.name.endswith("seconds")]
+    names = ["n_steps", *(one.total for one in chains[0].kernel.stats if one.total and one.name != "audit_time")]
     return {
-        **{name: [getattr(chain.sampling.totals, name) for chain in chains] for name in names},
-        "sampling_time": [chain.sampling.totals.seconds for chain in chains],
-        "audit_time": [chain.sampling.totals.audit_seconds for chain in chains],
-        "warmup_time": [chain.warmup.totals.seconds for chain in chains],
-        "warmup_n_steps": [chain.warmup.totals.n_steps for chain in chains],
-        "warmup_n_obs_used": [chain.warmup.totals.n_obs_used for chain in chains],
-        "warmup_n_obs_evaluated": [chain.warmup.totals.n_obs_evaluated for chain in chains],
+        **{name: [chain.sampling.totals[name] for chain in chains] for name in names},
+        "sampling_time": [chain.sampling.totals["seconds"] for chain in chains],
+        "audit_time": [chain.sampling.totals["audit_time"] for chain in chains],
+        "warmup_time": [chain.warmup.totals["seconds"] for chain in chains],
+        **{
+            f"warmup_{name}": [chain.warmup.totals[name] for chain in chains]
+            for name in ("n_steps", "n_obs_used", "n_obs_evaluated")
+        },
     }
 
 
 def normality(chains: Sequence[Chain], test: Test, *, variates: bool, max_error: float | None) -> dict[str, Any] | None:
     """What the trials at the end of warmup came to, over all chains (see `decision.normality.figures`)."""
-    trials = [chain.trial.result for chain in chains if chain.trial is not None and chain.trial.result is not None]
+    trials = [chain.tried for chain in chains if chain.tried is not None]
     return figures(pool(trials), test, by_decisions=variates, max_error=max_error) if trials else None
 
 

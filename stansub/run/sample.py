@@ -21,6 +21,7 @@ from stansub import memory, streams
 from stansub.acceptance.decide import Derivative, Range, make_decider
 from stansub.acceptance.rules import Austerity, Test, is_t_test
 from stansub.errors import DrawsWarning, InputError
+from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.memory import reason
@@ -652,7 +653,7 @@ def make_chain(
         decider = make_decider(evaluator, posterior.blocks.sizes, test, spread=ranges.source)
     else:
         decider = found.decider(posterior, evaluator, test, ranges.source)
-    decider.reset(theta)
+    kernel = MetropolisHastings(decider)
     table = test.table(len(posterior.blocks))
     variates = found.variates if found is not None else None
     adapter = make_adapter(
@@ -662,7 +663,8 @@ def make_chain(
         cholesky=found.mode.cholesky if found is not None else None,
     )
     return Chain(
-        decider,
+        kernel,
+        kernel.init(theta),
         adapter,
         plan,
         rng=rng,

@@ -20,6 +20,7 @@ from stansub import streams
 from stansub.acceptance.decide import Range
 from stansub.acceptance.rules import Test
 from stansub.errors import InputError
+from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Mixture, RandomWalk
 from stansub.progress import Progress, StoppedError
 from stansub.run import threads
@@ -438,7 +439,7 @@ class Meetings:
             decider = found.decider(posterior, evaluator, self.test, self._asked.spread)
             adapter = make_adapter(found.proposal, posterior.dim) if found.proposal is not None else None
             trial = chain.trial.renewed(evaluator, table, found.variates) if chain.trial is not None else None
-            chain.go_on_with(decider, adapter, trial)
+            chain.go_on_with(MetropolisHastings(decider), adapter, trial)
 
     def _take(self, variates: ControlVariates | None, anchor: str, told: str) -> None:
         asked = self._asked

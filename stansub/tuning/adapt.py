@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from stansub.errors import InputError
+from stansub.kernels.base import Records
 from stansub.kernels.proposals import Proposal, RandomWalk, checked
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.types import FloatArray
@@ -48,8 +49,8 @@ class Adapter(Protocol):
     @property
     def n_evaluated(self) -> int: ...
 
-    def update(self, draws: FloatArray, acceptance: float) -> None:
-        """Take in a stretch of draws, shape (n, dim), and the share of its proposals that were accepted."""
+    def learn(self, records: Records) -> None:
+        """Take in a stretch of steps."""
         ...
 
     def proposal(self) -> Proposal:
@@ -69,7 +70,7 @@ class NoAdapter:
     def __init__(self, proposal: Proposal) -> None:
         self._proposal = proposal
 
-    def update(self, draws: FloatArray, acceptance: float) -> None:
+    def learn(self, records: Records) -> None:
         pass
 
     def proposal(self) -> Proposal:
@@ -101,7 +102,11 @@ class ScaleAdapter:
         self._first_scale = 0
         self._n_updates = 0
 
+    def learn(self, records: Records) -> None:
+        self.update(records.theta, float(records["accepted"].mean()))
+
     def update(self, draws: FloatArray, acceptance: float) -> None:
+        """Take in a stretch of draws, shape (n, dim), and the share of its proposals that were accepted."""
         self._n_updates += 1
         # While hardly anything or nearly everything is accepted the scale is off by orders of magnitude.
         far = not 0.25 * self.target < acceptance < 0.5 * (1.0 + self.target)
@@ -195,8 +200,8 @@ class SgldAdapter:
     def n_evaluated(self) -> int:
         return self.batches.n_evaluated
 
-    def update(self, draws: FloatArray, acceptance: float) -> None:
-        self._walk.update(draws, acceptance)
+    def learn(self, records: Records) -> None:
+        self._walk.learn(records)
 
     def proposal(self) -> Sgld:
         return Sgld(self.batches, self._walk.proposal().cholesky)
