@@ -20,11 +20,10 @@ from correctness import study, table, truth, verdict  # noqa: E402
 from correctness.truth import Truth  # noqa: E402
 from correctness.verdict import judge  # noqa: E402
 from correctness.workloads import WORKLOADS  # noqa: E402
-from stansub.tuning import mode  # noqa: E402
-from stansub.tuning import anchored  # noqa: E402
 
 from stansub.errors import RunError  # noqa: E402
 from stansub.stan.home import cache_dir  # noqa: E402
+from stansub.tuning import anchored, mode  # noqa: E402
 from stansub.tuning.missed import ModeCheck  # noqa: E402
 
 FOLDER = cache_dir() / "benchmarks" / "truth"

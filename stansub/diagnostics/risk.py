@@ -33,7 +33,7 @@ from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, S
 from stansub.memory import reason
 from stansub.output import files, inference_data
 from stansub.output.diagnosis import percent
-from stansub.run import choices, inits, results, threads
+from stansub.run import choices, executors, inits, results
 from stansub.run.progress import default_console, telling, wanted
 from stansub.run.sample import make_posterior, sample
 from stansub.stan.compiled import CompiledModel
@@ -412,8 +412,8 @@ def _run_all(
         return len(courses) + len(failures) + sum(run.share_done for run in running if run is not None)
 
     with _progress(len(keys), done, show=show, console=console) as watch:
-        outcome = threads.run(
-            lanes,
+        outcome = executors.run(
+            [executors.Local(lane) for lane in lanes],
             parallel=len(lanes),
             stop=stop,
             watch=watch,

@@ -82,8 +82,10 @@ class Phase:
 
     def __init__(self, capacity: int, dim: int, stats: Sequence[Stat]) -> None:
         self.kept = Records.allocate(capacity, dim, stats)
-        self.counted = Counted()
+        self.counted, self._capacity = Counted(), capacity
         self._stats = stats
+        # Rows that are kept elsewhere, by the process that this one works for.
+        self._elsewhere = 0
 
     @property
     def n_kept(self) -> int:
@@ -104,20 +106,27 @@ class Phase:
         """Keep every ``thin``-th of the steps, counted over the whole phase."""
         n, before = len(records), self.n_steps
         self.totals.add({"n_steps": n} | totals_of(self._stats, records))
-        rows = np.arange(n)[(before + 1 + np.arange(n)) % thin == 0][: len(self.kept) - self.n_kept]
+        rows = np.arange(n)[(before + 1 + np.arange(n)) % thin == 0][: self._capacity - self.n_kept]
         self.put(records.rows(rows))
 
     def put(self, kept: Records) -> None:
         """Append rows that are to be kept."""
-        self.kept.put(self.n_kept, kept)
+        self.kept.put(self.n_kept - self._elsewhere, kept)
         self.counted.n_kept += len(kept)
 
-    def extend(self, capacity: int, dim: int) -> None:
-        """Make room for so many rows in all."""
-        if capacity > len(self.kept):
-            kept = self.kept.rows(slice(0, self.n_kept))
-            self.kept = Records.allocate(capacity, dim, self._stats)
-            self.kept.put(0, kept)
+    def go_on_from(self, counted: Counted, kept: Records | None) -> None:
+        """Go on from where a phase was, with the rows it has kept since this one's; None for rows kept elsewhere."""
+        if kept is None:
+            self._elsewhere = counted.n_kept
+        else:
+            self.put(kept)
+            if self.n_kept != counted.n_kept:
+                raise ValueError("the records kept are not those of this state")
+        self.counted = counted
+
+    def rows(self, start: int) -> Records:
+        """A copy of the rows kept from row ``start`` on, all of which stand here."""
+        return self.kept.rows(np.arange(start - self._elsewhere, self.n_kept - self._elsewhere))
 
 
 class Status(NamedTuple):
@@ -311,17 +320,19 @@ class Chain:
         _Pickler(stream).dump(self._now)
         return stream.getvalue()
 
-    def restore(self, saved: bytes, kept: Sequence[tuple[Records, Records]] = ()) -> None:
-        """Go on from what `save` gave, with the records of warmup and sampling that were kept meanwhile."""
+    def restore(self, saved: bytes, kept: tuple[Records | None, Records | None] = (None, None)) -> None:
+        """Go on from what `save` gave.
+
+        Parameters
+        ----------
+        kept : tuple of Records or None
+            What was kept of warmup and of sampling since this chain's own records; None where they stay elsewhere.
+        """
         batches = getattr(self._now.adapter, "batches", None)
         now: ChainState = _Unpickler(io.BytesIO(saved), batches).load()
-        warmup, sampling = now.warmup.n_kept, now.sampling.n_kept
-        for rows in kept:
-            self.warmup.put(rows[0])
-            self.sampling.put(rows[1])
-        if (self.warmup.n_kept, self.sampling.n_kept) != (warmup, sampling):
-            raise ValueError("the records kept are not those of this state")
-        self._now, self.warmup.counted, self.sampling.counted = now, now.warmup, now.sampling
+        for phase, counted, rows in ((self.warmup, now.warmup, kept[0]), (self.sampling, now.sampling, kept[1])):
+            phase.go_on_from(counted, rows)
+        self._now = now
         self.kernel.init(now.state.position)
         if now.kernel is not None:
             self.kernel.restore(now.state, now.kernel)

@@ -26,7 +26,7 @@ from stansub.output import files, inference_data
 from stansub.progress import TimeLimitError
 from stansub.run.chain import Chain
 from stansub.run.constrain import PARAMETERS, Kept, constrain
-from stansub.run.threads import Outcome
+from stansub.run.executors import Outcome
 from stansub.stan.posterior import Posterior
 from stansub.types import FloatArray
 

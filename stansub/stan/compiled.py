@@ -134,7 +134,7 @@ class CompiledModel:
             raise InputError(self._undefined(given, library))
         posterior = self._rewritten(given, library) if library else self._instances(given, observations)
         posterior.check(self.source)
-        return replace(posterior, any_block_size=block_size is None)
+        return replace(posterior, any_block_size=block_size is None, observations=observations)
 
     def read_data(self, data: str | Path | Mapping[str, Any]) -> Data:
         """Read data and check them against the program's data block."""
@@ -207,7 +207,17 @@ class CompiledModel:
         if self.silent is not self.original:
             full = given.values.model(self.silent, seed=given.seed)
         return Posterior(
-            full, population, order, proof, self.name, self.program, self.form, given.values, sizes, given.points
+            full,
+            population,
+            order,
+            proof,
+            self.name,
+            self.program,
+            self.form,
+            given.values,
+            sizes,
+            given.points,
+            seed=given.seed,
         )
 
     def _size_names(self) -> list[str]:
