@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from stansub.acceptance.decide import DERIVATIVES
+from stansub.acceptance.ranges import DERIVATIVES
 from stansub.output.layout import Layout
 from stansub.run.choices import choose_block_size, choose_test
 from stansub.run.progress import telling

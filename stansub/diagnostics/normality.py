@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stansub import streams
-from stansub.acceptance.decide import DERIVATIVES
 from stansub.acceptance.normality import LEVELS, TOLERATED, Pair, Trial, coarsened, figures, try_pairs
+from stansub.acceptance.ranges import DERIVATIVES
 from stansub.acceptance.rules import NoiseTest, Test, is_t_test
 from stansub.errors import InputError
 from stansub.output.diagnosis import normality_reasons, percent

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stansub.acceptance import decide
-from stansub.acceptance.decide import DERIVATIVES
+from stansub.acceptance import ranges as sources
+from stansub.acceptance.ranges import DERIVATIVES
 from stansub.acceptance.rules import Austerity, Exact, Fixed, Test, is_own, level_of_looks, make_test
 from stansub.errors import InputError
 from stansub.output.diagnosis import UNKNOWN
@@ -177,7 +177,7 @@ class Ranges:
     """
 
     kind: str
-    source: decide.Range | None = None
+    source: sources.Range | None = None
     held: object = None
 
 
@@ -284,19 +284,19 @@ def choose_range(
                 f"(with --control-variates 1 {DERIVATIVES[1]})"
             )
         constant = largest_constant(posterior, DERIVATIVES[bounded], progress=progress)
-        return Ranges(kind, decide.Derivative(constant, bounded))
+        return Ranges(kind, sources.Derivative(constant, bounded))
     if kind == "lipschitz":
         if LIPSCHITZ not in functions:
             raise InputError(f"--range lipschitz needs a function {LIPSCHITZ}(int i, ...) in the program")
-        lipschitz = decide.Lipschitz(largest_constant(posterior, LIPSCHITZ, progress=progress))
+        lipschitz = sources.Lipschitz(largest_constant(posterior, LIPSCHITZ, progress=progress))
         return Ranges(kind, lipschitz)
     if kind == "function":
         if "log_lik_range" not in functions:
             raise InputError("--range function needs a function log_lik_range(...) in the program")
         function = range_function(posterior, progress=progress)
-        source = decide.RangeFunction(function.address, factor=function.factor)
+        source = sources.RangeFunction(function.address, factor=function.factor)
         return Ranges(kind, source, function)
-    other = decide.Scan() if kind == "scan" else decide.Estimate()
+    other = sources.Scan() if kind == "scan" else sources.Estimate()
     return Ranges(kind, other)
 
 

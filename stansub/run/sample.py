@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub import memory, streams
-from stansub.acceptance.decide import Derivative, Range, make_decider
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.ranges import Derivative, Range
 from stansub.acceptance.rules import Austerity, Test, is_t_test
 from stansub.errors import DrawsWarning, InputError
 from stansub.kernels.metropolis import MetropolisHastings

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import streams
-from stansub.acceptance.decide import Range
+from stansub.acceptance.ranges import Range
 from stansub.acceptance.rules import Test
 from stansub.errors import InputError
 from stansub.kernels.metropolis import MetropolisHastings

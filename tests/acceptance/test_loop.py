@@ -10,8 +10,9 @@ import pytest
 from populations import RANGE, Model, ReferenceLoop, address, linear, normal_mean
 from scipy import stats
 
-from stansub._loop import Decider
-from stansub.acceptance.decide import Estimate, Lipschitz, RangeFunction, Scan, make_decider
+from stansub._loop import Decider, Table
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.ranges import Estimate, Lipschitz, RangeFunction, Scan
 from stansub.acceptance.rules import Austerity, Exact, Fixed, Geometric, make_test
 from stansub.errors import InputError
 from stansub.kernels.proposals import RandomWalk, compiled
@@ -315,13 +316,28 @@ class TestState:
         assert second.audit_seconds > first.audit_seconds or name == "exact"
         np.testing.assert_array_equal(first.state.theta, got[0]["theta"][-1])
 
-    def test_a_state_of_another_model_or_table_is_refused(self):
-        state = make(normal_mean(np.zeros((40, 2))), small_test("austerity"), np.zeros(2)).state
-        for x, test in ((np.zeros((40, 1)), small_test("austerity")), (np.zeros((40, 2)), Exact())):
+    def test_a_state_of_another_model_is_refused(self):
+        test = small_test("austerity")
+        state = make(normal_mean(np.zeros((40, 2))), test, np.zeros(2)).state
+        for shape in ((40, 1), (39, 2), (41, 2)):
+            decider = make(normal_mean(np.zeros(shape)), test, np.zeros(shape[1]))
             with pytest.raises(ValueError, match="the state is of a decider"):
-                make(normal_mean(x), test, np.zeros(x.shape[1])).state = state
+                decider.state = state
         with pytest.raises(RuntimeError, match="reset"):
-            _ = make_decider(linear(np.ones(10)).evaluator, np.ones(10, np.int32), Exact()).state
+            _ = make_decider(linear(np.ones(10)).evaluator, np.ones(10, np.int32), test).state
+
+    def test_other_looks_from_some_decision_on(self):
+        x = np.random.default_rng(1).normal(size=(400, 1))
+        strict, loose = small_test("austerity").table(400), Austerity(epsilon=0.4, looks=SMALL).table(400)
+        decider, rng = make(normal_mean(x), small_test("austerity"), [0.0]), np.random.default_rng(3)
+        used = [run(decider, 200, np.eye(1) * 0.05, rng)["n_obs_used"].sum()]
+        for table in (loose, strict):
+            decider.set_table(Table(table.n, table.scale, table.offset))
+            used.append(run(decider, 200, np.eye(1) * 0.05, rng)["n_obs_used"].sum())
+        assert used[1] < 0.5 * used[0]
+        assert used[1] < 0.5 * used[2]
+        with pytest.raises(ValueError, match="the last look must be at all blocks"):
+            decider.set_table(Table(table.n[:-1], table.scale[:-1], table.offset[:-1]))
 
     def test_stop_flag_ends_a_stretch_from_another_thread(self):
         x = np.zeros((10, 1))
@@ -505,7 +521,7 @@ class TestArguments:
             ([5, 10], np.ones(2), np.ones(2), sizes),
         ):
             with pytest.raises(ValueError, match=r"must|needs"):
-                Decider(evaluator, size, np.array(n, np.int32), scale, offset)
+                Decider(evaluator, size, Table(np.array(n, np.int32), scale, offset))
 
     def test_parameters_must_have_the_right_length(self):
         decider = make(linear(np.ones(10)), Exact(), 0.0)

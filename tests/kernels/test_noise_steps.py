@@ -10,8 +10,9 @@ from steps import NAMES, allocate, column, run_steps
 from test_metropolis import Plain, control
 
 from stansub import Barker, Penalty, RandomWalk
+from stansub._loop import BarkerRule, NoiseRule, PenaltyRule
 from stansub.acceptance import rules as boundary
-from stansub.acceptance.rules import NoiseRule, Table
+from stansub.acceptance.rules import Table
 from stansub.kernels.base import Records
 from stansub.kernels.proposals import Proposal, laplace_pcn
 
@@ -66,18 +67,16 @@ class Naive(Penalty):
     def table(self, n_units: int) -> Table:
         return Table(np.array([20, n_units], np.int32), np.zeros(2), np.zeros(2))
 
-    @property
-    def rule(self) -> NoiseRule:
-        return NoiseRule("penalty", 1e-12, 0.0)
+    def noise_rule(self) -> NoiseRule:
+        return PenaltyRule(1e-12, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Uncorrected(Barker):
     """Barker's test with normal noise only, without the correction distribution."""
 
-    @property
-    def rule(self) -> NoiseRule:
-        return NoiseRule("barker", self.noise, 0.5, np.zeros(1), np.empty(0))
+    def noise_rule(self) -> NoiseRule:
+        return BarkerRule(self.noise, 0.5, np.zeros(1), np.empty(0))
 
 
 def scores(draws: NDArray[np.float64]) -> tuple[float, float]:

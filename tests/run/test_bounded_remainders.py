@@ -8,7 +8,7 @@ from conftest import EXAMPLES
 
 import stansub
 from stansub import CompiledModel, InputError
-from stansub.acceptance.decide import DERIVATIVES, Derivative
+from stansub.acceptance.ranges import DERIVATIVES, Derivative
 from stansub.acceptance.rules import make_test
 from stansub.output import inference_data
 from stansub.output.diagnosis import diagnose
