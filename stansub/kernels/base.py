@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub._loop import Decider
 from stansub.types import FloatArray
 
 Info = Mapping[str, Any]
@@ -135,6 +136,8 @@ class Kernel(Protocol):
     stats : tuple of Stat
     dim : int
         Parameters of a state.
+    deciders : tuple of Decider
+        Those that its decisions are taken by; kernels may share one.
     n_evaluated : int
         Observations evaluated by its decisions so far.
     """
@@ -144,6 +147,9 @@ class Kernel(Protocol):
 
     @property
     def dim(self) -> int: ...
+
+    @property
+    def deciders(self) -> tuple[Decider, ...]: ...
 
     @property
     def n_evaluated(self) -> int: ...

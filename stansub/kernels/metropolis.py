@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stansub._loop import Decider
+from stansub._loop import Decider, Subset
 from stansub.acceptance.decide import Decision
 from stansub.kernels.base import Info, Oversight, Records, Stat, State, step_by_step
 from stansub.kernels.proposals import Proposal, compiled
@@ -57,6 +57,11 @@ class MetropolisHastings:
         return len(self.decider.theta)
 
     @property
+    def deciders(self) -> tuple[Decider, ...]:
+        """Its decider."""
+        return (self.decider,)
+
+    @property
     def n_evaluated(self) -> int:
         """Observations evaluated by decisions so far."""
         return int(self.decider.n_evaluated)
@@ -75,10 +80,23 @@ class MetropolisHastings:
         self, rng: np.random.Generator, state: State, params: Proposal, *, audit: bool = False
     ) -> tuple[State, Info]:
         """Propose and decide."""
-        self._stand_at(state)
         proposed, log_q_ratio = params(rng, state.position)
+        return self.decide(rng, state, proposed, log_q_ratio, audit=audit)
+
+    def decide(
+        self,
+        rng: np.random.Generator,
+        state: State,
+        proposed: FloatArray,
+        log_q_ratio: float,
+        *,
+        audit: bool = False,
+        subset: Subset | None = None,
+    ) -> tuple[State, Info]:
+        """Accept or reject, from all factors or as if there were only those of a subset."""
+        self._stand_at(state)
         log_u = np.log1p(-rng.random())
-        decision = self.decider.decide(proposed, log_u, log_q_ratio, rng.bit_generator.capsule, audit)
+        decision = self.decider.decide(proposed, log_u, log_q_ratio, rng.bit_generator.capsule, audit, subset)
         return (State(proposed) if decision.accepted else state), statistics(decision)
 
     def batch(
@@ -104,15 +122,7 @@ class MetropolisHastings:
 
     def counts(self) -> dict[str, float]:
         """What has no value a step."""
-        of = self.decider
-        return {
-            "n_obs_evaluated": of.n_evaluated + of.n_evaluated_extra,
-            "n_nonfinite": of.n_nonfinite,
-            "n_fallback": of.n_fallback,
-            "n_audited_estimates": of.n_audited_estimates,
-            "audit_squares": of.audit_squares,
-            "audit_time": of.audit_seconds,
-        }
+        return counts_of(self.decider)
 
     def save(self) -> Any:
         """The order of the blocks, and what is known of the log density at the position."""
@@ -126,6 +136,18 @@ class MetropolisHastings:
         # Another kernel may have moved on meanwhile.
         if not np.array_equal(self.decider.theta, state.position):
             self.decider.reset(state.position)
+
+
+def counts_of(decider: Decider) -> dict[str, float]:
+    """What a decider has counted, by the names of `COUNTS`."""
+    return {
+        "n_obs_evaluated": decider.n_evaluated + decider.n_evaluated_extra,
+        "n_nonfinite": decider.n_nonfinite,
+        "n_fallback": decider.n_fallback,
+        "n_audited_estimates": decider.n_audited_estimates,
+        "audit_squares": decider.audit_squares,
+        "audit_time": decider.audit_seconds,
+    }
 
 
 def statistics(decision: Decision) -> Info:
