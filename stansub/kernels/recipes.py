@@ -32,12 +32,12 @@ class Leaf(NamedTuple):
     Attributes
     ----------
     proposal : str or Proposal
-    index : ndarray of int64
-        Places of the parameters that it moves.
+    places : ndarray of int64
+        Of the parameters that it moves.
     """
 
     proposal: str | Proposal
-    index: NDArray[np.int64]
+    places: NDArray[np.int64]
 
 
 Leaves = Leaf | Mapping[str, "Leaves"]
@@ -112,11 +112,11 @@ class OnParameters:
     names: abc.Sequence[str]
 
     def bind(self, bench: Bench) -> Kernel:
-        index = places(bench.names, self.names)
+        index = find(bench.names, self.names)
         return OnSome(bench.decider, index, bench.touched_by(index))
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
-        return Leaf(self.kernel.proposal, places(names, self.names))
+        return Leaf(self.kernel.proposal, find(names, self.names))
 
 
 class _Parts:
@@ -168,7 +168,7 @@ class Mixture(_Parts):
         return InMixture(self._bound(bench), self.weights)
 
 
-def places(known: abc.Sequence[str], names: abc.Sequence[str]) -> NDArray[np.int64]:
+def find(known: abc.Sequence[str], names: abc.Sequence[str]) -> NDArray[np.int64]:
     """Places of parameters among the unconstrained ones.
 
     Raises

@@ -248,8 +248,8 @@ class PartAdapters:
 def adapter_of(leaves: Leaves) -> Adapter:
     """What adapts a kernel, from what is to be adapted of it."""
     if isinstance(leaves, Leaf):
-        return make_adapter(leaves.proposal, len(leaves.index))
-    indices = {name: part.index if isinstance(part, Leaf) else None for name, part in leaves.items()}
+        return make_adapter(leaves.proposal, len(leaves.places))
+    indices = {name: part.places if isinstance(part, Leaf) else None for name, part in leaves.items()}
     return PartAdapters({name: (adapter_of(part), indices[name]) for name, part in leaves.items()})
 
 
