@@ -77,7 +77,8 @@ def taking(*options: inspect.Parameter | str) -> Callable[[_Command], _Command]:
 
         @functools.wraps(command)
         def wrapped(**given: Any) -> None:
-            command(**{name: _plain(name, value) for name, value in given.items()})
+            plain = {one.name: _plain(one.name, given[one.name]) for one in added}
+            command(**given | plain)
 
         signature = inspect.Signature([*arguments, *added, *named])
         vars(wrapped)["__signature__"] = signature
