@@ -174,7 +174,7 @@ def _warnings(
     if costs.repeated and share > _LARGE_SHARE:
         yield (
             f"every block evaluates the global part again, which takes {min(share, 1):.0%} of its time: take larger "
-            "blocks (--block-size)"
+            "blocks (`block_size`)"
         )
     elif not costs.repeated and share > _MANY_BLOCKS:
         yield (

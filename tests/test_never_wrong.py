@@ -225,4 +225,4 @@ def few_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the sampler trust what three starts within the radius find, and not look for modes after sampling."""
     monkeypatch.setattr(mode, "KINDS", ("random",))
     monkeypatch.setattr(anchored, "find_modes", partial(mode.find_modes, starts=3))
-    monkeypatch.setattr(importlib.import_module("stansub.run.sample"), "check_modes", lambda *_, **__: ModeCheck())
+    monkeypatch.setattr(importlib.import_module("stansub.run.collect"), "check_modes", lambda *_, **__: ModeCheck())

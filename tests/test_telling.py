@@ -67,9 +67,9 @@ def test_every_call_meets_the_time_limit(call: str, monkeypatch: pytest.MonkeyPa
     told = str(caught.value)
     assert isinstance(caught.value, RunError)
     assert told.startswith(
-        "--max-time 30 was reached during set-up, before the first draw in the stage 'Proving the cut;"
+        "`max_time=30` was reached during set-up, before the first draw in the stage 'Proving the cut;"
     )
-    assert told.endswith("; stages before it: Compiling m 14 s; raise --max-time or take fewer")
+    assert told.endswith("; stages before it: Compiling m 14 s; raise `max_time` or take fewer")
     assert "Blinking" not in told, "took no time"
 
 

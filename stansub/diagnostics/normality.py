@@ -24,8 +24,8 @@ from stansub.output.diagnosis import normality_reasons, percent
 from stansub.run import choices
 from stansub.run.chain import WARMUP_STRETCH, Plan
 from stansub.run.inits import RADIUS, Inits, load
+from stansub.run.prepare import about_mode, make_chain, make_posterior
 from stansub.run.progress import default_console, telling, wanted
-from stansub.run.sample import about_mode, make_chain, make_posterior
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ

@@ -33,9 +33,10 @@ from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, S
 from stansub.memory import reason
 from stansub.output import files, inference_data
 from stansub.output.diagnosis import percent
-from stansub.run import choices, executors, inits, results
+from stansub.run import choices, collect, executors, inits
+from stansub.run.prepare import make_posterior
 from stansub.run.progress import default_console, telling, wanted
-from stansub.run.sample import make_posterior, sample
+from stansub.run.sample import sample
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.types import FloatArray
@@ -280,7 +281,7 @@ def _stored(reference: InferenceData | str | Path | None) -> InferenceData | Non
 
 
 def _about(posterior: Posterior, rule: Test) -> dict[str, Any]:
-    facts = results.facts(posterior, rule, "")
+    facts = collect.facts(posterior, rule, "")
     names = ("model", "model_hash", "data_hash", "n_observations", "n_blocks", "block_size")
     return {**{name: facts[name] for name in names}, "versions": json.loads(facts["versions"])}
 

@@ -185,7 +185,7 @@ class CompiledModel:
 
         def arranged(_: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
             given.say(
-                f"Making blocks: {len(blocks):,} of {blocks.size} observations", remedy="take a larger --block-size"
+                f"Making blocks: {len(blocks):,} of {blocks.size} observations", remedy="take a larger `block_size`"
             )
             slicer = Slicer(self.silent, given.values, sizes, order, given.seed)
             return build(slicer, blocks, given.points, progress=given.say)
@@ -229,7 +229,7 @@ class CompiledModel:
         if observations is not None and observations not in known:
             text = f"it has {', '.join(known)}" if known else "it has none"
             raise InputError(
-                f"--observations {observations}: not an integer of the data block that sizes other data; {text}"
+                f"`observations={observations!r}`: not an integer of the data block that sizes other data; {text}"
             )
         choices = self._size_choices(values) if observations is None else [(observations,)]
         likely = observations or main_size(self.program)

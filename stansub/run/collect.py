@@ -8,7 +8,10 @@ import math
 import numbers
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,24 +19,56 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import streams
 from stansub._version import __version__
 from stansub.acceptance.normality import figures, pool
 from stansub.acceptance.rules import Test
 from stansub.errors import InputError, InterruptError, RunError
 from stansub.kernels.base import Records
+from stansub.kernels.proposals import Proposal
 from stansub.memory import reason
 from stansub.output import files, inference_data
-from stansub.progress import TimeLimitError
+from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain
 from stansub.run.constrain import PARAMETERS, Kept, constrain
 from stansub.run.executors import Outcome
+from stansub.run.inits import RADIUS, Inits
+from stansub.run.prepare import Prepared, Setup
+from stansub.run.progress import telling
 from stansub.stan.posterior import Posterior
+from stansub.tuning.anchored import Anchored
+from stansub.tuning.missed import ModeCheck, check_modes
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from stansub.output.inference_data import InferenceData
 
+# Options that say which test is taken; the test itself is described by facts of its own.
+_OF_THE_TEST = ("test", "epsilon", "delta", "looks", "first_look")
+
 _R_HAT_DRAWS, _R_HAT_PARAMETERS = 100, 20
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that has come to its end, or was stopped.
+
+    Attributes
+    ----------
+    chains : sequence of Chain
+    outcome : Outcome
+    setup : Setup
+        With what the chains chose together in warmup.
+    began : float
+        When they began, as `time.perf_counter` gives it.
+    """
+
+    chains: Sequence[Chain]
+    outcome: Outcome
+    setup: Setup
+    began: float
 
 
 def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
@@ -76,9 +111,9 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
     if outcome.stopped == "max_time":
         least = min((chain.status for chain in chains), key=lambda status: status.steps)
         raise TimeLimitError(
-            f"--max-time was reached in warmup, before the first draw after it: {least.steps:,} of "
+            f"`max_time` was reached in warmup, before the first draw after it: {least.steps:,} of "
             f"{chains[0].plan.iter_warmup:,} steps{f'; stages before it: {before}' if before else ''}; raise it "
-            "or lower --iter-warmup"
+            "or lower `iter_warmup`"
         )
     raise InterruptError("sampling was interrupted before the first draw after warmup: there is nothing to write")
 
@@ -89,32 +124,76 @@ def keep_unconstrained(chains: Sequence[Chain]) -> Path | None:
 
 
 def collect(
-    posterior: Posterior,
-    chains: Sequence[Chain],
-    *,
-    kept: Kept,
-    seed: int,
-    threads: int,
-    attrs: Mapping[str, Any],
-    progress: Callable[[str], None],
+    prepared: Prepared, finished: Finished, progress: Progress, *, console: Console, show: bool
 ) -> InferenceData:
-    """Make the InferenceData of chains that have draws.
+    """Make the InferenceData of a run that has come to its end.
 
-    Whatever keeps generated quantities from being computed leaves the parameters as they are: where a draw's fail
-    they are NaN, and when they are interrupted or take too much memory they are left out, which is told in an
-    attribute.
+    Parameters
+    ----------
+    progress : Progress
+        Of the time before the chains began; what is left of its limit is for the search for modes.
+    console : Console
+        Where progress goes, if it is to be shown.
+
+    Raises
+    ------
+    InputError or RunError
+        When no chain has draws (see `usable`).
     """
-    n = min(chain.sampling.n_kept for chain in chains)
+    drawn, stopped = usable(finished.chains, finished.outcome, before=progress.spent())
+    with telling(console, show=show, max_time=progress.left()) as say:
+        checked = _check_modes(prepared, drawn, stopped, say=say)
+    attrs = _facts(prepared, finished, drawn) | {
+        "mode_check": checked.record(),
+        "stopped": stopped,
+        "compile_time": prepared.compiled_at - progress.began,
+        "setup_time": finished.began - prepared.compiled_at,
+        "setup_times": progress.seconds,
+        "wall_time": time.perf_counter() - finished.began,
+    }
+    with telling(console, show=show) as say:
+        return _build(prepared, drawn, attrs, say)
+
+
+def _facts(prepared: Prepared, finished: Finished, chains: Sequence[Chain]) -> dict[str, Any]:
+    """What was asked for, found and chosen, as it is written to the output."""
+    before, setup, posterior = prepared.setup, finished.setup, prepared.posterior
+    config = setup.config
+    return {
+        **facts(posterior, setup.rule, setup.guarantee),
+        "normality": normality(chains, setup.rule, variates=setup.order > 0, max_error=config.max_error),
+        "choices": setup.choices or None,
+        "starts": _starts(setup.found),
+        "anchor_n_obs_evaluated": _evaluated(before.found, posterior),
+        "asked": config.record(),
+        "settings": _settings(setup, posterior),
+        "data_file": prepared.data_file,
+    }
+
+
+def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
+    """The options with what was chosen in their place; what is said of the test stands beside them (see `facts`)."""
+    config = setup.config
+    chosen = {
+        "inits": _inits_told(config.inits) if config.inits is not None else "about the mode" if setup.found else RADIUS,
+        "proposal": _named(config.proposal, setup.found),
+        "control_variates": setup.order,
+        "range_source": setup.range_kind,
+        "audit": setup.plan.audit,
+        "block_size": posterior.blocks.size,
+        "evaluator": type(posterior.population).__name__.lower(),
+    }
+    settings = config.record() | chosen | {"inits": str(chosen["inits"])}
+    return {name: value for name, value in settings.items() if name not in _OF_THE_TEST}
+
+
+def _build(prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any], progress: Progress) -> InferenceData:
+    """Arrays of all chains, as many draws of each as the shortest has."""
+    setup, posterior = prepared.setup, prepared.posterior
+    n, kept = min(chain.sampling.n_kept for chain in chains), Kept.of(setup.config)
     theta = np.stack([chain.sampling.kept.theta[:n] for chain in chains])
     progress("Computing constrained values (Ctrl-C leaves out generated quantities)")
-    try:
-        variables, trouble = constrain(posterior, theta, kept=kept, seed=seed, threads=threads)
-    except (KeyboardInterrupt, MemoryError) as error:
-        if not kept.generated_quantities:
-            raise
-        variables, _ = constrain(posterior, theta, kept=PARAMETERS, seed=seed, threads=threads)
-        reason = "were interrupted" if isinstance(error, KeyboardInterrupt) else "took more memory than there is"
-        trouble = f"transformed parameters and generated quantities {reason} and are left out"
+    variables, trouble = _quantities(prepared, theta, kept)
     log_likelihood = (
         {"log_lik": variables.pop("log_lik")} if kept.observation_level and "log_lik" in variables else None
     )
@@ -122,7 +201,9 @@ def collect(
     if kept.save_warmup:
         n_warmup = min(chain.warmup.n_kept for chain in chains)
         warm = np.stack([chain.warmup.kept.theta[:n_warmup] for chain in chains])
-        groups["warmup_posterior"], _ = constrain(posterior, warm, kept=PARAMETERS, seed=seed, threads=threads)
+        groups["warmup_posterior"], _ = constrain(
+            posterior, warm, kept=PARAMETERS, seed=setup.seed, threads=setup.threads
+        )
         groups["warmup_sample_stats"] = _statistics([chain.warmup.kept for chain in chains], n_warmup)
     return inference_data.build(
         posterior=variables,
@@ -133,6 +214,47 @@ def collect(
         attrs={**_totals(chains), **attrs, "left_out": trouble},
         **groups,
     )
+
+
+def _quantities(prepared: Prepared, theta: FloatArray, kept: Kept) -> tuple[dict[str, FloatArray], str]:
+    """Constrained values of draws of shape (chain, draw, dim), and what went wrong with them.
+
+    Whatever keeps generated quantities from being computed leaves the parameters as they are: where a draw's fail
+    they are NaN, and when they are interrupted or take too much memory they are left out.
+    """
+    values = partial(constrain, prepared.posterior, theta, seed=prepared.setup.seed, threads=prepared.setup.threads)
+    try:
+        return values(kept=kept)
+    except (KeyboardInterrupt, MemoryError) as error:
+        if not kept.generated_quantities:
+            raise
+        why = "were interrupted" if isinstance(error, KeyboardInterrupt) else "took more memory than there is"
+    variables, _ = values(kept=PARAMETERS)
+    return variables, f"transformed parameters and generated quantities {why} and are left out"
+
+
+def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, say: Progress) -> ModeCheck:
+    """Whether chains missed a mode; no failure to find that out keeps the draws back."""
+    if stopped:
+        return ModeCheck(reason="the run was stopped")
+    setup = prepared.setup
+    rng, draws = streams.generator(setup.seed, streams.Run.CHECK), [chain.draws for chain in chains]
+    try:
+        return check_modes(prepared.posterior, draws, rng, threads=setup.threads, progress=say)
+    except TimeLimitError:
+        return ModeCheck(reason="`max_time` was reached")
+    except (Exception, KeyboardInterrupt) as error:
+        return ModeCheck(reason=reason(error), failed=True)
+
+
+def _starts(found: Anchored | None) -> list[dict[str, Any]] | None:
+    """What came of every start of the search for modes."""
+    if found is None:
+        return None
+    return [
+        {name: getattr(one, name) for name in ("kind", "log_density", "n_iterations", "outcome")}
+        for one in found.modes.starts
+    ]
 
 
 def _statistics(kept: Sequence[Records], n: int) -> dict[str, NDArray[Any]]:
@@ -201,3 +323,32 @@ def _level(test: Test, name: str) -> float | None:
     """A setting of the test, which may be anyone's; None where it has none that is a number."""
     value = getattr(test, name, None)
     return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
+
+
+def _named(proposal: str | Proposal, found: Anchored | None) -> str:
+    """The proposal for the record."""
+    if not isinstance(proposal, str):
+        return type(proposal).__name__
+    if found is not None:
+        return found.name
+    return "adaptive-metropolis" if proposal == "auto" else proposal
+
+
+def _evaluated(found: Anchored | None, posterior: Posterior) -> float:
+    """Observations evaluated before any chain, a gradient counted as one evaluation of each."""
+    if found is None:
+        return 0.0
+    gradients = {0: 0, 1: 1, 2: 1 + 2 * posterior.dim}[found.order]
+    return (
+        found.n_obs_evaluated
+        + (found.modes.n_passes + len(found.modes.found) * gradients) * posterior.blocks.n_observations
+    )
+
+
+def _inits_told(inits: Inits) -> str:
+    """Inits for the record; values given from Python are not repeated."""
+    if isinstance(inits, Mapping):
+        return "given values"
+    if isinstance(inits, str | Path) or not isinstance(inits, Sequence):
+        return str(inits)
+    return ",".join(_inits_told(one) for one in inits)

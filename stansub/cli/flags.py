@@ -1,0 +1,64 @@
+"""Options in messages: the package names them as Python does, in backticks, and the command line shows its flags."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from stansub.run import config
+
+# Options that commands have beside those of `sample`, and that messages speak of.
+OTHERS = {
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in (
+            "adapt_delta",
+            "engine",
+            "force",
+            "install_cmdstan",
+            "max_treedepth",
+            "output_dir",
+            "reference_model",
+        )
+    },
+    "overwrite": "--force",
+}
+_MARKED = re.compile(r"""`(?P<name>[a-z_]+)(=(?P<quote>["']?)(?P<value>[^`]*?)(?P=quote))?`""")
+
+
+def flag_of(name: str) -> str:
+    """The flag of an option of `sample`."""
+    return f"--{config.declared(name).flag or name.replace('_', '-')}"
+
+
+def as_flags(text: str) -> str:
+    """Options in backticks, such as `` `thin` `` or `` `control_variates=0` ``, as flags with their values."""
+    return _MARKED.sub(_flag, text)
+
+
+def _flag(found: re.Match[str]) -> str:
+    name, value = found["name"], found["value"]
+    flag = flag_of(name) if name in config.names() else OTHERS.get(name, "")
+    if not flag:
+        return found[0]
+    if value == "False":
+        return f"--no-{flag[2:]}"
+    return flag if value in (None, "True") else f"{flag} {value}"
+
+
+class FlagConsole(Console):
+    """A console that shows options as flags."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*map(_shown, objects), **options)
+
+
+def _shown(item: Any) -> Any:
+    if isinstance(item, str):
+        return as_flags(item)
+    if isinstance(item, Text) and (plain := as_flags(item.plain)) != item.plain:
+        return Text(plain, style=item.style)
+    return item
