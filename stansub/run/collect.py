@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import numbers
@@ -63,12 +62,15 @@ class Finished:
         With what the chains chose together in warmup.
     began : float
         When they began, as `time.perf_counter` gives it.
+    seconds : float
+        For which they had run before they were resumed.
     """
 
     chains: Sequence[Chain]
     outcome: Outcome
     setup: Setup
     began: float
+    seconds: float = 0.0
 
 
 def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
@@ -149,7 +151,7 @@ def collect(
         "compile_time": prepared.compiled_at - progress.began,
         "setup_time": finished.began - prepared.compiled_at,
         "setup_times": progress.seconds,
-        "wall_time": time.perf_counter() - finished.began,
+        "wall_time": finished.seconds + time.perf_counter() - finished.began,
     }
     with telling(console, show=show) as say:
         return _build(prepared, drawn, attrs, say)
@@ -312,7 +314,7 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "data_order": "original" if posterior.order is None else "shuffled",
         "form": posterior.form.kind,
         "model_code": posterior.program.code,
-        "model_hash": hashlib.sha256(posterior.program.code.encode()).hexdigest()[:16],
+        "model_hash": posterior.model_hash,
         "data_hash": posterior.values.digest(),
         "versions": json.dumps(versions),
         "proof_error": posterior.proof.error,

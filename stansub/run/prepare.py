@@ -36,6 +36,7 @@ from stansub.tuning.adapt import SGLD, make_adapter
 from stansub.tuning.anchored import PROPOSALS, Anchored, anchor, decider_with
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.trial import WarmupTrial
+from stansub.types import FloatArray
 
 Model = str | Path | CompiledModel | Posterior
 Data = str | Path | Mapping[str, Any] | None
@@ -59,7 +60,7 @@ class Setup:
         The mode, control variates and proposals there.
     moves : str or Proposal
         What chains propose with.
-    starts : tuple of Init or None
+    starts : tuple of Init, ndarray or None
         Where each chain starts; None for widely about the mode.
     plan : Plan
         How long chains run, what they keep, and the share of decisions that is audited.
@@ -76,7 +77,7 @@ class Setup:
     range_kind: str
     found: Anchored | None
     moves: str | Proposal
-    starts: tuple[Init | None, ...]
+    starts: tuple[Init | FloatArray | None, ...]
     plan: Plan
     trial: bool
     notes: dict[str, str]
@@ -387,7 +388,7 @@ def make_chain(
     ranges: choices.Ranges,
     plan: Plan,
     proposal: str | Proposal,
-    init: Init | None,
+    init: Init | FloatArray | None,
     *,
     seed: int,
     chain: int,
@@ -400,7 +401,7 @@ def make_chain(
 
     Parameters
     ----------
-    init : Init or None
+    init : Init, ndarray of shape (dim,) or None
         Where it starts; None for widely about the mode.
     stop : ndarray of int32, shape (1,)
         Set to 1 to have all chains stop.
@@ -421,7 +422,9 @@ def make_chain(
     )
     evaluator = posterior.population.evaluator()
     variates = found.variates if found is not None else None
-    if found is None or init is not None:
+    if isinstance(init, np.ndarray):
+        theta = init
+    elif found is None or init is not None:
         theta = start(posterior, init or Init(), init_rng, chain=chain)
     else:
         first = streams.generator(seed, streams.Run.STARTS).random()
