@@ -234,9 +234,12 @@ def check_target(path: Path) -> None:
 
 def check_same(found: Checkpoint, path: Path, *, model_hash: str, data_hash: str) -> None:
     """Raise InputError unless a checkpoint is of this program and these data."""
-    for what, now, before in (("program", model_hash, found.model_hash), ("data", data_hash, found.data_hash)):
+    for what, now, before in (
+        ("another program", model_hash, found.model_hash),
+        ("other data", data_hash, found.data_hash),
+    ):
         if now != before:
-            raise InputError(f"{path} is of another {what}: a run goes on with the same program and data only")
+            raise InputError(f"{path} is of {what}: a run goes on with the same program and data only")
 
 
 def _unchanging(prepared: Prepared) -> dict[str, Any]:

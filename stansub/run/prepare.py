@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,13 @@ class Setup:
     plan: Plan
     trial: bool
     notes: dict[str, str]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields; an executor is left out, which belongs to one process."""
+        config = self.config
+        if not isinstance(config.executor, str):
+            config = replace(config, executor="threads")
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"config": config}
 
     @property
     def seed(self) -> int:
