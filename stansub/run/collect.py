@@ -211,7 +211,8 @@ def _build(prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any]
         unconstrained_posterior={"theta": theta},
         log_likelihood=log_likelihood,
         observed_data=_observed(posterior),
-        attrs={**_totals(chains), **attrs, "left_out": trouble},
+        chain_stats=_totals(chains),
+        attrs={**attrs, "left_out": trouble},
         **groups,
     )
 
@@ -263,18 +264,21 @@ def _statistics(kept: Sequence[Records], n: int) -> dict[str, NDArray[Any]]:
     return {name: array.astype(bool) if name in flags else array for name, array in together.items()}
 
 
-def _totals(chains: Sequence[Chain]) -> dict[str, list[float]]:
-    """Counts and seconds of each chain over all its steps, thinned-away ones included."""
-    names = [one.name for one in fields(Totals) if not one.name.endswith("seconds")]
+def _totals(chains: Sequence[Chain]) -> dict[str, NDArray[Any]]:
+    """Counts and seconds of each chain over all its steps, thinned-away ones included, each of shape (chain,)."""
+    sampling, warmup = ([getattr(chain, phase).totals for chain in chains] for phase in ("sampling", "warmup"))
+    counts = [one.name for one in fields(Totals) if not one.name.endswith("seconds")]
     return {
-        **{name: [getattr(chain.sampling.totals, name) for chain in chains] for name in names},
-        "sampling_time": [chain.sampling.totals.seconds for chain in chains],
-        "audit_time": [chain.sampling.totals.audit_seconds for chain in chains],
-        "warmup_time": [chain.warmup.totals.seconds for chain in chains],
-        "warmup_n_steps": [chain.warmup.totals.n_steps for chain in chains],
-        "warmup_n_obs_used": [chain.warmup.totals.n_obs_used for chain in chains],
-        "warmup_n_obs_evaluated": [chain.warmup.totals.n_obs_evaluated for chain in chains],
+        **{name: _each(sampling, name) for name in counts},
+        "sampling_time": _each(sampling, "seconds"),
+        "audit_time": _each(sampling, "audit_seconds"),
+        "warmup_time": _each(warmup, "seconds"),
+        **{f"warmup_{name}": _each(warmup, name) for name in ("n_steps", "n_obs_used", "n_obs_evaluated")},
     }
+
+
+def _each(totals: Sequence[Totals], name: str) -> NDArray[Any]:
+    return np.array([getattr(one, name) for one in totals])
 
 
 def normality(chains: Sequence[Chain], test: Test, *, variates: bool, max_error: float | None) -> dict[str, Any] | None:
