@@ -282,7 +282,7 @@ def test_a_time_limit_that_is_not_reached_is_no_stop(logistic: CompiledModel, lo
 
 
 def test_a_time_limit_within_warmup_says_so(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
-    with pytest.raises(RunError, match=r"max-time.*iter-warmup"):
+    with pytest.raises(RunError, match=r"max_time.*iter_warmup"):
         stansub.sample(logistic, logistic_data, max_time=4.0, **(SHORT | {"iter_warmup": 2_000_000}))
 
 
