@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import streams
+from stansub.acceptance.decide import make_decider
 from stansub.acceptance.ranges import Derivative, Range
 from stansub.acceptance.rules import Austerity, Test, is_t_test
 from stansub.errors import InputError
@@ -33,7 +34,7 @@ from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import Program
 from stansub.tuning.adapt import SGLD, make_adapter
-from stansub.tuning.anchored import PROPOSALS, Anchored, anchor, decider_with
+from stansub.tuning.anchored import PROPOSALS, Anchored, anchor
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
@@ -436,7 +437,10 @@ def make_chain(
     else:
         first = streams.generator(seed, streams.Run.STARTS).random()
         theta = found.start(posterior, init_rng, (first + chain / n_chains) % 1.0)
-    decider = decider_with(posterior, evaluator, test, variates, ranges.source)
+    if found is None:
+        decider = make_decider(evaluator, posterior.blocks.sizes, test, spread=ranges.source)
+    else:
+        decider = found.decider(posterior, evaluator, test, ranges.source)
     kernel = MetropolisHastings(decider)
     adapter = make_adapter(
         proposal,
