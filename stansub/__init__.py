@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
     from stansub.kernels.proposals import RandomWalk
+    from stansub.kernels.recipes import Metropolis, Mixture, OnParameters, Sequence
     from stansub.nuts.reference import reference
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
@@ -51,12 +52,16 @@ __all__ = [
     "Geometric",
     "Hoeffding",
     "InputError",
+    "Metropolis",
+    "Mixture",
+    "OnParameters",
     "Penalty",
     "Pocock",
     "Posterior",
     "RandomWalk",
     "RunError",
     "SampleConfig",
+    "Sequence",
     "StansubError",
     "__version__",
     "compare",
@@ -78,6 +83,7 @@ _HOMES = {
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
     "Posterior": "stan.posterior",
     "RandomWalk": "kernels.proposals",
+    **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),
     "SampleConfig": "run.config",
     "sample": "run.sample",
     "reference": "nuts.reference",

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,7 @@ class Bench(Protocol):
         ...
 
 
+@runtime_checkable
 class Recipe(Protocol):
     """A kernel before it is bound to a target."""
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from stansub.acceptance.rules import Test
     from stansub.kernels.proposals import Proposal
+    from stansub.kernels.recipes import Recipe
     from stansub.run.executors import Executor
     from stansub.run.inits import Inits
 
@@ -207,6 +208,12 @@ class SampleConfig:
         Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld")),
         type_="or Proposal",
     )
+    kernel: Recipe | None = _option(
+        None,
+        "Transition in place of one Metropolis-Hastings step on all parameters: such as "
+        "``stansub.OnParameters(stansub.Metropolis(), names)``, ``stansub.Sequence(...)`` or ``stansub.Mixture(...)``.",
+        type_="Metropolis, OnParameters, Sequence or Mixture",
+    )
     max_time: float | None = _option(
         None,
         "Stop after this many seconds, set-up included, and keep the draws there are.",
@@ -348,6 +355,8 @@ class SampleConfig:
             raise InputError(f"thin {self.thin} is more than iter_sampling {self.iter_sampling}: no draw would be kept")
         check_order(self.control_variates)
         check_proposal(self.proposal)
+        if self.kernel is not None and self.proposal != "auto":
+            raise InputError("a kernel has proposals of its own: give `kernel` or `proposal`")
         choices.check_range(self.make_test(), self.range_source)
 
     def make_test(self) -> Test:
@@ -377,7 +386,7 @@ class SampleConfig:
     @property
     def proposal_name(self) -> str:
         """The proposal's name, or "given" for one without."""
-        return self.proposal if isinstance(self.proposal, str) else "given"
+        return self.proposal if isinstance(self.proposal, str) and self.kernel is None else "given"
 
     @property
     def looks_given(self) -> bool:

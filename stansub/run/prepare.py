@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import streams
+from stansub._loop import Decider, Subset, Table
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.ranges import Derivative, Range
 from stansub.acceptance.rules import Austerity, Test, is_t_test
 from stansub.errors import InputError
-from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
+from stansub.kernels.recipes import Leaf, Metropolis, Recipe
 from stansub.kernels.sgld import MiniBatches
 from stansub.progress import Progress
 from stansub.run import choices
@@ -33,7 +34,9 @@ from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import Program
-from stansub.tuning.adapt import SGLD, make_adapter
+from stansub.target.factors import Evaluator
+from stansub.target.touched import touched_by
+from stansub.tuning.adapt import SGLD, Adapter, adapter_of, make_adapter
 from stansub.tuning.anchored import PROPOSALS, Anchored, anchor
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.trial import WarmupTrial
@@ -59,8 +62,8 @@ class Setup:
         Where the range constant comes from.
     found : Anchored or None
         The mode, control variates and proposals there.
-    moves : str or Proposal
-        What chains propose with.
+    moves : str, Proposal or Recipe
+        What chains propose with, or the kernel that does.
     starts : tuple of Init, ndarray or None
         Where each chain starts; None for widely about the mode.
     plan : Plan
@@ -77,7 +80,7 @@ class Setup:
     guarantee: str
     range_kind: str
     found: Anchored | None
-    moves: str | Proposal
+    moves: str | Proposal | Recipe
     starts: tuple[Init | FloatArray | None, ...]
     plan: Plan
     trial: bool
@@ -169,7 +172,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     promise = choices.guarantee(rule, ranges.kind)
     given = config.block_size is not None or (isinstance(model, Posterior) and not model.any_block_size)
     audit, audit_note = _audits(posterior, fitted, promise, config)
-    moves = found.proposal if found is not None and found.proposal is not None else config.proposal
+    moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
     setup = Setup(
         config=config,
         # What meetings begin with is the test before its looks were fitted, or that which took its place.
@@ -181,7 +184,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         moves="adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves,
         starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
         plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
-        trial=promise == "asymptotic" and is_t_test(fitted) and config.iter_warmup > 0,
+        trial=promise == "asymptotic" and is_t_test(fitted) and config.iter_warmup > 0 and config.kernel is None,
         notes=notes | {"blocks": _block_note(posterior, fitted, found, given=given)} | audit_note,
     )
     data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
@@ -395,7 +398,7 @@ def make_chain(
     test: Test,
     ranges: choices.Ranges,
     plan: Plan,
-    proposal: str | Proposal,
+    moves: str | Proposal | Recipe,
     init: Init | FloatArray | None,
     *,
     seed: int,
@@ -441,13 +444,9 @@ def make_chain(
         decider = make_decider(evaluator, posterior.blocks.sizes, test, spread=ranges.source)
     else:
         decider = found.decider(posterior, evaluator, test, ranges.source)
-    kernel = MetropolisHastings(decider)
-    adapter = make_adapter(
-        proposal,
-        posterior.dim,
-        batches=MiniBatches(evaluator, posterior.blocks.sizes, variates) if proposal == SGLD else None,
-        cholesky=found.mode.cholesky if found is not None else None,
-    )
+    recipe: Recipe = moves if isinstance(moves, Recipe) else Metropolis(moves)
+    bench = _Bench(posterior, test, decider, evaluator, found)
+    kernel, adapter = recipe.bind(bench), adapter_of(recipe.leaves(bench.names), bench.adapter)
     table = test.table(len(posterior.blocks))
     return Chain(
         kernel,
@@ -460,3 +459,40 @@ def make_chain(
         stop=stop,
         trial=WarmupTrial(evaluator, table, trial_rng, variates) if trial and table.n.size > 1 else None,
     )
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What the kernel of a chain is bound to."""
+
+    posterior: Posterior
+    rule: Test
+    decider: Decider
+    evaluator: Evaluator
+    found: Anchored | None
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of the unconstrained parameters."""
+        return self.posterior.full.param_unc_names()
+
+    def touched_by(self, index: NDArray[np.int64]) -> Subset | None:
+        """The blocks that depend on any of these parameters, and when a decision among them is clear; None for all."""
+        which = touched_by(self.posterior, index)
+        if len(which) == len(self.posterior.blocks):
+            return None
+        if not len(which):
+            return Subset(which, None)
+        table = self.rule.table(len(which))
+        return Subset(which, Table(table.n, table.scale, table.offset))
+
+    def adapter(self, leaf: Leaf) -> Adapter:
+        """What learns a proposal."""
+        variates = self.found.variates if self.found is not None else None
+        sgld = leaf.proposal == SGLD
+        return make_adapter(
+            leaf.proposal,
+            len(leaf.places),
+            batches=MiniBatches(self.evaluator, self.posterior.blocks.sizes, variates) if sgld else None,
+            cholesky=self.found.mode.cholesky if self.found is not None else None,
+        )

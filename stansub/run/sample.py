@@ -237,7 +237,7 @@ def _meetings(prepared: Prepared, progress: Progress) -> stages.Meetings | None:
     """Where chains meet in warmup: about one mode that was found."""
     setup = prepared.setup
     config, found = setup.config, setup.found
-    if found is None or len(found.modes.found) > 1:
+    if found is None or len(found.modes.found) > 1 or config.kernel is not None:
         return None
     asked = stages.Asked(
         test=setup.asked_rule,

@@ -7,6 +7,7 @@ and Rosenthal 1998 for Langevin moves).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -245,12 +246,12 @@ class PartAdapters:
         return {name: adapter.final() for name, (adapter, _) in self._parts.items()}
 
 
-def adapter_of(leaves: Leaves) -> Adapter:
-    """What adapts a kernel, from what is to be adapted of it."""
+def adapter_of(leaves: Leaves, make: Callable[[Leaf], Adapter]) -> Adapter:
+    """What adapts a kernel, from what is to be adapted of it and what adapts one proposal."""
     if isinstance(leaves, Leaf):
-        return make_adapter(leaves.proposal, len(leaves.places))
+        return make(leaves)
     indices = {name: part.places if isinstance(part, Leaf) else None for name, part in leaves.items()}
-    return PartAdapters({name: (adapter_of(part), indices[name]) for name, part in leaves.items()})
+    return PartAdapters({name: (adapter_of(part, make), indices[name]) for name, part in leaves.items()})
 
 
 _ABOUT_THE_MODE = ("auto", "laplace-pcn", "langevin")

@@ -1,0 +1,140 @@
+"""Kernels of kernels on a Stan program, against its posterior by quadrature."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import stansub
+from stansub import CompiledModel, InputError, Metropolis, Mixture, OnParameters, Sequence
+from stansub.output import inference_data
+from stansub.output.statistics import table
+
+Array = NDArray[np.float64]
+
+PROGRAMS = Path(__file__).parent / "programs"
+MAX_Z = 4.5
+RUN: dict[str, Any] = {"chains": 4, "iter_warmup": 1500, "iter_sampling": 6000, "seed": 8, "block_size": 4}
+# Of a joint posterior with a product of log densities no part of which may be left out.
+NAMES = ["mu", "tau", "effect[1]", "effect[2]", "effect[3]"]
+
+
+@pytest.fixture(scope="module")
+def program() -> CompiledModel:
+    return stansub.compile_model(PROGRAMS / "centred_effects.stan")
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    rng = np.random.default_rng(4)
+    group = np.repeat([1, 2, 3], [30, 20, 10])
+    return {"J": 3, "N": 60, "group": group, "y": rng.normal(np.array([-0.6, 0.3, 0.9])[group - 1], 1)}
+
+
+@pytest.fixture(scope="module")
+def truth(data: dict[str, Any]) -> Array:
+    """Means and sds of mu, tau and the effects, shape (2, 5): normal given tau, which is summed over a grid."""
+    y, group = np.asarray(data["y"]), np.asarray(data["group"])
+    n = np.bincount(group)[1:]
+    sums = np.bincount(group, weights=y)[1:]
+    weights, means, squares = [], [], []
+    for tau in (grid := np.linspace(0.005, 5, 2000)):
+        precision = np.diag([1 / 4 + 3 / tau**2, *(n + 1 / tau**2)])
+        precision[0, 1:] = precision[1:, 0] = -1 / tau**2
+        covariance = np.linalg.inv(precision)
+        mean = covariance @ np.array([0.0, *sums])
+        log_weight = mean @ precision @ mean / 2 + np.linalg.slogdet(covariance)[1] / 2 - 3 * np.log(tau) - tau**2 / 2
+        weights.append(log_weight)
+        means.append(mean)
+        squares.append(np.diag(covariance) + mean**2)
+    weight = np.exp(np.array(weights) - max(weights))
+    weight /= weight.sum()
+    mean, square = weight @ np.array(means), weight @ np.array(squares)
+    sd = np.sqrt(square - mean**2)
+    tau = weight @ grid, np.sqrt(weight @ grid**2 - (weight @ grid) ** 2)
+    return np.array([[mean[0], tau[0], *mean[1:]], [sd[0], tau[1], *sd[1:]]])
+
+
+def largest_z(idata: Any, truth: Array) -> float:
+    """Of all errors of means and sds, in Monte Carlo standard errors."""
+    seen = table(idata).loc[NAMES]
+    errors = [(seen["mean"] - truth[0]) / seen["mcse_mean"], (seen["sd"] - truth[1]) / seen["mcse_sd"]]
+    return float(np.abs(errors).max())
+
+
+def statistic(idata: Any, name: str) -> NDArray[Any]:
+    values: NDArray[Any] = inference_data.group(idata, "sample_stats")[name].values
+    return values
+
+
+def test_in_sequence_with_a_scale_that_touches_no_data(
+    program: CompiledModel, data: dict[str, Any], truth: Array
+) -> None:
+    kernel = Sequence(
+        scale=OnParameters(Metropolis("random-walk"), ["tau"]),
+        effects=OnParameters(Metropolis(), ["mu", "effect"]),
+    )
+    idata = stansub.sample(program, data, kernel=kernel, test="exact", control_variates=0, **RUN)
+    assert largest_z(idata, truth) < MAX_Z
+    assert (statistic(idata, "scale.n_obs_used") == 0).all()
+    assert statistic(idata, "effects.n_obs_used").min() > 0
+    for name in ("scale", "effects"):
+        assert 0.1 < statistic(idata, f"{name}.accepted").mean() < 0.6
+
+
+def test_two_of_five_parameters_beside_a_kernel_on_all(
+    program: CompiledModel, data: dict[str, Any], truth: Array
+) -> None:
+    kernel = Mixture(all=Metropolis(), two=OnParameters(Metropolis("random-walk"), ["mu", "tau"]))
+    idata = stansub.sample(program, data, kernel=kernel, test="exact", control_variates=0, **RUN)
+    assert largest_z(idata, truth) < MAX_Z
+    component = statistic(idata, "component")
+    assert 0.45 < component.mean() < 0.55
+    moved = np.diff(inference_data.group(idata, "unconstrained_posterior")["theta"].values, axis=1) != 0
+    by_two = component[:, 1:] == 1
+    assert moved[by_two][:, :2].any()
+    assert not moved[by_two][:, 2:].any(), "the other three stand still"
+
+
+def test_one_group_is_decided_from_its_own_observations(
+    program: CompiledModel, data: dict[str, Any], truth: Array
+) -> None:
+    kernel = Sequence(third=OnParameters(Metropolis("random-walk"), ["effect.3"]), all=Metropolis())
+    idata = stansub.sample(program, data, kernel=kernel, test="exact", control_variates=0, **RUN | {"block_size": 1})
+    assert (statistic(idata, "third.n_obs_used") == 10).all()
+    assert largest_z(idata, truth) < MAX_Z
+
+
+def test_factors_that_are_left_out_are_seen(
+    program: CompiledModel, data: dict[str, Any], truth: Array, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control: a kernel that is wrong about what its parameters touch."""
+    monkeypatch.setattr("stansub.run.prepare.touched_by", lambda target, places: np.arange(5, dtype=np.int32))
+    kernel = Sequence(
+        scale=OnParameters(Metropolis("random-walk"), ["tau"]), rest=OnParameters(Metropolis(), ["mu", "effect"])
+    )
+    idata = stansub.sample(program, data, kernel=kernel, test="exact", control_variates=0, **RUN)
+    assert largest_z(idata, truth) > 2 * MAX_Z
+
+
+def test_what_makes_no_kernel_is_refused(program: CompiledModel, data: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="no parameter of the model; it has mu, tau, effect"):
+        stansub.sample(program, data, kernel=OnParameters(Metropolis(), ["sigma"]), **RUN)
+    with pytest.raises(InputError, match="weights must be a positive number"):
+        Mixture({"one": 1.0, "two": -1.0}, one=Metropolis(), two=Metropolis())
+    with pytest.raises(InputError, match="at least one kernel"):
+        Sequence()
+    with pytest.raises(InputError, match="give `kernel` or `proposal`"):
+        stansub.sample(program, data, kernel=Metropolis(), proposal="random-walk", **RUN)
+
+
+def test_a_run_with_kernels_of_its_own_is_resumed(program: CompiledModel, data: dict[str, Any], tmp_path: Path) -> None:
+    kernel = Mixture(all=Metropolis(), two=OnParameters(Metropolis("random-walk"), ["mu", "tau"]))
+    options: Any = {"kernel": kernel, "chains": 2, "iter_warmup": 300, "seed": 2}
+    whole = stansub.sample(program, data, iter_sampling=500, **options)
+    stansub.sample(program, data, iter_sampling=200, checkpoint=tmp_path / "run", **options)
+    more = stansub.sample(program, data, iter_sampling=500, resume=tmp_path / "run", **options)
+    theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (whole, more)]
+    np.testing.assert_array_equal(*theta)
