@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from stansub.cli.flags import spelled
 from stansub.cli.options import OUTPUT, Debug, Draws, Quiet
 from stansub.cli.reference import EngineName
 
@@ -97,7 +98,7 @@ def compare(
     """
     from stansub.errors import MISSED_MODE, InputError
     from stansub.output import files, inference_data
-    from stansub.output.diagnosis import missed_modes
+    from stansub.output.record import missed_modes
     from stansub.report import brief, render
     from stansub.report.compare import compare as put_beside
     from stansub.run.progress import telling, wanted
@@ -135,7 +136,7 @@ def compare(
             else:
                 written = list(render.write(comparison, folder, overwrite=force)[:3])
     finally:
-        brief.render(comparison, Console())
+        brief.render(comparison, Console(), spelled=spelled)
     typer.echo("")
     for path in written:
         typer.echo(path)

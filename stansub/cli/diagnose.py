@@ -126,12 +126,14 @@ def _print(result: NormalityTrial, console: Console) -> None:
     """The verdict, the table of the tails, and what to do."""
     from rich.text import Text
 
+    from stansub.output.words import clause
+
     def say(text: str, style: str = "", *, hang: int = 0) -> None:
         for line in textwrap.wrap(text, _WIDTH, subsequent_indent=" " * hang) or [""]:
             console.print(Text(line, style=style), soft_wrap=True)
 
     say(result.headline, "bold green" if result.trusted else "bold yellow")
-    for reason in result.reasons:
+    for reason in map(clause, result.reasons):
         say(f"  {reason[0].upper()}{reason[1:]}.", "yellow", hang=2)
     for advice in result.advice:
         say(f"  -> {advice}", hang=5)
@@ -148,7 +150,7 @@ def _print(result: NormalityTrial, console: Console) -> None:
 
 
 def _facts(result: NormalityTrial) -> Iterator[tuple[str, str]]:
-    from stansub.output.diagnosis import normality_told
+    from stansub.output.words import normality_trial
 
     test, seen = result.test, result.pairs[result.pairs["phase"] == "end"]
     blocks = f"{result.n_blocks:,} blocks of {result.block_size:,} observation{'s' * (result.block_size > 1)}"
@@ -158,7 +160,7 @@ def _facts(result: NormalityTrial) -> Iterator[tuple[str, str]]:
         f"{len(seen):,} pairs of a state and a proposal, {result.settings['subsets']:,} subsets of each at every look; "
         f"seed {result.settings['seed']}",
     )
-    yield "Normality", normality_told(result.figures)
+    yield "Normality", normality_trial(result.figures)
     yield (
         "Differences",
         f"of the blocks: skewness up to {seen['skewness'].abs().max():.2g}, excess kurtosis up to "
@@ -168,7 +170,7 @@ def _facts(result: NormalityTrial) -> Iterator[tuple[str, str]]:
 
 def _table(result: NormalityTrial) -> Iterator[str]:
     """How often |t| is beyond critical values: a header and a line a look."""
-    from stansub.output.diagnosis import percent
+    from stansub.output.words import percent
 
     ends = result.tails[result.tails["phase"] == "end"]
     levels = ends[~ends["in_use"]]["nominal"].round(6).unique()

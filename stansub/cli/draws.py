@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from stansub.cli.flags import spelled
 from stansub.cli.options import Debug, Draws, Verbose
 
 
@@ -22,7 +23,9 @@ def summary(
     from stansub.output import inference_data
     from stansub.output import summary as summary_module
 
-    summary_module.render(inference_data.read(draws), Console(), verbose=verbose, max_rows=None if everything else 50)
+    summary_module.render(
+        inference_data.read(draws), Console(), verbose=verbose, spelled=spelled, max_rows=None if everything else 50
+    )
 
 
 def plot(

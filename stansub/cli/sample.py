@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from stansub.cli.flags import spelled
 from stansub.cli.options import (
     DECISIONS,
     OUTPUT,
@@ -164,7 +165,7 @@ def sample(
     that no chain visited, 130 interrupted and nothing to write.
     """
     from stansub.output import files, inference_data, summary
-    from stansub.output.diagnosis import missed_modes
+    from stansub.output.record import missed_modes
     from stansub.run import sample as run
     from stansub.run.inits import parse
 
@@ -207,7 +208,7 @@ def sample(
         told = result.attrs["warnings"].splitlines()
         note = f" ({len(told)} warning{'s' * (len(told) > 1)} below the summary)" if told else ""
         console.print(f"Draws: {written}{note}", highlight=False, soft_wrap=True)
-        summary.render(result, Console(), summary=found, verbose=verbose)
+        summary.render(result, Console(), summary=found, verbose=verbose, spelled=spelled)
     except KeyboardInterrupt:
         raise InterruptError(trouble or f"interrupted; the draws are in {written}", written=True) from None
     stopped = str(result.attrs["stopped"])

@@ -20,7 +20,9 @@ from stansub.acceptance.decide import DERIVATIVES
 from stansub.acceptance.normality import LEVELS, TOLERATED, Pair, Trial, coarsened, figures, try_pairs
 from stansub.acceptance.rules import NoiseTest, Test, is_t_test
 from stansub.errors import InputError
-from stansub.output.diagnosis import normality_reasons, percent
+from stansub.findings import HeavyTail, TrialDecisionsWrong
+from stansub.output.checks import normality_fails
+from stansub.output.words import clause, percent
 from stansub.run import choices
 from stansub.run.chain import WARMUP_STRETCH, Plan
 from stansub.run.inits import RADIUS, Inits, load
@@ -75,7 +77,7 @@ class NormalityTrial:
         of them that went ``wrong``.
     trials : dict
         By phase, the statistics themselves, for pictures.
-    reasons : tuple of str
+    reasons : tuple of HeavyTail and TrialDecisionsWrong
         Why the test cannot be trusted.
     advice : tuple of str
         What to do then, the first first.
@@ -94,7 +96,7 @@ class NormalityTrial:
     tails: pd.DataFrame
     pairs: pd.DataFrame
     trials: Mapping[str, Trial]
-    reasons: tuple[str, ...]
+    reasons: tuple[HeavyTail | TrialDecisionsWrong, ...]
     advice: tuple[str, ...]
     note: str
 
@@ -249,7 +251,7 @@ def diagnose(
         trials = {phase: try_pairs(taken, table, n_subsets=subsets, rng=rng) for phase, taken in found.items() if taken}
         judged = partial(figures, by_decisions=variates is not None)
         short = judged(trials["end"], rule)
-        reasons = tuple(normality_reasons(short))
+        reasons = normality_fails(short)
         advice = tuple(_advice(found["end"], posterior, rule, subsets, rng, say, judged)) if reasons else ()
     return NormalityTrial(
         model=posterior.name,
@@ -317,10 +319,10 @@ def _walk(proposal: str) -> str:
 def _note(trials: Mapping[str, Trial], test: Test, judged: Callable[[Trial, Test], dict[str, Any]]) -> str:
     if "start" not in trials:
         return "On the way from the inits no proposal had a finite log density."
-    reasons = tuple(normality_reasons(judged(trials["start"], test)))
+    reasons = normality_fails(judged(trials["start"], test))
     if not reasons:
         return ""
-    return f"On the way from the inits, whose draws are thrown away: {'; and '.join(reasons)}."
+    return f"On the way from the inits, whose draws are thrown away: {'; and '.join(map(clause, reasons))}."
 
 
 def _advice(

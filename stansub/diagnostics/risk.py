@@ -32,7 +32,7 @@ from stansub.diagnostics.risk_truth import MAX_R_HAT, Truth, check_same, make_tr
 from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 from stansub.memory import reason
 from stansub.output import files, inference_data
-from stansub.output.diagnosis import percent
+from stansub.output.words import percent
 from stansub.run import choices, inits, results, threads
 from stansub.run.progress import default_console, telling, wanted
 from stansub.run.sample import make_posterior, sample

@@ -15,7 +15,7 @@ from stansub.diagnostics.risk_curves import MIN_REPEATS, grid, split
 from stansub.diagnostics.risk_functions import MEANS, VARIANCES
 from stansub.diagnostics.risk_runs import Course
 from stansub.diagnostics.risk_truth import Truth
-from stansub.output.diagnosis import audit_of
+from stansub.output.record import audit_of
 from stansub.run.chain import Totals
 from stansub.types import FloatArray
 

@@ -22,14 +22,17 @@ _COSTS = ("ess_per_second", "ess_per_second_total", "passes_total", "time_to_ess
 _STYLES = {"agrees": "bold green", "differs": "bold yellow", "do not use": "bold red"}
 
 
-def render(comparison: "Comparison", console: "Console") -> None:
-    """Print the verdict and its reasons, the parameters that differ most, the cost, and what to do."""
+def render(comparison: "Comparison", console: "Console", *, spelled: Callable[[str], str] = str) -> None:
+    """Print the verdict and its reasons, the parameters that differ most, the cost, and what to do.
+
+    ``spelled`` spells the options that texts name, `` `max_error` `` for example, as their reader gives them.
+    """
 
     def say(text: str = "", style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
     def wrapped(text: str, lead: str = "", style: str = "") -> None:
-        for line in textwrap.wrap(lead + text, _WIDTH, subsequent_indent=" " * len(lead)):
+        for line in textwrap.wrap(lead + spelled(text), _WIDTH, subsequent_indent=" " * len(lead)):
             say(line, style)
 
     page = compose(comparison)
@@ -49,11 +52,11 @@ def render(comparison: "Comparison", console: "Console") -> None:
     say()
     costs = zip(comparison.cost.index, page.cost.rows, strict=True)
     _tabulate(page.cost._replace(rows=tuple(row for figure, row in costs if figure in _COSTS)), say)
-    if page.cautions:
+    if page.warnings:
         say()
-    for sampler, caution in page.cautions:
-        wrapped(caution.text, f"Warning ({sampler}): ", "bold yellow")
-        wrapped(caution.remedy, "      -> ")
+    for sampler, warning in page.warnings:
+        wrapped(warning.text, f"Warning ({sampler}): ", "bold yellow")
+        wrapped(warning.remedy, "      -> ")
 
 
 def _worst(comparison: "Comparison") -> Table:

@@ -8,8 +8,10 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stansub._version import __version__
-from stansub.output.diagnosis import R_HAT_MAX, Caution, error_level, estimates_of, estimates_told, percent
+from stansub.output.checks import R_HAT_MAX
 from stansub.output.inference_data import attrs, group
+from stansub.output.record import error_level, estimates_of
+from stansub.output.words import Words, audited_estimates, percent, with_level, words
 from stansub.report import figures
 from stansub.report.figures import sampler_names
 from stansub.report.statistics import share as test_level
@@ -70,7 +72,7 @@ class Page(NamedTuple):
     samplers: tuple[str, str]
     reasons: tuple[str, ...]
     advice: str
-    cautions: tuple[tuple[str, Caution], ...]
+    warnings: tuple[tuple[str, Words], ...]
     speed: tuple[str, ...]
     cost: Table
     notes: tuple[str, ...]
@@ -224,7 +226,7 @@ def compose(comparison: "Comparison") -> Page:
     verdict = comparison.verdict
     shown = comparison.parameters.iloc[:MAX_ROWS]
     significant = test_level(comparison.overall["level"], len(comparison.parameters))
-    sides = zip(samplers, (comparison.cautions, comparison.reference_cautions), strict=True)
+    sides = zip(samplers, (comparison.findings, comparison.reference_findings), strict=True)
     return Page(
         title=f"{comparison.name}: {samplers[0]} draws beside {'NUTS' if samplers[1] == 'NUTS' else 'the reference'}",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -236,7 +238,7 @@ def compose(comparison: "Comparison") -> Page:
             reason for reason in verdict.reasons if reason.rstrip(".").lower() not in verdict.headline.lower()
         ),
         advice=_ADVICE[verdict.word],
-        cautions=tuple((sampler, caution) for sampler, cautions in sides for caution in cautions),
+        warnings=tuple((sampler, words(one)) for sampler, findings in sides for one in findings),
         speed=tuple(speed(comparison)),
         cost=_cost(comparison, samplers),
         notes=tuple(sentence(note) for note in comparison.cost.attrs.get("notes", ())),
@@ -440,8 +442,7 @@ def _facts(idata: "InferenceData") -> Iterable[tuple[str, str]]:
         if facts.get("equivalence"):
             yield "Other formulation", str(facts["equivalence"])
     elif "test" in facts:
-        option, level = error_level(facts)
-        yield "Sampler", f"stansub, {facts['test']}{f' with {option} = {level:g}' if level else ''}"
+        yield "Sampler", f"stansub, {with_level(facts['test'], error_level(facts))}"
         yield "Blocks", f"{facts.get('n_blocks', 0):,} of {facts.get('block_size', 0):,} observations"
     else:
         yield "Sampler", "not recorded"
@@ -461,7 +462,7 @@ def _facts(idata: "InferenceData") -> Iterable[tuple[str, str]]:
         wrong, audited = _total(facts.get("n_audit_wrong", 0)), _total(facts["n_audited"])
         estimates = estimates_of(_total(facts.get("n_audited_estimates", 0)), sum(facts.get("audit_squares", [])))
         told = [f"{wrong:,} of {audited:,} audited decisions were wrong"] if audited else []
-        told += [estimates_told(estimates)] if estimates is not None else []
+        told += [audited_estimates(estimates)] if estimates is not None else []
         yield "Audit", "; ".join(told) or "none"
     if facts.get("stopped"):
         yield "StoppedError", str(facts["stopped"])

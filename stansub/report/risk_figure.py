@@ -10,8 +10,8 @@ import numpy as np
 from stansub.diagnostics.risk_functions import VARIANCES
 from stansub.diagnostics.risk_result import Risk, label
 from stansub.output import plots
-from stansub.output.diagnosis import percent
 from stansub.output.style import CHAIN_COLOURS, INK, STYLE
+from stansub.output.words import percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from stansub.acceptance import decide
 from stansub.acceptance.decide import DERIVATIVES
 from stansub.acceptance.rules import Austerity, Exact, Fixed, Test, is_own, level_of_looks, make_test
 from stansub.errors import InputError
-from stansub.output.diagnosis import UNKNOWN
+from stansub.output.record import UNKNOWN
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
 from stansub.stan.syntax import Program

@@ -21,12 +21,14 @@ from stansub import memory, streams
 from stansub.acceptance.decide import Derivative, Range, make_decider
 from stansub.acceptance.rules import Austerity, Test, is_t_test
 from stansub.errors import DrawsWarning, InputError
+from stansub.findings import NotChecked
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.memory import reason
 from stansub.output import files
 from stansub.output.inference_data import arviz_module
 from stansub.output.summary import Summary, summarise
+from stansub.output.words import words
 from stansub.progress import Progress, TimeLimitError
 from stansub.run import choices, results, stages
 from stansub.run.chain import Chain, Plan
@@ -449,10 +451,10 @@ def check(idata: InferenceData) -> Summary | None:
     summary = None
     try:
         summary = summarise(idata)
-        cautions = [f"{caution.text} {caution.remedy}" for caution in summary.diagnosis.cautions]
+        lines = [words(finding).line for finding in summary.findings]
     except (Exception, KeyboardInterrupt) as error:
-        cautions = [f"These draws were not checked ({reason(error)}). Look at `stansub summary`."]
-    idata.attrs["warnings"] = "\n".join(cautions)
+        lines = [words(NotChecked(reason(error))).line]
+    idata.attrs["warnings"] = "\n".join(lines)
     return summary
 
 
@@ -463,8 +465,8 @@ def _checked(draw: Callable[_Options, InferenceData]) -> Callable[_Options, Infe
     def sample(*args: _Options.args, **options: _Options.kwargs) -> InferenceData:
         idata = draw(*args, **options)
         check(idata)
-        for caution in idata.attrs["warnings"].splitlines():
-            warnings.warn(caution, DrawsWarning, stacklevel=2)
+        for line in idata.attrs["warnings"].splitlines():
+            warnings.warn(line, DrawsWarning, stacklevel=2)
         return idata
 
     sample.__name__ = sample.__qualname__ = "sample"

@@ -210,7 +210,7 @@ def _locate(wheel: Path, *patterns: str) -> Path:
 
 
 def _source(name: str) -> bytes:
-    return (importlib.resources.files("stansub.program") / "cpp" / name).read_bytes()
+    return (importlib.resources.files("stansub.stan") / "cpp" / name).read_bytes()
 
 
 def _wheel_identity(wheel: Path, stanc: Path) -> bytes:

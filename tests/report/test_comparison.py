@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stansub.errors import InputError
+from stansub.findings import Unrecorded
 from stansub.output import inference_data
 from stansub.report.comparison import compare_draws
 
@@ -26,7 +27,7 @@ def test_a_comparison() -> None:
     assert set(found.parameters.index) == set(found.alignment.common) == {"alpha", "beta[1]", "beta[2]", "beta[3]"}
     assert found.draws is draws
     assert found.reference is reference
-    assert found.cautions == found.reference_cautions == ()
+    assert found.findings == found.reference_findings == ()
     assert found.worst_pair is not None
     assert set(found.worst_pair) <= set(found.alignment.common)
     assert found.overall["n_tests"] == 4 * 6 + 6
@@ -71,10 +72,12 @@ def test_files_written_and_read_compare_alike(tmp_path) -> None:  # type: ignore
     assert again.to_dict() == found
 
 
-def test_draws_by_others_are_compared_with_a_caution() -> None:
+def test_draws_by_others_are_compared_with_a_finding() -> None:
     found = compare_draws(fakes.draws(rng(1)), fakes.foreign(rng(2)))
     assert found.verdict.word == "agrees"
-    assert "the reference does not record which model it came from" in found.reference_cautions[-1].text
+    unrecorded = found.reference_findings[-1]
+    assert isinstance(unrecorded, Unrecorded)
+    assert any("the reference does not record which model it came from" in one for one in unrecorded.reasons)
     assert "the reference does not record which data it came from" in found.cost.attrs["notes"]
 
 

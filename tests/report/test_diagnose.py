@@ -10,6 +10,8 @@ import pytest
 import stansub
 from stansub import CompiledModel, Exact, InputError, cli
 from stansub.diagnostics.normality import NormalityTrial, diagnose
+from stansub.findings import HeavyTail, TrialDecisionsWrong
+from stansub.output.words import clause
 from stansub.report.normality_figure import figure
 
 MODELS = Path(__file__).parents[2] / "stan_models"
@@ -62,8 +64,13 @@ def test_healthy_data_are_trusted(healthy: NormalityTrial) -> None:
 def test_heavy_tails_are_not_and_no_cheap_way_out_is_claimed(heavy: NormalityTrial) -> None:
     assert not heavy.trusted
     assert "cannot be trusted" in heavy.headline
-    assert "|t| is beyond its critical value" in heavy.reasons[0]
-    assert "simulated decisions go the wrong way" in heavy.reasons[1]
+    tail, decisions = heavy.reasons
+    assert isinstance(tail, HeavyTail)
+    assert tail.low > 2 * tail.nominal
+    assert "|t| is beyond its critical value" in clause(tail)
+    assert isinstance(decisions, TrialDecisionsWrong)
+    assert decisions.low > decisions.promised
+    assert "simulated decisions go the wrong way" in clause(decisions)
     assert "None of the larger blocks" in heavy.advice[0]
     assert "log_lik_range" in heavy.advice[1], "the bound that the program has"
     assert "--test exact" in heavy.advice[-1]

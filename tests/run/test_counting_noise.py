@@ -10,8 +10,10 @@ import pytest
 import stansub
 from stansub import Barker, CompiledModel, Geometric, InputError, Penalty, cli
 from stansub.acceptance.normality import Pair, mean_square
+from stansub.findings import NoiseTooLarge
 from stansub.output import inference_data
-from stansub.output.diagnosis import diagnose
+from stansub.output.checks import findings_of
+from stansub.output.record import record_of
 from stansub.tuning.race import choose_looks
 
 LOGISTIC = str(Path(__file__).parents[2] / "stan_models" / "logistic.stan")
@@ -54,10 +56,10 @@ def test_from_the_command_line(
     assert facts["test"] == name
     assert facts["guarantee"] == "asymptotic"
     assert "normality" not in facts, "the audit looks at what the trial would"
-    diagnosis = diagnose(idata)
-    assert diagnosis.estimates is not None
-    assert diagnosis.estimates.n_audited > 300
-    assert 0.8 < diagnosis.estimates.mean_square < 1.3
+    record = record_of(idata)
+    assert record.estimates is not None
+    assert record.estimates.n_audited > 300
+    assert 0.8 < record.estimates.mean_square < 1.3
     assert not inference_data.group(idata, "sample_stats")["audit_wrong"].values.any()
 
 
@@ -82,11 +84,11 @@ def test_without_control_variates_the_looks_decide(logistic: CompiledModel, logi
         proposal="adaptive-metropolis",
         **QUICK,
     )
-    diagnosis = diagnose(idata)
-    assert diagnosis.fallback_share is not None
-    assert diagnosis.fallback_share > 0.5
-    assert diagnosis.audit is not None
-    assert any("was too large for the penalty test" in caution.text for caution in diagnosis.cautions)
+    record = record_of(idata)
+    assert record.fallback_share is not None
+    assert record.fallback_share > 0.5
+    assert record.audit is not None
+    assert NoiseTooLarge(record.fallback_share, "penalty") in findings_of(idata)
 
 
 def pairs(law: str) -> list[Pair]:

@@ -16,8 +16,10 @@ from told import Told
 import stansub
 from stansub import Austerity, CompiledModel, Exact, Geometric, InputError, Pocock, RandomWalk, RunError
 from stansub.acceptance import rules as boundary
+from stansub.findings import Stopped
 from stansub.output import inference_data
-from stansub.output.summary import diagnose
+from stansub.output.checks import findings_of
+from stansub.output.record import record_of
 from stansub.progress import TimeLimitError
 from stansub.run import sample as driver
 from stansub.stan import syntax
@@ -103,7 +105,7 @@ def test_audits_leave_the_draws_as_they_are(short: Any, logistic: CompiledModel,
     runs = [stansub.sample(logistic, logistic_data, test=LOOSE, audit=audit, **SHORT) for audit in (0.0, 1.0)]
     for idata in runs:
         np.testing.assert_array_equal(theta(idata), theta(short))
-    none, every = (diagnose(idata).audit for idata in runs)
+    none, every = (record_of(idata).audit for idata in runs)
     assert none is None
     assert every is not None
     assert every.n_audited == 3 * 80
@@ -268,7 +270,7 @@ def test_the_time_limit_keeps_what_there_is(logistic: CompiledModel, logistic_da
     n = theta(idata).shape[1]
     assert 0 < n < 2_000_000
     assert inference_data.attrs(idata)["stopped"] == "max_time"
-    assert "--max-time" in diagnose(idata).cautions[0].text
+    assert findings_of(idata)[0] == Stopped("max_time")
     complete = stansub.sample(logistic, logistic_data, test=LOOSE, **(SHORT | {"iter_sampling": min(n, 300)}))
     np.testing.assert_array_equal(theta(idata)[:, : min(n, 300)], theta(complete))
 
@@ -342,7 +344,7 @@ def test_a_chain_that_fails_does_not_take_the_others_along(
     idata = stansub.sample(logistic, logistic_data, test=LOOSE, **settings)
     assert theta(idata).shape == (2, 80, 3)
     assert inference_data.attrs(idata)["stopped"] == "chain 2 failed (too far to propose)"
-    assert "chain 2 failed" in diagnose(idata).cautions[0].text
+    assert findings_of(idata)[0] == Stopped("chain 2 failed (too far to propose)")
 
 
 def test_the_only_chain_that_is_left_can_be_told_of_and_compared(
@@ -354,7 +356,8 @@ def test_the_only_chain_that_is_left_can_be_told_of_and_compared(
     stansub.write_draws(idata, tmp_path / "draws.nc")
     back = stansub.read_draws(tmp_path / "draws.nc")
     assert all(isinstance(back.attrs[name], np.ndarray) for name in ("n_steps", "n_fallback", "audit_squares"))
-    assert diagnose(back) == diagnose(idata)
+    assert record_of(back) == record_of(idata)
+    assert findings_of(back) == findings_of(idata)
     assert sorted(stansub.compare(back, short).parameters.index) == ["alpha", "beta[1]", "beta[2]"]
 
 
