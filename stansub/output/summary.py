@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _WIDTH = 100
 _ALIGNED_MAX = 9
 
-# Labels of what was chosen for the user, where the name itself says too little.
-_CHOSEN = {"anchor": "Expansion point"}
 # Width of the labels.
 _LABEL = 17
 
@@ -199,7 +197,7 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
 def _choices(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """How the sampler was chosen, with the reasons."""
     for name, reason in facts.get("choices", {}).items():
-        yield _CHOSEN.get(name, name.capitalize()), reason
+        yield name.capitalize(), reason
     if "normality" in facts:
         yield "Normality", normality_trial(facts["normality"])
 

@@ -1,4 +1,4 @@
-"""Words for findings: what is wrong with draws, and what to do about it.
+"""Words for findings, with what to do about them, and for what was chosen, with the reasons.
 
 Options are named as in Python, between backticks: `max_error`, `iter_sampling=2000`. The command line spells them as
 its own when it prints.
@@ -7,11 +7,12 @@ its own when it prints.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from typing import Any, NamedTuple
 
-from stansub import findings
+from stansub import chosen, findings, memory
+from stansub.chosen import BlockReason, Chosen, LookTrial, RaceOutcome
 from stansub.findings import Audit, ErrorLevel, Estimates, Finding, HeavyTail, Quantities, TrialDecisionsWrong
 
 
@@ -384,3 +385,276 @@ def _worst(quantities: Quantities, form: str) -> str:
 def percent(share: float) -> str:
     """A share in percent, to two digits."""
     return f"{100 * share:.0f} %" if share == 0 or share >= 0.1 else f"{100 * share:.2g} %"
+
+
+# What was chosen
+
+
+@singledispatch
+def sentence(choice: Chosen) -> str:
+    """What was chosen, and why.
+
+    Raises
+    ------
+    NotImplementedError
+        For a kind that has no words yet.
+    """
+    raise NotImplementedError(f"no words for {type(choice).__name__}")
+
+
+@sentence.register
+def _(choice: chosen.ModesFound) -> str:
+    text = f"log density {choice.log_density:,.2f} ({choice.n_reached} of {choice.n_starts} starts)"
+    if len(choice.shares) > 1:
+        shares = ", ".join(f"{share:.2g}" for share in choice.shares)
+        text += f"; {len(choice.shares)} modes with shares {shares} of the evidence"
+    if choice.interchangeable:
+        text += f"; the labels of {_and(choice.interchangeable)} switch"
+    if choice.below:
+        below = ", ".join(f"{difference:,.1f}" for difference in choice.below[:3])
+        more = ", ..." if len(choice.below) > 3 else ""
+        text += f"; {len(choice.below)} with negligible evidence, lower by {below}{more}"
+    return f"{text}; {choice.n_passes:.1f} passes over the data in {choice.seconds:.1f} s"
+
+
+@sentence.register
+def _(choice: chosen.VariatesByCost) -> str:
+    needed = [_blocks(blocks) for blocks in choice.blocks]
+    text = (
+        f"{_order(choice.order)}: a decision near the mode needs about {needed[choice.order]} of {choice.n_blocks:,} "
+        f"blocks ({needed[2]} with order 2, {needed[1]} with order 1, {needed[0]} with none)"
+    )
+    if choice.order:
+        text += f"; {memory.amount(choice.memory)}, about {choice.seconds:.1g} s to make"
+    elif choice.far_from_quadratic:
+        text += "; the log likelihood is far from quadratic within the posterior (few data, skewed, or several modes)"
+    for one in choice.too_large:
+        allowed = memory.amount(choice.memory_allowed)
+        text += f"; order {one.order} would take {memory.amount(one.memory)}, more than the {allowed} allowed"
+    return text
+
+
+@sentence.register
+def _(choice: chosen.VariatesAsAsked) -> str:
+    reason = f"the program's {choice.function} bounds the remainders" if choice.function else "as asked for"
+    return f"{_order(choice.order)}: {reason}"
+
+
+@sentence.register
+def _(choice: chosen.NoVariatesForTest) -> str:
+    return f"none: the {choice.test} test looks at the differences themselves"
+
+
+@sentence.register
+def _(choice: chosen.NoVariatesWithoutMode) -> str:
+    return f"none: {choice.reason}"
+
+
+@sentence.register
+def _(choice: chosen.VariatesMoved) -> str:
+    none, first, second = map(_blocks, choice.blocks)
+    needed = (none, first, second)[choice.order]
+    return (
+        f"{_order(choice.order)}: at this expansion point a decision needs about {needed} of {choice.n_blocks:,} "
+        f"blocks ({second} with order 2, {first} with order 1, {none} with none)"
+    )
+
+
+@sentence.register
+def _(choice: chosen.VariatesGivenUp) -> str:
+    return (
+        f"none: after {choice.n_steps:,} steps of warmup a decision needs about {_blocks(choice.blocks_with)} of "
+        f"{choice.n_blocks:,} blocks with them, {_blocks(choice.blocks_without)} without"
+    )
+
+
+@sentence.register
+def _(choice: chosen.KeptForFewDraws) -> str:
+    return f"kept: too few different draws in the first {choice.n_steps:,} steps of warmup"
+
+
+@sentence.register
+def _(choice: chosen.KeptSinceNear) -> str:
+    return f"kept: {_mean_is(choice.n_steps, choice.distance)}, and their sds are alike"
+
+
+@sentence.register
+def _(choice: chosen.KeptSinceApart) -> str:
+    return f"kept: after {choice.n_steps:,} steps of warmup the chains are far apart with lower density between them"
+
+
+@sentence.register
+def _(choice: chosen.KeptSinceUndefined) -> str:
+    return f"kept: {_mean_is(choice.n_steps, choice.distance)}, where {choice.error}"
+
+
+@sentence.register
+def _(choice: chosen.KeptForCost) -> str:
+    text = f"kept: {_mean_is(choice.n_steps, choice.distance)}; a decision needs about {_blocks(choice.blocks)} of "
+    text += f"{choice.n_blocks:,} blocks"
+    if choice.blocks_there is not None:
+        text += f", {_blocks(choice.blocks_there)} with control variates made there"
+    return text
+
+
+@sentence.register
+def _(choice: chosen.Moved) -> str:
+    earlier = f", as after {_and([f'{n:,}' for n in choice.earlier])}" if choice.earlier else ""
+    origin = "the one before" if choice.earlier else "the mode"
+    return (
+        f"moved to the mean of the chains after {choice.n_steps:,} steps of warmup{earlier}, {choice.distance:.1f} sds "
+        f"from {origin}: a decision needs about {_blocks(choice.blocks)} of {choice.n_blocks:,} blocks, "
+        f"{_blocks(choice.blocks_before)} before"
+    )
+
+
+@sentence.register
+def _(choice: chosen.GivenUp) -> str:
+    return f"given up after {choice.n_steps:,} steps of warmup"
+
+
+@sentence.register
+def _(choice: chosen.RaceWon) -> str:
+    return f"{choice.race.winner} and one random-walk step in {choice.walk_every}: {_race(choice.race)}"
+
+
+@sentence.register
+def _(choice: chosen.ProposalStays) -> str:
+    return f"{choice.race.winner} as before: {_race(choice.race)}"
+
+
+@sentence.register
+def _(choice: chosen.WalkWon) -> str:
+    return f"{choice.race.winner} whose scale is learned: {_race(choice.race)}"
+
+
+@sentence.register
+def _(choice: chosen.WalkSinceFewAccepted) -> str:
+    return (
+        f"adaptive Metropolis that starts from the Laplace approximation: {choice.accepted:.0%} of independent "
+        "draws from it were accepted"
+    )
+
+
+@sentence.register
+def _(choice: chosen.BetweenModes) -> str:
+    return (
+        f"independent draws from the Laplace approximations of {choice.n_modes} modes, so that chains change "
+        "modes, and as many random-walk steps about each"
+    )
+
+
+@sentence.register
+def _(choice: chosen.MiniBatchGradients) -> str:
+    text = f"Langevin moves with gradients from {choice.n_drawn:,} of {choice.n_blocks:,} blocks a step"
+    if choice.control_variates:
+        return f"{text}, for what the expansions leave"
+    few = choice.n_drawn < choice.n_blocks
+    return f"{text}; without control variates their noise keeps steps short" if few else text
+
+
+@sentence.register
+def _(choice: chosen.FirstLookFits) -> str:
+    return f"{choice.first} blocks, of {choice.drawn:.2g} in a typical decision: {_trial(choice.trial)}"
+
+
+@sentence.register
+def _(choice: chosen.FirstLookNotNormal) -> str:
+    return f"{choice.first} blocks, though means of remainders are not normal: {_trial(choice.trial)}"
+
+
+@sentence.register
+def _(choice: chosen.FirstLookUntried) -> str:
+    return "as late as it gets: nothing could be tried"
+
+
+@sentence.register
+def _(choice: chosen.FirstLookOfNoise) -> str:
+    if choice.off is None:
+        return f"{choice.first} blocks: nothing could be tried"
+    return (
+        f"{choice.first} blocks: {choice.n_estimates:,} trial estimates off by {choice.off:.2f} standard errors (root "
+        "mean square; 1 expected)"
+    )
+
+
+@sentence.register
+def _(choice: chosen.TestTaken) -> str:
+    return f"{choice.test}, {choice.gain:.2g} times the effective draws per observation of {choice.instead_of}"
+
+
+@sentence.register
+def _(choice: chosen.TestStays) -> str:
+    return (
+        f"{choice.test}; {choice.other}, which asks more of subset means, would make {choice.gain:.2g} times the "
+        f"effective draws per observation, and is taken from {choice.wanted:g} on"
+    )
+
+
+_BLOCK_REASONS = {
+    BlockReason.GIVEN: "as given",
+    BlockReason.EXACT: "exact decisions use them all",
+    BlockReason.CONTROL_VARIATES: "with control variates a decision needs so many blocks, nearly whatever their size",
+    BlockReason.RANGE: "the range of a block's sum grows as its size",
+    BlockReason.SPEED: "adjacent observations are read several times faster than single ones",
+}
+
+
+@sentence.register
+def _(choice: chosen.BlockSize) -> str:
+    return f"{choice.size:,} observation{'s' if choice.size > 1 else ''} each: {_BLOCK_REASONS[choice.reason]}"
+
+
+@sentence.register
+def _(choice: chosen.ErrorAudited) -> str:
+    passes = f", at most {choice.n_passes:,} passes over the data," if choice.n_passes is not None else ""
+    text = f"{choice.max_error:g}: {choice.n_audits:,} audits{passes} can tell with 95 % confidence"
+    return text + _per_look(choice.per_look)
+
+
+@sentence.register
+def _(choice: chosen.ErrorNotAudited) -> str:
+    takes = f"to tell with 95 % confidence takes {choice.n_needed:,}"
+    if choice.n_audits is None:
+        text = f"{choice.max_error:g}: {takes} audits, more than there are decisions"
+    else:
+        text = (
+            f"{choice.max_error:g}: {choice.n_audits:,} audits cannot tell; {takes}, {choice.n_passes:,} passes over "
+            f"the data: `audit={choice.share:.2g}`"
+        )
+    return text + _per_look(choice.per_look)
+
+
+def _order(order: int) -> str:
+    return f"order {order}" if order else "none"
+
+
+def _blocks(blocks: float) -> str:
+    return f"{max(1, round(blocks)):,}"
+
+
+def _mean_is(n_steps: int, distance: float) -> str:
+    return f"the mean of the chains after {n_steps:,} steps of warmup is {distance:.1f} sds from it"
+
+
+def _race(race: RaceOutcome) -> str:
+    text = f"{race.accepted:.0%} accepted"
+    for number, rival in enumerate(race.rivals):
+        of = "that of" if number else "the effective draws per observation of"
+        text += f"{' and' if number else ','} {rival.factor:.2g} times {of} {rival.name}"
+    return text
+
+
+def _trial(trial: LookTrial) -> str:
+    return (
+        f"|t| beyond its critical value in {trial.observed:.2g} of {trial.n_subsets:,} trial subsets "
+        f"({trial.nominal:.2g} expected), {trial.wrong:.2g} of {trial.n_decisions:,} trial decisions wrong"
+    )
+
+
+def _per_look(epsilon: float | None) -> str:
+    return f", with epsilon = {epsilon:.2g} at each look" if epsilon is not None else ""
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

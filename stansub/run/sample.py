@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec
@@ -20,6 +20,7 @@ from rich.console import Console
 from stansub import memory, streams
 from stansub.acceptance.decide import Derivative, Range, make_decider
 from stansub.acceptance.rules import Austerity, Test, is_t_test
+from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import DrawsWarning, InputError
 from stansub.findings import NotChecked
 from stansub.kernels.proposals import Proposal
@@ -28,7 +29,7 @@ from stansub.memory import reason
 from stansub.output import files
 from stansub.output.inference_data import arviz_module
 from stansub.output.summary import Summary, summarise
-from stansub.output.words import words
+from stansub.output.words import sentence, words
 from stansub.progress import Progress, TimeLimitError
 from stansub.run import choices, results, stages
 from stansub.run.chain import Chain, Plan
@@ -290,17 +291,16 @@ def draw(
         tried = promise == "asymptotic" and is_t_test(rule) and iter_warmup > 0
         n_decisions, n_observations = chains * iter_sampling, posterior.blocks.n_observations
         share = choices.choose_audit(audit, n_decisions, n_observations)
-        told = choices.tell_block_size(
+        blocks = choices.block_size_chosen(
             posterior.blocks.size,
             given=block_size is not None or (isinstance(model, Posterior) and not model.any_block_size),
             test=rule,
             variates=found is not None and found.order > 0,
         )
-        asides = {"blocks": told}
+        further: list[Chosen] = [blocks]
         if max_error is not None and audit is None and promise != "exact":
-            share, told = choices.audit_within(max_error, n_decisions, n_observations)
-            level = f", with epsilon = {rule.epsilon:.2g} at each look" if isinstance(rule, Austerity) else ""
-            asides["max error"] = told + level
+            share, audits = choices.audit_within(max_error, n_decisions, n_observations)
+            further.append(replace(audits, per_look=rule.epsilon) if isinstance(rule, Austerity) else audits)
         plan = Plan(iter_warmup, iter_sampling, thin, share, save_warmup)
         moves = found.proposal if found is not None and found.proposal is not None else proposal
         moves = "adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves
@@ -326,7 +326,7 @@ def draw(
             )
         moves = made[0].proposal
         if isinstance(moves, Sgld):
-            asides["proposal"] = f"Langevin moves with {moves.batches.summary()}"
+            further.append(moves.batches.choice())
         meetings, meeting = None, Progress(stop=stop, on_end=leaving_lines(console) if show else None)
         if found is not None and len(found.modes.found) == 1:
             wishes = stages.Asked(
@@ -360,7 +360,7 @@ def draw(
     with rescuing():
         if meetings is not None:
             found, rule, chosen = meetings.found, meetings.test, meetings.found.choices
-        chosen = chosen | asides
+        chosen = updated(chosen, *further)
         settings = Settings(
             chains=chains,
             parallel_chains=parallel,
@@ -390,7 +390,8 @@ def draw(
             "normality": results.normality(
                 drawn, rule, variates=found is not None and found.order > 0, max_error=max_error
             ),
-            "choices": chosen or None,
+            "choices": {name: sentence(one) for name, one in chosen.items()},
+            "choice_values": {name: one.record() for name, one in chosen.items()},
             "starts": _starts(found),
             "mode_check": checked.record(),
             "anchor_n_obs_evaluated": evaluated,
@@ -490,7 +491,7 @@ def about_mode(
     test_free: bool = False,
     spread: Range | None = None,
     say: Callable[[str], None],
-) -> tuple[Anchored | None, Test, dict[str, str]]:
+) -> tuple[Anchored | None, Test, Choices]:
     """What sampling about the mode rests on, or nothing where that is not to be; the test; and what was chosen why.
 
     Raises
@@ -518,7 +519,7 @@ def about_mode(
     except NoModeError as error:
         if order in ("1", "2") or name in PROPOSALS[1:] or isinstance(spread, Derivative):
             raise
-        return None, test, {"control variates": f"none: {error}"}
+        return None, test, updated({}, NoVariatesWithoutMode(str(error)))
     return found, test, found.choices
 
 

@@ -10,7 +10,9 @@ from simulated import ROOT, example
 from told import Told
 from toy_targets import Array, Target, logistic, normal_prior
 
+from stansub.chosen import TooLarge
 from stansub.errors import InputError
+from stansub.output.words import sentence
 from stansub.progress import TimeLimitError
 from stansub.stan.compiled import compile_model
 from stansub.target.taylor import (
@@ -180,8 +182,10 @@ def test_the_second_order_is_chosen_where_the_log_likelihood_is_smooth(target: T
     assert choice.order == 2
     assert choice.pilot.scale[0] > 10 * choice.pilot.scale[1] > 100 * choice.pilot.scale[2]
     assert choice.pilot.blocks[2] < 50 < choice.pilot.blocks[1] < choice.pilot.blocks[0]
-    assert "of 1,000 blocks" in choice.reason
-    assert "36 KB" in choice.reason
+    assert (choice.reason.order, choice.reason.n_blocks, choice.reason.memory) == (2, 1000, 36_000)
+    assert choice.reason.blocks == tuple(choice.pilot.blocks)
+    assert "of 1,000 blocks" in sentence(choice.reason)
+    assert "36 KB" in sentence(choice.reason)
     # Decisions so few that they do not pay for the second order, or for any.
     assert [choose_order(target, mode, rng=rng(), n_steps=n).order for n in (100, 1)] == [1, 0]
 
@@ -211,8 +215,13 @@ def test_memory_limits_the_order(target: Target, mode: Mode) -> None:
     assert (second, first) == (36_000, 12_000)
     choices = [choose_order(target, mode, rng=rng(), max_memory=limit) for limit in (second, second - 1, first - 1)]
     assert [choice.order for choice in choices] == [2, 1, 0]
-    assert "order 2 would take 36 KB, more than the 36 KB allowed" in choices[1].reason
-    assert "order 1 would take 12 KB" in choices[2].reason
+    assert [choice.reason.too_large for choice in choices] == [
+        (),
+        (TooLarge(2, second),),
+        (TooLarge(1, first), TooLarge(2, second)),
+    ]
+    assert "order 2 would take 36 KB, more than the 36 KB allowed" in sentence(choices[1].reason)
+    assert "order 1 would take 12 KB" in sentence(choices[2].reason)
     with pytest.raises(InputError, match=r"take 36 KB for 1,000 blocks and 3 parameters.*--control-variates 1 \(12 KB"):
         build(target, mode.position, order=2, max_memory=20_000)
     with pytest.raises(InputError, match="choose a larger --block-size"):
@@ -240,7 +249,8 @@ def test_where_expansions_do_not_help_none_is_chosen_and_it_is_said() -> None:
     )
     choice = choose_order(target, made_up, rng=rng())
     assert choice.order == 0
-    assert "far from quadratic" in choice.reason
+    assert choice.reason.far_from_quadratic
+    assert "far from quadratic" in sentence(choice.reason)
 
 
 def test_threads_do_not_change_the_rows(target: Target, mode: Mode) -> None:

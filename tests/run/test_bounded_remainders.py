@@ -42,6 +42,8 @@ def test_the_guarantee_stands_with_control_variates(
     facts = inference_data.attrs(idata)
     assert facts["guarantee"] == "bound"
     assert (facts["settings"]["control_variates"], facts["settings"]["range_source"]) == (2, "derivative")
+    chosen = {"kind": "VariatesAsAsked", "order": 2, "function": "log_lik_third_derivative_i"}
+    assert facts["choice_values"]["control variates"] == chosen
     assert "log_lik_third_derivative_i bounds the remainders" in facts["choices"]["control variates"]
     assert sum(facts["n_bound_violated"]) == 0
     assert sum(facts["n_audited"]) > 300

@@ -10,10 +10,12 @@ import pytest
 import stansub
 from stansub import Barker, CompiledModel, Geometric, InputError, Penalty, cli
 from stansub.acceptance.normality import Pair, mean_square
+from stansub.chosen import FirstLookOfNoise
 from stansub.findings import NoiseTooLarge
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.output.record import record_of
+from stansub.output.words import sentence
 from stansub.tuning.race import choose_looks
 
 LOGISTIC = str(Path(__file__).parents[2] / "stan_models" / "logistic.stan")
@@ -99,18 +101,22 @@ def pairs(law: str) -> list[Pair]:
 
 class TestFirstLook:
     def test_normal_blocks_are_decided_upon_early(self) -> None:
-        test, told = choose_looks(pairs("normal"), Barker(), 3000, np.random.default_rng(1))
+        test, look = choose_looks(pairs("normal"), Barker(), 3000, np.random.default_rng(1))
         assert test == Barker(looks=Geometric(first=10, growth=1.5))
-        assert told.startswith("10 blocks: 2,000 trial estimates off by 1.0")
+        assert isinstance(look, FirstLookOfNoise)
+        assert (look.first, look.n_estimates) == (10, 2000)
+        assert look.off == pytest.approx(1.0, abs=0.1)
+        assert sentence(look).startswith("10 blocks: 2,000 trial estimates off by 1.0")
 
     def test_skewed_ones_late(self) -> None:
         test, _ = choose_looks(pairs("skewed"), Penalty(), 3000, np.random.default_rng(1))
         assert test == Penalty(looks=Geometric(first=100, growth=1.5))
 
     def test_there_must_be_blocks_left(self) -> None:
-        test, told = choose_looks([], Penalty(), 3000, np.random.default_rng(1))
+        test, look = choose_looks([], Penalty(), 3000, np.random.default_rng(1))
         assert test == Penalty(looks=Geometric(first=10, growth=1.5))
-        assert "nothing could be tried" in told
+        assert look == FirstLookOfNoise(10, n_estimates=0, off=None)
+        assert "nothing could be tried" in sentence(look)
 
     def test_mean_square(self) -> None:
         assert mean_square(pairs("normal"), 10, 1000, np.random.default_rng(2)) == pytest.approx(1, abs=0.06)

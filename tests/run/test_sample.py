@@ -577,13 +577,14 @@ def test_blocks_of_a_posterior_without_a_block_size_are_those_of_a_model(
     same(from_model, from_posterior)
     ours, theirs = inference_data.attrs(from_model), inference_data.attrs(from_posterior)
     assert ours["block_size"] == theirs["block_size"]
-    assert ours["choices"]["blocks"] == theirs["choices"]["blocks"]
+    assert ours["choice_values"]["blocks"] == theirs["choice_values"]["blocks"]
 
 
 def test_a_block_size_that_was_named_stays(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> None:
     posterior = normal_mean.with_data(mean_data, seed=3, block_size=17)
     few = stansub.sample(posterior, test="exact", chains=1, iter_warmup=40, iter_sampling=40, seed=3)
     assert inference_data.attrs(few)["block_size"] == 17
+    assert inference_data.attrs(few)["choice_values"]["blocks"]["reason"] == "given"
     assert "as given" in inference_data.attrs(few)["choices"]["blocks"]
 
 
