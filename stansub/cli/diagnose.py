@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from stansub.cli.flags import spelled
 from stansub.cli.options import (
     DECISIONS,
     OUTPUT,
@@ -128,21 +129,21 @@ def _print(result: NormalityTrial, console: Console) -> None:
 
     from stansub.output.words import clause
 
-    def say(text: str, style: str = "", *, hang: int = 0) -> None:
-        for line in textwrap.wrap(text, _WIDTH, subsequent_indent=" " * hang) or [""]:
+    def write(text: str, style: str = "", *, hang: int = 0) -> None:
+        for line in textwrap.wrap(spelled(text), _WIDTH, subsequent_indent=" " * hang) or [""]:
             console.print(Text(line, style=style), soft_wrap=True)
 
-    say(result.headline, "bold green" if result.trusted else "bold yellow")
+    write(result.headline, "bold green" if result.trusted else "bold yellow")
     for reason in map(clause, result.reasons):
-        say(f"  {reason[0].upper()}{reason[1:]}.", "yellow", hang=2)
+        write(f"  {reason[0].upper()}{reason[1:]}.", "yellow", hang=2)
     for advice in result.advice:
-        say(f"  -> {advice}", hang=5)
+        write(f"  -> {advice}", hang=5)
     if result.note:
-        say(result.note)
-    say("")
+        write(result.note)
+    write("")
     for label, text in _facts(result):
-        say(f"{label:<13}{text}", hang=13)
-    say("")
+        write(f"{label:<13}{text}", hang=13)
+    write("")
     header, *rows = _table(result)
     console.print(Text(header, style="bold"), soft_wrap=True)
     for row in rows:

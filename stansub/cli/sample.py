@@ -205,8 +205,8 @@ def sample(
     found = run.check(result)
     written, trouble = inference_data.write_anywhere(result, target, overwrite=force)
     try:
-        told = result.attrs["warnings"].splitlines()
-        note = f" ({len(told)} warning{'s' * (len(told) > 1)} below the summary)" if told else ""
+        lines = result.attrs["warnings"].splitlines()
+        note = f" ({len(lines)} warning{'s' * (len(lines) > 1)} below the summary)" if lines else ""
         console.print(f"Draws: {written}{note}", highlight=False, soft_wrap=True)
         summary.render(result, Console(), summary=found, verbose=verbose, spelled=spelled)
     except KeyboardInterrupt:

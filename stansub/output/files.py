@@ -45,7 +45,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     if not _writable(target.parent):
         raise InputError(f"{path}: the folder {target.parent} cannot be written to; choose another")
     if found is not None and not overwrite:
-        raise InputError(f"{path} exists already; use --force to overwrite it or choose another name")
+        raise InputError(f"{path} exists already; use `force` to overwrite it or choose another name")
     return target
 
 
@@ -61,15 +61,15 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwr
     target, _ = locate(folder)
     existing = next(place for place in (target, *target.parents) if place.exists())
     if not existing.is_dir():
-        raise InputError(f"{folder}: {existing} is a file, not a folder; choose another --output-dir")
+        raise InputError(f"{folder}: {existing} is a file, not a folder; choose another `output_dir`")
     if not _writable(existing):
-        raise InputError(f"{folder}: the folder {existing} cannot be written to; choose another --output-dir")
+        raise InputError(f"{folder}: the folder {existing} cannot be written to; choose another `output_dir`")
     for name in names:
         path = Path(folder) / name
         found = locate(path)[1]
         check_regular(path, found)
         if found is not None and not overwrite:
-            raise InputError(f"{path} exists already; use --force to overwrite it or another --output-dir")
+            raise InputError(f"{path} exists already; use `force` to overwrite it or another `output_dir`")
     return target
 
 
@@ -173,14 +173,14 @@ def rescuing(
         try:
             place = keep()
         except Exception as second:
-            told = f"{reason(error)}; the {called} are lost, as keeping them failed too: {reason(second)}"
-            raise RunError(told) from error
+            message = f"{reason(error)}; the {called} are lost, as keeping them failed too: {reason(second)}"
+            raise RunError(message) from error
         if place is None:
             raise
-        told = f"{reason(error)}; the {called} were kept in {place}"
+        message = f"{reason(error)}; the {called} were kept in {place}"
         if isinstance(error, KeyboardInterrupt):
-            raise InterruptError(told, written=True) from error
-        raise RunError(told) from error
+            raise InterruptError(message, written=True) from error
+        raise RunError(message) from error
 
 
 def keep_arrays(arrays: Mapping[str, Array]) -> Path | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from recording import Recording
 from scipy import optimize
 from simulated import ROOT, example
-from told import Told
 from toy_targets import Array, Target, logistic, normal_prior
 
 from stansub.errors import RunError
@@ -127,14 +127,14 @@ def test_shares_of_the_data_are_scaled_once() -> None:
 
 def test_hessians_tell_how_many_gradients_are_done() -> None:
     x, y = simulated_logistic(30_000, 3)
-    target, theta, told = logistic(x, y, prior_sd=1.0, block_size=10), np.zeros(3), Told()
-    with Team(target, threads=2, progress=told) as team:
-        told("Curvature")
+    target, theta, progress = logistic(x, y, prior_sd=1.0, block_size=10), np.zeros(3), Recording()
+    with Team(target, threads=2, progress=progress) as team:
+        progress("Curvature")
         Objective(team).hessian(theta, np.full(3, 1e-3))
-        assert told.counts[-1] == (6, 6)
-        assert told.counts == sorted(told.counts)
-        assert len({done for done, _ in told.counts}) >= 5, "and not only at the end"
-        told.until(5)
+        assert progress.counts[-1] == (6, 6)
+        assert progress.counts == sorted(progress.counts)
+        assert len({done for done, _ in progress.counts}) >= 5, "and not only at the end"
+        progress.until(5)
         with pytest.raises(TimeLimitError, match="Curvature"):
             Objective(team).hessian(theta, np.full(3, 1e-3))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recording import Recording
 from simulated import ROOT, example
-from told import Told
 from toy_targets import Array, Target, logistic, normal_prior
 
 from stansub.chosen import TooLarge
@@ -254,26 +254,26 @@ def test_where_expansions_do_not_help_none_is_chosen_and_it_is_said() -> None:
 
 
 def test_threads_do_not_change_the_rows(target: Target, mode: Mode) -> None:
-    told = Told()
-    one = build(target, mode.position, order=2, progress=told)
+    progress = Recording()
+    one = build(target, mode.position, order=2, progress=progress)
     three = build(target, mode.position, order=2, threads=3)
     np.testing.assert_array_equal(one.first.coefficients, three.first.coefficients)
-    assert told.texts == ["Control variates of order 2: 1,000 blocks"]
-    assert 2 < len(told.counts) <= 80
-    assert told.counts[-1] == (1000, 1000)
-    assert told.counts == sorted(told.counts)
+    assert progress.texts == ["Control variates of order 2: 1,000 blocks"]
+    assert 2 < len(progress.counts) <= 80
+    assert progress.counts[-1] == (1000, 1000)
+    assert progress.counts == sorted(progress.counts)
 
 
 def test_the_time_limit_ends_the_making_of_control_variates(target: Target, mode: Mode) -> None:
-    told = Told()
+    progress = Recording()
     with pytest.raises(TimeLimitError, match=r"Control variates of order 2.*or take --control-variates 0 or 1"):
-        build(target, mode.position, order=2, progress=told.until(3))
-    assert len(told.counts) == 3
-    told = Told()
-    choose_order(target, mode, rng=rng(), progress=told)
-    assert told.counts[-1] == (8, 8)
+        build(target, mode.position, order=2, progress=progress.until(3))
+    assert len(progress.counts) == 3
+    progress = Recording()
+    choose_order(target, mode, rng=rng(), progress=progress)
+    assert progress.counts[-1] == (8, 8)
     with pytest.raises(TimeLimitError):
-        choose_order(target, mode, rng=rng(), progress=told.until(2))
+        choose_order(target, mode, rng=rng(), progress=progress.until(2))
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")

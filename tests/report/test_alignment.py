@@ -6,8 +6,8 @@ import fakes
 import numpy as np
 import pytest
 
+from stansub.diagnostics.alignment import align, check_provenance, still
 from stansub.errors import InputError
-from stansub.report.alignment import align, check_provenance, still
 
 
 def rng() -> np.random.Generator:

@@ -9,10 +9,10 @@ import fakes
 import numpy as np
 import pytest
 
+from stansub.diagnostics.comparison import compare_draws
 from stansub.errors import InputError
 from stansub.findings import Unrecorded
 from stansub.output import inference_data
-from stansub.report.comparison import compare_draws
 
 
 def rng(seed: int = 1) -> np.random.Generator:
@@ -51,16 +51,16 @@ def test_every_figure_goes_to_json() -> None:
         values[:, :, 2] = 0
 
     found = compare_draws(fakes.draws(rng(1), change=partly_broken), fakes.reference(rng(2), chains=1))
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert told["verdict"] == "do not use"
-    assert told["headline"] == found.verdict.headline
-    assert told["parameters"]["beta[1]"]["mean_z"] is None
-    assert told["parameters"]["alpha"]["mean_z"] == found.parameters.loc["alpha", "mean_z"]
-    assert told["cost"]["sampling_time"]["draws"] == 3.0
-    assert told["cost"]["sampling_time"]["better"] == "lower"
-    assert told["alignment"]["common"] == list(found.alignment.common)
-    assert told["cautions"][0].keys() == {"text", "remedy"}
-    assert told["notes"]
+    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert plain["verdict"] == "do not use"
+    assert plain["headline"] == found.verdict.headline
+    assert plain["parameters"]["beta[1]"]["mean_z"] is None
+    assert plain["parameters"]["alpha"]["mean_z"] == found.parameters.loc["alpha", "mean_z"]
+    assert plain["cost"]["sampling_time"]["draws"] == 3.0
+    assert plain["cost"]["sampling_time"]["better"] == "lower"
+    assert plain["alignment"]["common"] == list(found.alignment.common)
+    assert plain["cautions"][0].keys() == {"text", "remedy"}
+    assert plain["notes"]
 
 
 def test_files_written_and_read_compare_alike(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stansub.report.cost import Ess, cost
+from stansub.diagnostics.cost import Ess, cost
 
 DRAWS: dict[str, Any] = {
     "settings": {"parallel_chains": 2},

@@ -1,6 +1,7 @@
 """`stansub diagnose`: verdict, advice, picture, command line."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_heavy_tails_are_not_and_no_cheap_way_out_is_claimed(heavy: NormalityTri
     assert "simulated decisions go the wrong way" in clause(decisions)
     assert "None of the larger blocks" in heavy.advice[0]
     assert "log_lik_range" in heavy.advice[1], "the bound that the program has"
-    assert "--test exact" in heavy.advice[-1]
+    assert "`test=exact`" in heavy.advice[-1]
 
 
 def test_about_the_mode_remainders_are_tried(model: CompiledModel) -> None:
@@ -88,8 +89,10 @@ def test_about_the_mode_remainders_are_tried(model: CompiledModel) -> None:
 
 def test_advice_passes_the_trial_itself(model: CompiledModel, sparse: NormalityTrial) -> None:
     assert not sparse.trusted
-    sizes = [int(advice.split()[1]) for advice in sparse.advice if advice.startswith("--block-size")]
-    firsts = [int(advice.split()[1]) for advice in sparse.advice if advice.startswith("--first-look")]
+    sizes, firsts = (
+        [int(found[1]) for advice in sparse.advice if (found := re.match(rf"`{option}=(\d+)` passes", advice))]
+        for option in ("block_size", "first_look")
+    )
     assert sizes
     assert firsts
     assert diagnose(model, SPARSE, block_size=sizes[0], **THOROUGH).trusted

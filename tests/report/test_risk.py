@@ -152,8 +152,8 @@ class TestRuns:
         """The control: wrong decisions widen the posterior, which the variances show as bias."""
         loose = found.final.loc[("variances", 0.4)]
         assert loose["bias2"] > 100 * abs(found.final.loc[("variances", 0.0), "bias2"])
-        told = next(line for line in headlines(found) if line.startswith("variances"))
-        assert "worse: 0.05, 0.4" in told or "worse: 0.4" in told
+        line = next(line for line in headlines(found) if line.startswith("variances"))
+        assert "worse: 0.05, 0.4" in line or "worse: 0.4" in line
 
     def test_settings_say_what_decisions_took(self, found: Risk) -> None:
         settings = found.settings
@@ -392,7 +392,7 @@ class TestCommand:
         self.run([*files, "--epsilon", "0,0.1", "--seed", "1"])
         out = capsys.readouterr().out
         assert "Risk of the means of the parameters" in out
-        assert "not told apart" in out or "better" in out or "worse" in out
+        assert "not distinguished" in out or "better" in out or "worse" in out
         assert Path("normal_mean_risk.png").stat().st_size > 10_000
         assert json.loads(Path("normal_mean_risk.json").read_text())["seed"] == 1
 

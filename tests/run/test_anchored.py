@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from told import Told
+from recording import Recording
 from toys import with_own_rows
 
 import stansub
@@ -387,20 +387,20 @@ def test_a_race_tells_how_far_it_is_and_looks_at_the_time_within_a_leg(
     posterior = normal_mean.with_data(mean_data, block_size=20, seed=1)
     mode = find_modes(posterior, np.random.default_rng(1)).best
 
-    def merit(progress: Told) -> tuple[float, RaceOutcome]:
+    def merit(progress: Recording) -> tuple[float, RaceOutcome]:
         decider = anchored.decider_with(posterior, posterior.population.evaluator(), Pocock(), None)
         decider.reset(mode.position)
         runners = list(racing.candidates(mode, "auto"))
         found = racing.race(decider, runners, mode.cholesky, np.random.default_rng(2), progress=progress)
         return found.merit, found.outcome
 
-    told = Told()
-    found = merit(told)
-    assert told.counts == [(n, 18) for n in range(1, 19)]
+    recorded = Recording()
+    found = merit(recorded)
+    assert recorded.counts == [(n, 18) for n in range(1, 19)]
     monkeypatch.setattr(racing, "_PIECE", 100)
-    assert merit(Told()) == found, "the pieces make no difference"
+    assert merit(Recording()) == found, "the pieces make no difference"
     with pytest.raises(TimeLimitError):
-        merit(Told().until(5))
+        merit(Recording().until(5))
 
 
 def test_random_walk_steps_are_mixed_in(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from told import Told
+from recording import Recording
 
 import stansub
 from stansub import Austerity, CompiledModel, Exact, Geometric, InputError, Pocock, RandomWalk, RunError
@@ -305,17 +305,17 @@ def test_the_time_limit_counts_set_up(
 
 
 def test_blocks_and_proof_tell_how_far_they_are(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
-    told, repeats = Told(), 20
+    recorded, repeats = Recording(), 20
     many = {"N": 2000 * repeats, "K": 2} | {name: np.repeat(logistic_data[name], repeats, axis=0) for name in "xy"}
-    logistic.with_data(many, block_size=20, progress=told)
-    assert told.texts[1:] == ["Making blocks: 2,000 of 20 observations", "Proving the cut into blocks"]
-    made = [count for count in told.counts if count[1] == 2000]
+    logistic.with_data(many, block_size=20, progress=recorded)
+    assert recorded.texts[1:] == ["Making blocks: 2,000 of 20 observations", "Proving the cut into blocks"]
+    made = [count for count in recorded.counts if count[1] == 2000]
     assert made[0] == (256, 2000)
     assert made[-1] == (2000, 2000)
-    assert told.counts[len(made) :] == [(n, 6) for n in range(1, 7)], "two parts at three points"
+    assert recorded.counts[len(made) :] == [(n, 6) for n in range(1, 7)], "two parts at three points"
     for n in (3, len(made) + 2):
         with pytest.raises(TimeLimitError):
-            logistic.with_data(many, block_size=20, progress=Told().until(n))
+            logistic.with_data(many, block_size=20, progress=Recording().until(n))
 
 
 def test_the_seconds_of_the_stages_are_written_down(short: Any) -> None:

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stansub.diagnostics.alignment import Alignment, align, check_provenance, shared_chains
+from stansub.diagnostics.cost import Ess, cost
+from stansub.diagnostics.covariance import Covariances, compare_covariances, worst_pair
+from stansub.diagnostics.health import examine
+from stansub.diagnostics.statistics import compare_marginals, critical, side
+from stansub.diagnostics.verdict import Evidence, Verdict, judge, n_tests
 from stansub.errors import InputError
 from stansub.findings import Finding, Unrecorded
 from stansub.output.inference_data import attrs
 from stansub.output.words import words
-from stansub.report.alignment import Alignment, align, check_provenance, shared_chains
-from stansub.report.cost import Ess, cost
-from stansub.report.covariance import Covariances, compare_covariances, worst_pair
-from stansub.report.health import examine
-from stansub.report.statistics import compare_marginals, critical, side
-from stansub.report.verdict import Evidence, Verdict, judge, n_tests
 
 if TYPE_CHECKING:
     import pandas as pd

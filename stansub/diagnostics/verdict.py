@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from stansub.diagnostics.covariance import Pair
+from stansub.diagnostics.health import Health
+from stansub.diagnostics.statistics import POWER, detectable, share
 from stansub.output.checks import R_HAT_MAX
-from stansub.report.covariance import Pair
-from stansub.report.health import Health
-from stansub.report.statistics import POWER, detectable, share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,7 +212,7 @@ def _differences(evidence: Evidence, level: float) -> Iterator[str]:
         for name in rows[by].abs().sort_values(ascending=False, kind="stable").index:
             yield str(name), rows.loc[name]
 
-    def told(kind: str, figure: Callable[[pd.Series[float]], str]) -> Iterator[str]:
+    def differing(kind: str, figure: Callable[[pd.Series[float]], str]) -> Iterator[str]:
         some = [f"{name} by {figure(row)}" for name, row in found(kind)]
         if some:
             yield f"{_KINDS[kind]} differ: {_names(some)}."
@@ -220,11 +220,11 @@ def _differences(evidence: Evidence, level: float) -> Iterator[str]:
     def standard(kind: str) -> Callable[[pd.Series[float]], str]:
         return lambda row: f"{row[f'{kind}_diff_sd']:+.2g} sd ({abs(row[f'{kind}_z']):.1f} standard errors)"
 
-    yield from told("mean", standard("mean"))
-    yield from told("sd", lambda row: f"{_change(row['sd_ratio'])} ({abs(row['sd_z']):.1f} standard errors)")
+    yield from differing("mean", standard("mean"))
+    yield from differing("sd", lambda row: f"{_change(row['sd_ratio'])} ({abs(row['sd_z']):.1f} standard errors)")
     for kind in ("q5", "q50", "q95"):
-        yield from told(kind, standard(kind))
-    yield from told("ks", lambda row: f"a Kolmogorov-Smirnov distance of {row['ks']:.2g} (p {_p(row['ks_p'])})")
+        yield from differing(kind, standard(kind))
+    yield from differing("ks", lambda row: f"a Kolmogorov-Smirnov distance of {row['ks']:.2g} (p {_p(row['ks_p'])})")
     if pair is not None and pair.p < share(level, pair.n_pairs):
         yield (
             f"Correlations differ: that of {' and '.join(pair.names)} is {pair.correlation:.2f} "
