@@ -57,7 +57,7 @@ def test_every_page_is_linked_from_the_readme_or_from_that_of_its_folder():
 def test_every_module_has_its_line_in_the_architecture():
     text = (ROOT / "docs" / "architecture.md").read_text()
     modules = [path for path in (ROOT / "stansub").rglob("*.py") if not path.name.startswith("_")]
-    named = [pattern for pattern in re.findall(r"`[\w/]*?([\w*]+\.py)`", text)]
+    named = re.findall(r"`[\w/]*?([\w*]+\.py)`", text)
     assert [path.name for path in modules if not any(path.match(pattern) for pattern in named)] == []
 
 
