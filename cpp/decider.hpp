@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <numeric>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <utility>
@@ -15,29 +15,12 @@
 
 #include "evaluator.hpp"
 #include "noise.hpp"
-#include "random.hpp"
+#include "population.hpp"
+#include "ranges.hpp"
 #include "surrogate.hpp"
+#include "table.hpp"
 
 namespace stansub {
-
-// Look k is taken at n[k] blocks and decides when the distance between the mean of the drawn
-// differences and the threshold exceeds scale[k] * sd + offset[k] * range; the last look has all blocks.
-struct Table {
-  std::vector<std::int32_t> n;
-  std::vector<double> scale, offset;
-};
-
-// Where the range (largest less smallest) of what is averaged comes from: the blocks' log likelihood
-// differences or, with a surrogate, their remainders.
-struct RangeSource {
-  enum class Kind { none, lipschitz, callback, derivative, scan, estimate };
-  using Function = int (*)(void* self, const double* theta, const double* theta_new, double* range);
-
-  Kind kind = Kind::none;
-  double constant = 0;  // Lipschitz constant, factor of the function's value, or bound on a derivative
-  void* self = nullptr;
-  Function function = nullptr;
-};
 
 struct Decision {
   bool accepted = false;
@@ -112,35 +95,47 @@ struct Point {
   bool knows(std::int32_t b) const { return blocks[b].stamp == stamp; }
 };
 
+// All that later decisions of a chain depend on, beside its generators: restored into another decider of the same
+// model and looks, it continues with the very same decisions and counters.
+struct DeciderState {
+  std::vector<double> theta;
+  double global = 0;
+  std::vector<std::int32_t> known;   // blocks whose log likelihood at theta is known
+  std::vector<double> values;        // of these
+  std::vector<std::int32_t> order;   // in which blocks will be drawn
+  std::vector<std::int32_t> subset;  // that the last decision among some of the blocks was about, if there was one
+  std::vector<std::int32_t> subset_order;
+  Counters counters;
+};
+
 class Decider {
  public:
-  Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table, RangeSource range,
-          std::optional<Surrogate> surrogate, std::optional<NoiseRule> noise = std::nullopt)
+  Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table,
+          std::shared_ptr<const Range> range, std::shared_ptr<const NoiseRule> noise,
+          std::optional<Surrogate> surrogate)
       : evaluator_(evaluator),
         n_blocks_(evaluator->n_blocks),
         block_sizes_(std::move(block_sizes)),
-        n_observations_(std::accumulate(block_sizes_.begin(), block_sizes_.end(), std::int64_t{0})),
         table_(std::move(table)),
-        range_source_(range),
+        range_(std::move(range)),
         surrogate_(std::move(surrogate)),
         noise_(std::move(noise)),
         current_(evaluator->dim, n_blocks_),
         proposed_(evaluator->dim, n_blocks_),
-        urn_(table_.n.size() > 1 ? n_blocks_ : 0) {
+        all_(block_sizes_, surrogate_ ? &*surrogate_ : nullptr),
+        some_({}, block_sizes_, nullptr) {
     if (block_sizes_.size() != static_cast<std::size_t>(n_blocks_))
       throw std::invalid_argument("block_sizes must have one entry per block");
-    const auto& n = table_.n;
-    if (n.empty() || table_.scale.size() != n.size() || table_.offset.size() != n.size())
-      throw std::invalid_argument("n, scale and offset must have the same length, at least 1");
-    if (n.front() < 1 || std::adjacent_find(n.begin(), n.end(), std::greater_equal<>()) != n.end())
-      throw std::invalid_argument("n must be positive and strictly increasing");
-    if (n.back() != n_blocks_) throw std::invalid_argument("the last look must be at all blocks");
-    const bool needs_range = std::any_of(table_.offset.begin(), table_.offset.end() - 1,
-                                         [](double offset) { return offset != 0; });
-    if (needs_range && range_source_.kind == RangeSource::Kind::none)
-      throw std::invalid_argument("this boundary needs a source of the range of differences");
-    if (range_source_.kind == RangeSource::Kind::derivative && !surrogate_)
+    if (range_ && range_->needs_surrogate() && !surrogate_)
       throw std::invalid_argument("a bound on derivatives is one on remainders: it needs control variates");
+    set_table(table_);
+  }
+
+  // Other looks for the decisions to come.
+  void set_table(Table table) {
+    if (table.n.back() != n_blocks_) throw std::invalid_argument("the last look must be at all blocks");
+    require_range(table);
+    table_ = std::move(table);
   }
 
   std::int32_t dim() const { return evaluator_->dim; }
@@ -154,26 +149,68 @@ class Decider {
     started_ = true;
   }
 
+  DeciderState state() const {
+    require_start();
+    DeciderState state{current_.theta,     current_.global, {}, {}, all_.urn.order(), some_.which, some_.urn.order(),
+                       counters_};
+    for (std::int32_t b = 0; b < n_blocks_; ++b) {
+      if (!current_.knows(b)) continue;
+      state.known.push_back(b);
+      state.values.push_back(current_.blocks[b].value);
+    }
+    return state;
+  }
+
+  // Nothing is evaluated.
+  void restore(const DeciderState& state) {
+    if (state.theta.size() != current_.theta.size() || state.known.size() != state.values.size())
+      throw std::invalid_argument("the state is of a decider of another model");
+    for (const std::int32_t b : state.known)
+      if (b < 0 || b >= n_blocks_) throw std::invalid_argument("the state is of a decider of another model");
+    all_.urn.restore(state.order);
+    turn_to(state.subset);
+    some_.urn.restore(state.subset_order);
+    current_.theta = state.theta;
+    current_.global = state.global;
+    current_.stamp = ++last_stamp_;
+    for (std::size_t k = 0; k < state.known.size(); ++k)
+      current_.blocks[state.known[k]] = {state.values[k], current_.stamp};
+    counters_ = state.counters;
+    started_ = true;
+  }
+
   // The whole log density at the current state.
   double log_density() {
     require_start();
-    learn_all(current_, counters_.evaluated_extra);
-    double sum = 0;
-    for (const auto& block : current_.blocks) sum += block.value;
-    return current_.global + sum;
+    learn_all(current_, all_, counters_.evaluated_extra);
+    return current_.global + sum(current_, all_);
   }
 
   // Accepts or rejects theta_new, given log u and log q(theta | theta_new) - log q(theta_new | theta).
   // Random numbers are drawn for blocks and then, by Barker's noise rule, one more.
   Decision decide(const double* theta_new, double log_u, double log_q_ratio, bitgen_t* bits, bool audit) {
+    return decide(all_, table_, theta_new, log_u, log_q_ratio, bits, audit);
+  }
+
+  // The same where the log ratio's sum is over some of the blocks.
+  Decision decide(const double* theta_new, double log_u, double log_q_ratio, bitgen_t* bits, bool audit,
+                  const Subset& subset) {
+    require_range(subset.table());
+    turn_to(subset.which());
+    return decide(some_, subset.table(), theta_new, log_u, log_q_ratio, bits, audit);
+  }
+
+ private:
+  Decision decide(Population& blocks, const Table& table, const double* theta_new, double log_u, double log_q_ratio,
+                  bitgen_t* bits, bool audit) {
     require_start();
     start(proposed_, theta_new);
     const double rest = proposed_.global - current_.global + log_q_ratio;
     const double threshold = noise_ ? noise_->threshold(log_u) : log_u;
-    Decision decision = settle(rest, threshold, bits);
+    Decision decision = settle(blocks, table, rest, threshold, bits);
     if (audit) {
       const auto began = std::chrono::steady_clock::now();
-      check(decision, rest, threshold);
+      check(decision, blocks, table, rest, threshold);
       counters_.audit_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     }
     ++counters_.decisions;
@@ -184,7 +221,16 @@ class Decider {
     return decision;
   }
 
- private:
+  void require_range(const Table& table) const {
+    if (table.needs_range() && !range_)
+      throw std::invalid_argument("this table needs a source of the range of differences");
+  }
+
+  // Blocks are drawn in an order that is kept from decision to decision while these are about the same subset.
+  void turn_to(const std::vector<std::int32_t>& which) {
+    if (which != some_.which) some_ = Population(which, block_sizes_, surrogate_ ? &*surrogate_ : nullptr);
+  }
+
   void require_start() const {
     if (!started_) throw std::logic_error("reset(theta) must come before the first decision");
   }
@@ -209,11 +255,8 @@ class Decider {
     evaluate_missing(point, evaluated);
   }
 
-  void learn_all(Point& point, std::int64_t& evaluated) {
-    missing_.clear();
-    for (std::int32_t b = 0; b < n_blocks_; ++b)
-      if (!point.knows(b)) missing_.push_back(b);
-    evaluate_missing(point, evaluated);
+  void learn_all(Point& point, const Population& blocks, std::int64_t& evaluated) {
+    learn(point, blocks.which.data(), blocks.size(), evaluated);
   }
 
   void evaluate_missing(Point& point, std::int64_t& evaluated) {
@@ -235,28 +278,34 @@ class Decider {
     return surrogate_ ? difference(b) - surrogate_->change(b) : difference(b);
   }
 
+  static double sum(const Point& point, const Population& blocks) {
+    double total = 0;
+    for (const std::int32_t b : blocks.which) total += point.blocks[b].value;
+    return total;
+  }
+
   // The sum of all differences, in the order of the blocks.
-  double total_difference(std::int64_t& evaluated) {
-    learn_all(proposed_, evaluated);
-    learn_all(current_, evaluated);
-    double sum = 0;
-    for (std::int32_t b = 0; b < n_blocks_; ++b) sum += difference(b);
-    return sum;
+  double total_difference(const Population& blocks, std::int64_t& evaluated) {
+    learn_all(proposed_, blocks, evaluated);
+    learn_all(current_, blocks, evaluated);
+    double total = 0;
+    for (const std::int32_t b : blocks.which) total += difference(b);
+    return total;
   }
 
   // Against all blocks. A decision that counts its noise in is not wrong for differing from theirs, but its estimate
   // can be off by more than it should.
-  void check(Decision& decision, double rest, double threshold) {
+  void check(Decision& decision, const Population& blocks, const Table& table, double rest, double threshold) {
     decision.audited = true;
-    if (!std::isfinite(decision.log_ratio) || decision.n_obs_used >= n_observations_) return;
-    const double exact = rest + total_difference(counters_.evaluated_extra);
+    if (!std::isfinite(decision.log_ratio) || decision.n_obs_used >= blocks.n_observations) return;
+    const double exact = rest + total_difference(blocks, counters_.evaluated_extra);
     decision.audited = decision.standard_error == 0 || !std::isfinite(exact);
     if (decision.audited) {
       decision.wrong = (exact > threshold) != decision.accepted;
       return;
     }
     decision.audit_z =
-        as_normal((decision.log_ratio - exact) / decision.standard_error, table_.n[decision.n_looks - 1] - 1.0);
+        as_normal((decision.log_ratio - exact) / decision.standard_error, table.n[decision.n_looks - 1] - 1.0);
     ++counters_.audited_estimates;
     counters_.audit_squares += decision.audit_z * decision.audit_z;
   }
@@ -273,52 +322,37 @@ class Decider {
   // unless the noise rule counts its own noise in. Before the last look the log ratio is estimated by
   // M mean(r) + C.w + rest, r being the remainders of the drawn blocks and C.w the surrogate's change over all blocks
   // (Bardenet, Doucet and Holmes 2017, section 7.1); the last look needs no surrogate.
-  Decision settle(double rest, double threshold, bitgen_t* bits) {
+  Decision settle(Population& blocks, const Table& table, double rest, double threshold, bitgen_t* bits) {
     Decision decision;
     if (!std::isfinite(rest)) {
       finish_nonfinite(decision, rest, threshold);
       return decision;
     }
-    const double n_blocks = n_blocks_;
-    const std::size_t last = table_.n.size() - 1;
-    double known = rest;
-    if (surrogate_ && last > 0) {
-      surrogate_->set_pair(current_.theta.data(), proposed_.theta.data());
-      known += surrogate_->total_change();
+    if (blocks.size() == 0) {
+      decision.log_ratio = rest;
+      decision.accepted = rest > threshold;
+      return decision;
     }
-    bool by_noise = noise_.has_value();
+    const double n_blocks = blocks.size();
+    double known = rest;
+    if (surrogate_ && table.last() > 0) {
+      surrogate_->set_pair(current_.theta.data(), proposed_.theta.data());
+      known += surrogate_->total_change(blocks.sums);
+    }
+    bool by_noise = noise_ != nullptr;
     Moments moments;
     double range = std::numeric_limits<double>::quiet_NaN();
-    for (std::size_t k = 0; k < last; ++k) {
-      const auto drawn = static_cast<std::int32_t>(moments.n);
-      const std::int32_t n_new = table_.n[k] - drawn;
-      const std::int32_t* which = urn_.extend(bits, drawn, table_.n[k]);
+    for (std::size_t k = 0; k < table.last(); ++k) {
       ++decision.n_looks;
-      if (surrogate_)
-        for (std::int32_t i = 0; i < n_new; ++i) surrogate_->prefetch(which[i]);
-      for (std::int32_t i = 0; i < n_new; ++i) decision.n_obs_used += block_sizes_[which[i]];
-
-      learn(proposed_, which, n_new, counters_.evaluated);
-      double sum = 0;
-      for (std::int32_t i = 0; i < n_new; ++i) sum += proposed_.blocks[which[i]].value;
+      const double sum = draw(blocks, moments, table.n[k], decision, bits);
       if (!std::isfinite(sum)) {
         finish_nonfinite(decision, sum, threshold);
         return decision;
       }
-      learn(current_, which, n_new, counters_.evaluated);
-      remainders_.resize(n_new);
-      for (std::int32_t i = 0; i < n_new; ++i) remainders_[i] = remainder(which[i]);
-      moments.add(remainders_);
-      if (!std::isfinite(moments.mean)) {
-        finish_nonfinite(decision, moments.mean, threshold);
-        return decision;
-      }
-
-      if (table_.offset[k] != 0 && (std::isnan(range) || range_source_.kind == RangeSource::Kind::estimate))
-        range = find_range(moments);
+      if (table.offset[k] != 0 && (std::isnan(range) || range_->from_drawn())) range = find_range(blocks, moments);
       decision.log_ratio = n_blocks * moments.mean + known;
       if (by_noise) {
-        const double n = table_.n[k], sd = moments.spread() > 0 ? moments.sd() : 0;
+        const double n = table.n[k], sd = moments.spread() > 0 ? moments.sd() : 0;
         const auto next = noise_->next(n, n_blocks, sd);
         if (next == NoiseRule::Next::look) continue;
         if (next == NoiseRule::Next::settle) {
@@ -330,75 +364,77 @@ class Decider {
         by_noise = false;
         ++counters_.fallback;
       }
-      if (crossed(k, (decision.log_ratio - threshold) / n_blocks, moments, range)) {
+      if (crossed(table, k, (decision.log_ratio - threshold) / n_blocks, moments, range)) {
         decision.accepted = decision.log_ratio > threshold;
         decision.bound_violated = violated(moments.spread(), range);
         return decision;
       }
     }
+    settle_by_all(decision, blocks, rest, threshold, range);
+    decision.undecided = table.last() > 0;
+    return decision;
+  }
 
+  // Draws blocks up to `n` of them and adds their remainders to the moments. Returns what is not finite: the sum of
+  // the proposal's log likelihoods, the mean of the remainders, or neither.
+  double draw(Population& blocks, Moments& moments, std::int32_t n, Decision& decision, bitgen_t* bits) {
+    const auto drawn = static_cast<std::int32_t>(moments.n);
+    const std::int32_t n_new = n - drawn;
+    const std::int32_t* which = blocks.urn.extend(bits, drawn, n);
+    if (surrogate_)
+      for (std::int32_t i = 0; i < n_new; ++i) surrogate_->prefetch(which[i]);
+    for (std::int32_t i = 0; i < n_new; ++i) decision.n_obs_used += block_sizes_[which[i]];
+
+    learn(proposed_, which, n_new, counters_.evaluated);
+    double sum = 0;
+    for (std::int32_t i = 0; i < n_new; ++i) sum += proposed_.blocks[which[i]].value;
+    if (!std::isfinite(sum)) return sum;
+    learn(current_, which, n_new, counters_.evaluated);
+    remainders_.resize(n_new);
+    for (std::int32_t i = 0; i < n_new; ++i) remainders_[i] = remainder(which[i]);
+    moments.add(remainders_);
+    return moments.mean;
+  }
+
+  void settle_by_all(Decision& decision, const Population& blocks, double rest, double threshold, double range) {
     ++decision.n_looks;
-    decision.n_obs_used = n_observations_;
-    decision.undecided = last > 0;
-    learn_all(proposed_, counters_.evaluated);
-    double total = 0;
-    for (const auto& block : proposed_.blocks) total += block.value;
-    if (std::isfinite(total)) total = total_difference(counters_.evaluated);
+    decision.n_obs_used = blocks.n_observations;
+    learn_all(proposed_, blocks, counters_.evaluated);
+    double total = sum(proposed_, blocks);
+    if (std::isfinite(total)) total = total_difference(blocks, counters_.evaluated);
     if (!std::isfinite(total)) {
       finish_nonfinite(decision, total, threshold);
-      return decision;
+      return;
     }
     decision.log_ratio = total + rest;
     decision.accepted = decision.log_ratio > threshold;
-    decision.bound_violated = violated(std::isnan(range) ? 0 : total_spread(), range);
-    return decision;
+    decision.bound_violated = violated(std::isnan(range) ? 0 : total_spread(blocks), range);
   }
 
   // A boundary without offset knows the remainders by their sd only, one with an estimated range by
   // their spread only: while all are equal it knows nothing.
-  bool crossed(std::size_t k, double gap, const Moments& drawn, double range) const {
-    const double scale = table_.scale[k], offset = table_.offset[k];
+  bool crossed(const Table& table, std::size_t k, double gap, const Moments& drawn, double range) const {
+    const double scale = table.scale[k], offset = table.offset[k];
     const bool by_sd = scale != 0 && offset == 0;
-    const bool by_spread = offset != 0 && range_source_.kind == RangeSource::Kind::estimate;
+    const bool by_spread = offset != 0 && range_->from_drawn();
     if ((by_sd || by_spread) && drawn.spread() == 0) return false;
     const double slack = offset == 0 ? 0 : offset * range;
     return std::abs(gap) > scale * drawn.sd() + slack;
   }
 
-  double find_range(const Moments& drawn) {
-    switch (range_source_.kind) {
-      case RangeSource::Kind::lipschitz: {
-        double squares = 0;
-        for (std::size_t i = 0; i < current_.theta.size(); ++i) {
-          const double step = proposed_.theta[i] - current_.theta[i];
-          squares += step * step;
-        }
-        return 2 * range_source_.constant * std::sqrt(squares);
-      }
-      case RangeSource::Kind::callback: {
-        double range = 0;
-        const int status = range_source_.function(range_source_.self, current_.theta.data(),
-                                                  proposed_.theta.data(), &range);
-        return status == 0 && range >= 0 ? range_source_.constant * range : infinity;
-      }
-      case RangeSource::Kind::derivative:
-        return 2 * surrogate_->largest_remainder(current_.theta.data(), proposed_.theta.data(),
-                                                 range_source_.constant);
-      case RangeSource::Kind::scan:
-        learn_all(proposed_, counters_.evaluated);
-        learn_all(current_, counters_.evaluated);
-        return total_spread();
-      case RangeSource::Kind::estimate:
-        return drawn.spread();
-      case RangeSource::Kind::none:
-        break;
-    }
-    return infinity;
+  double find_range(const Population& blocks, const Moments& drawn) {
+    const std::function<double()> evaluated = [&] {
+      learn_all(proposed_, blocks, counters_.evaluated);
+      learn_all(current_, blocks, counters_.evaluated);
+      return total_spread(blocks);
+    };
+    return range_->of({current_.theta, proposed_.theta, surrogate_ ? &*surrogate_ : nullptr, blocks.sums,
+                       drawn.spread(), evaluated});
   }
 
-  double total_spread() const {
+  double total_spread(const Population& blocks) const {
     double low = infinity, high = -infinity;
-    for (std::int32_t b = 0; b < n_blocks_; ++b) {
+    for (const std::int32_t b : blocks.which) {
       const double r = remainder(b);
       low = std::min(low, r);
       high = std::max(high, r);
@@ -408,10 +444,7 @@ class Decider {
 
   // A promised range is broken by remainders that are seen to lie further apart, beyond rounding.
   bool violated(double spread, double range) const {
-    const bool promised = range_source_.kind == RangeSource::Kind::lipschitz ||
-                          range_source_.kind == RangeSource::Kind::callback ||
-                          range_source_.kind == RangeSource::Kind::derivative;
-    return promised && spread > range * (1 + 1e-9);
+    return range_ && range_->promised() && spread > range * (1 + 1e-9);
   }
 
   static constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -419,15 +452,14 @@ class Decider {
   const Evaluator* evaluator_;
   std::int32_t n_blocks_;
   std::vector<std::int32_t> block_sizes_;
-  std::int64_t n_observations_;
   Table table_;
-  RangeSource range_source_;
+  std::shared_ptr<const Range> range_;
   std::optional<Surrogate> surrogate_;
-  std::optional<NoiseRule> noise_;
+  std::shared_ptr<const NoiseRule> noise_;
   Point current_, proposed_;
   std::uint64_t last_stamp_ = 0;
   bool started_ = false;
-  Urn urn_;
+  Population all_, some_;
   Counters counters_;
   // scratch
   std::vector<std::int32_t> missing_;

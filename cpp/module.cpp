@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -203,21 +204,6 @@ nb::tuple subset_gradient(EvaluatorObject& evaluator, const Vector<double>& thet
   return nb::make_tuple(value, to_numpy(std::move(gradient)));
 }
 
-RangeSource to_range_source(const std::string& kind, double constant, std::uintptr_t self,
-                            std::uintptr_t function) {
-  using Kind = RangeSource::Kind;
-  if (kind == "none") return {};
-  if (kind == "scan") return {Kind::scan, 0, nullptr, nullptr};
-  if (kind == "estimate") return {Kind::estimate, 0, nullptr, nullptr};
-  if (!(constant >= 0)) throw std::invalid_argument("range_constant must not be negative");
-  if (kind == "lipschitz") return {Kind::lipschitz, constant, nullptr, nullptr};
-  if (kind == "derivative") return {Kind::derivative, constant, nullptr, nullptr};
-  if (kind == "callback")
-    return {Kind::callback, constant, reinterpret_cast<void*>(self),
-            from_address<RangeSource::Function>(function, "range_function")};
-  throw std::invalid_argument("range_kind must be none, lipschitz, callback, derivative, scan or estimate, not " + kind);
-}
-
 Surrogate to_surrogate(const std::vector<Vector<double>>& anchors, const std::vector<Rows32>& coefficients,
                        const std::vector<Vector<double>>& values, const std::vector<Matrix>& precisions) {
   if (anchors.empty()) throw std::invalid_argument("there must be an anchor");
@@ -259,17 +245,6 @@ NumpyVector surrogate_changes(const Surrogate& surrogate, const Vector<double>& 
   return to_numpy(std::move(changes));
 }
 
-std::optional<NoiseRule> to_noise_rule(const std::string& kind, double limit, double share,
-                                       const std::optional<Vector<double>>& points,
-                                       const std::optional<Vector<double>>& bounds) {
-  if (kind == "none") return std::nullopt;
-  if (kind != "barker" && kind != "penalty")
-    throw std::invalid_argument("noise_kind must be none, barker or penalty, not " + kind);
-  return NoiseRule(kind == "barker" ? NoiseRule::Kind::barker : NoiseRule::Kind::penalty, limit, share,
-                   points ? to_vector(*points) : std::vector<double>{},
-                   bounds ? to_vector(*bounds) : std::vector<double>{});
-}
-
 Proposals to_proposals(const Matrices& matrix, const Matrix& offset, const Matrices& cholesky,
                        const Vector<double>& weight) {
   const std::size_t k = weight.shape(0), dim = offset.shape(1);
@@ -297,11 +272,85 @@ std::string to_string(const Decision& d) {
 }
 
 Decision decide(Decider& decider, const Vector<double>& theta, double log_u, double log_q_ratio,
-                const nb::handle& bitgen, bool audit) {
+                const nb::handle& bitgen, bool audit, const Subset* subset) {
   require_length(theta.shape(0), decider.dim(), "theta_new");
   bitgen_t* bits = to_bitgen(bitgen);
   nb::gil_scoped_release release;
+  if (subset) return decider.decide(theta.data(), log_u, log_q_ratio, bits, audit, *subset);
   return decider.decide(theta.data(), log_u, log_q_ratio, bits, audit);
+}
+
+// For pickle: plain arrays and numbers.
+nb::tuple to_tuple(const DeciderState& s) {
+  const auto blocks = [](const std::vector<std::int32_t>& which) {
+    return to_numpy<std::int32_t>(which, {which.size()});
+  };
+  const Counters& c = s.counters;
+  return nb::make_tuple(to_numpy(s.theta), s.global, blocks(s.known), to_numpy(s.values), blocks(s.order),
+                        blocks(s.subset), blocks(s.subset_order),
+                        nb::make_tuple(c.decisions, c.accepted, c.obs_used, c.evaluated, c.evaluated_extra, c.nonfinite,
+                                       c.bound_violated, c.fallback, c.audited_estimates, c.audit_squares,
+                                       c.audit_seconds));
+}
+
+DeciderState to_decider_state(const nb::tuple& t) {
+  const auto counters = nb::cast<nb::tuple>(t[7]);
+  const auto count = [&](int k) { return nb::cast<std::int64_t>(counters[k]); };
+  const auto numbers = [&](int k) { return to_vector(nb::cast<Vector<double>>(t[k])); };
+  const auto blocks = [&](int k) { return to_vector(nb::cast<Vector<std::int32_t>>(t[k])); };
+  return {numbers(0), nb::cast<double>(t[1]), blocks(2), numbers(3), blocks(4), blocks(5), blocks(6),
+          {count(0), count(1), count(2), count(3), count(4), count(5), count(6), count(7), count(8),
+           nb::cast<double>(counters[9]), nb::cast<double>(counters[10])}};
+}
+
+// Tables, ranges, noise rules and subsets: what a decider is made of.
+void define_parts(nb::module_& m) {
+  nb::class_<Table>(m, "Table")
+      .def(
+          "__init__",
+          [](Table* self, const Vector<std::int32_t>& n, const Vector<double>& scale, const Vector<double>& offset) {
+            new (self) Table(to_vector(n), to_vector(scale), to_vector(offset));
+          },
+          "n"_a, "scale"_a, "offset"_a);
+
+  nb::class_<Subset>(m, "Subset")
+      .def(
+          "__init__",
+          [](Subset* self, const Vector<std::int32_t>& which, const Table* table) {
+            if (table)
+              new (self) Subset(to_vector(which), *table);
+            else if (which.shape(0) == 0)
+              new (self) Subset();
+            else
+              throw std::invalid_argument("only an empty subset needs no table");
+          },
+          "which"_a, "table"_a.none())
+      .def_prop_ro("which",
+                   [](const Subset& subset) { return to_numpy<std::int32_t>(subset.which(), {subset.which().size()}); });
+
+  nb::class_<Range>(m, "Range");
+  nb::class_<LipschitzRange, Range>(m, "LipschitzRange").def(nb::init<double>(), "constant"_a);
+  nb::class_<FunctionRange, Range>(m, "FunctionRange")
+      .def(
+          "__init__",
+          [](FunctionRange* self, std::uintptr_t function, std::uintptr_t first, double factor) {
+            new (self) FunctionRange(from_address<FunctionRange::Function>(function, "the function of a range"),
+                                     reinterpret_cast<void*>(first), factor);
+          },
+          "address"_a, "self_address"_a = 0, "factor"_a = 1.0);
+  nb::class_<DerivativeRange, Range>(m, "DerivativeRange").def(nb::init<double>(), "constant"_a);
+  nb::class_<ScannedRange, Range>(m, "ScannedRange").def(nb::init<>());
+  nb::class_<EstimatedRange, Range>(m, "EstimatedRange").def(nb::init<>());
+
+  nb::class_<NoiseRule>(m, "NoiseRule");
+  nb::class_<PenaltyRule, NoiseRule>(m, "PenaltyRule").def(nb::init<double, double>(), "limit"_a, "share"_a);
+  nb::class_<BarkerRule, NoiseRule>(m, "BarkerRule")
+      .def(
+          "__init__",
+          [](BarkerRule* self, double limit, double share, const Vector<double>& points, const Vector<double>& bounds) {
+            new (self) BarkerRule(limit, share, to_vector(points), to_vector(bounds));
+          },
+          "limit"_a, "share"_a, "points"_a, "bounds"_a);
 }
 
 std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,
@@ -422,26 +471,25 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("order", &Surrogate::order)
       .def("changes", &surrogate_changes, "theta"_a, "theta_new"_a);
 
+  define_parts(m);
+
+  nb::class_<DeciderState>(m, "DeciderState")
+      .def_prop_ro("theta", [](const DeciderState& state) { return to_numpy(state.theta); }, nb::rv_policy::automatic)
+      .def("__getstate__", &to_tuple)
+      .def("__setstate__", [](DeciderState& self, const nb::tuple& t) { new (&self) DeciderState(to_decider_state(t)); });
+
   nb::class_<Decider>(m, "Decider")
       .def(
           "__init__",
           [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,
-             const Vector<std::int32_t>& n, const Vector<double>& scale, const Vector<double>& offset,
-             const std::string& range_kind, double range_constant, std::uintptr_t range_self,
-             std::uintptr_t range_function, const Surrogate* surrogate, const std::string& noise_kind,
-             double noise_limit, double noise_share, const std::optional<Vector<double>>& correction_points,
-             const std::optional<Vector<double>>& correction_bounds) {
-            new (self) Decider(&evaluator.functions(), to_vector(block_sizes),
-                               {to_vector(n), to_vector(scale), to_vector(offset)},
-                               to_range_source(range_kind, range_constant, range_self, range_function),
-                               checked_surrogate(evaluator.functions(), surrogate),
-                               to_noise_rule(noise_kind, noise_limit, noise_share, correction_points,
-                                             correction_bounds));
+             const Table& table, std::shared_ptr<Range> range, std::shared_ptr<NoiseRule> noise,
+             const Surrogate* surrogate) {
+            new (self) Decider(&evaluator.functions(), to_vector(block_sizes), table, std::move(range),
+                               std::move(noise), checked_surrogate(evaluator.functions(), surrogate));
           },
-          "evaluator"_a, "block_sizes"_a, "n"_a, "scale"_a, "offset"_a, nb::kw_only(), "range_kind"_a = "none",
-          "range_constant"_a = 0.0, "range_self"_a = 0, "range_function"_a = 0, "surrogate"_a = nb::none(),
-          "noise_kind"_a = "none", "noise_limit"_a = 0.0, "noise_share"_a = 0.0, "correction_points"_a = nb::none(),
-          "correction_bounds"_a = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 11>())
+          "evaluator"_a, "block_sizes"_a, "table"_a, nb::kw_only(), "range"_a = nb::none(), "noise"_a = nb::none(),
+          "surrogate"_a = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 7>())
+      .def("set_table", &Decider::set_table, "table"_a)
       .def(
           "reset",
           [](Decider& decider, const Vector<double>& theta) {
@@ -450,11 +498,13 @@ NB_MODULE(_loop, m) {
             decider.reset(theta.data());
           },
           "theta"_a)
+      .def_prop_rw("state", &Decider::state, &Decider::restore)
       .def_prop_ro("theta", [](const Decider& decider) { return to_numpy(decider.theta()); },
                    nb::rv_policy::automatic)
       .def_prop_ro("global_log_density", &Decider::global_log_density)
       .def("log_density", &Decider::log_density, nb::call_guard<nb::gil_scoped_release>())
-      .def("decide", &decide, "theta_new"_a, "log_u"_a, "log_q_ratio"_a, "bitgen"_a, "audit"_a = false)
+      .def("decide", &decide, "theta_new"_a, "log_u"_a, "log_q_ratio"_a, "bitgen"_a, "audit"_a = false,
+           "subset"_a = nb::none())
       .def("stretch", &run_stretch, "n_steps"_a, "proposals"_a, "bitgen"_a, "audit_bitgen"_a,
            "audit_probability"_a, "theta"_a.noconvert(), "accepted"_a.noconvert(), "n_obs_used"_a.noconvert(),
            "n_looks"_a.noconvert(), "undecided"_a.noconvert(), "log_ratio"_a.noconvert(),

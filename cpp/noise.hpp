@@ -20,9 +20,6 @@ inline double as_normal(double t, double degrees) {
 }
 
 // The estimate x of a log ratio from n of M blocks is taken for normal, with the standard error s that these show.
-// Penalty: accept when x - penalty > log u (Ceperley and Dewing 1999). Barker: accept when x, a normal number of
-// variance limit^2 - s^2 and a number from the correction distribution sum to more than 0 (Seita et al. 2017); the
-// uniform number u of the decision gives the last.
 //
 // Whether the noise settles a decision, and after how many blocks, depends on s alone: s knows nothing of x where the
 // blocks are normal, and is the same for the move back.
@@ -32,22 +29,19 @@ class NoiseRule {
  public:
   static constexpr double kMeasured = 20;
 
-  enum class Kind { penalty, barker };
   enum class Next { settle, look, give_up };
 
-  // The correction distribution has the mass between the bounds' logits at each of the points.
-  NoiseRule(Kind kind, double limit, double share, std::vector<double> points, std::vector<double> bounds)
-      : kind_(kind), limit_(limit), share_(share), points_(std::move(points)), bounds_(std::move(bounds)) {
-    if (!(limit > 0)) throw std::invalid_argument("noise_limit must be positive");
-    if (!(share >= 0 && share <= 1)) throw std::invalid_argument("noise_share must be in [0, 1]");
-    if (kind == Kind::barker && (points_.empty() || bounds_.size() + 1 != points_.size()))
-      throw std::invalid_argument("correction_points must be one more than correction_bounds");
+  NoiseRule(double limit, double share) : limit_(limit), share_(share) {
+    if (!(limit > 0)) throw std::invalid_argument("the limit of the noise must be positive");
+    if (!(share >= 0 && share <= 1)) throw std::invalid_argument("the share of the blocks must be in [0, 1]");
   }
+  virtual ~NoiseRule() = default;
 
-  // What the exact log ratio is held against: log u, or logit u for Barker's acceptance probability.
-  double threshold(double log_u) const {
-    return kind_ == Kind::penalty ? log_u : log_u - std::log(-std::expm1(log_u));
-  }
+  // What the exact log ratio is held against.
+  virtual double threshold(double log_u) const = 0;
+
+  // Whether an estimate from n blocks with such a standard error is accepted.
+  virtual bool accepts(double estimate, double error, double n, double threshold, bitgen_t* bits) const = 0;
 
   static double standard_error(double n, double n_blocks, double sd) {
     return n_blocks * sd * std::sqrt((1 - (n - 1) / (n_blocks - 1)) / n);
@@ -62,12 +56,19 @@ class NoiseRule {
     return variance > share_ * (limit_ * limit_ + variance) ? Next::give_up : Next::look;
   }
 
-  // Draws a normal number for Barker's test, nothing for the penalty.
-  bool accepts(double estimate, double error, double n, double threshold, bitgen_t* bits) const {
-    if (kind_ == Kind::penalty) return estimate - penalty(error * error, n) > threshold;
-    const auto chosen = std::upper_bound(bounds_.begin(), bounds_.end(), threshold) - bounds_.begin();
-    const double filled = std::sqrt(limit_ * limit_ - error * error) * random_standard_normal(bits);
-    return estimate + filled > points_[chosen];
+ protected:
+  double limit_, share_;
+};
+
+// Accepts when x - penalty > log u (Ceperley and Dewing 1999).
+class PenaltyRule final : public NoiseRule {
+ public:
+  using NoiseRule::NoiseRule;
+
+  double threshold(double log_u) const override { return log_u; }
+
+  bool accepts(double estimate, double error, double n, double threshold, bitgen_t*) const override {
+    return estimate - penalty(error * error, n) > threshold;
   }
 
  private:
@@ -76,9 +77,30 @@ class NoiseRule {
   static double penalty(double v, double n) {
     return v / 2 + v * v / (4 * (n + 1)) + v * v * v / (3 * (n + 1) * (n + 3));
   }
+};
 
-  Kind kind_;
-  double limit_, share_;
+// Accepts when x, a normal number of variance limit^2 - s^2 and a number from the correction distribution sum to more
+// than 0 (Seita et al. 2017); the uniform number u of the decision gives the last.
+class BarkerRule final : public NoiseRule {
+ public:
+  // The correction distribution has the mass between the bounds' logits at each of the points.
+  BarkerRule(double limit, double share, std::vector<double> points, std::vector<double> bounds)
+      : NoiseRule(limit, share), points_(std::move(points)), bounds_(std::move(bounds)) {
+    if (points_.empty() || bounds_.size() + 1 != points_.size())
+      throw std::invalid_argument("the points of a correction must be one more than its bounds");
+  }
+
+  // logit u, for Barker's acceptance probability.
+  double threshold(double log_u) const override { return log_u - std::log(-std::expm1(log_u)); }
+
+  // Draws a normal number.
+  bool accepts(double estimate, double error, double, double threshold, bitgen_t* bits) const override {
+    const auto chosen = std::upper_bound(bounds_.begin(), bounds_.end(), threshold) - bounds_.begin();
+    const double filled = std::sqrt(limit_ * limit_ - error * error) * random_standard_normal(bits);
+    return estimate + filled > points_[chosen];
+  }
+
+ private:
   std::vector<double> points_, bounds_;
 };
 

@@ -1,8 +1,9 @@
 // Random numbers from the caller's numpy BitGenerator.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <numeric>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ inline std::uint32_t uniform_below(bitgen_t* bits, std::uint32_t bound) {
 // whatever order it is in, a partial Fisher-Yates shuffle of it gives a uniform sample.
 class Urn {
  public:
-  explicit Urn(std::int32_t size) : order_(size) { std::iota(order_.begin(), order_.end(), 0); }
+  explicit Urn(std::vector<std::int32_t> units) : order_(std::move(units)) {}
 
   // Extends a sample of `from` to one of `to`; returns where the `to - from` new units stand.
   const std::int32_t* extend(bitgen_t* bits, std::int32_t from, std::int32_t to) {
@@ -34,6 +35,17 @@ class Urn {
     for (std::uint32_t i = from; i < static_cast<std::uint32_t>(to); ++i)
       std::swap(order_[i], order_[i + uniform_below(bits, size - i)]);
     return order_.data() + from;
+  }
+
+  // All that a later sample depends on, beside the generator.
+  const std::vector<std::int32_t>& order() const { return order_; }
+
+  void restore(std::vector<std::int32_t> order) {
+    std::vector<std::int32_t> own = order_, other = order;
+    std::sort(own.begin(), own.end());
+    std::sort(other.begin(), other.end());
+    if (own != other) throw std::invalid_argument("the state is of a decider with other blocks");
+    order_ = std::move(order);
   }
 
  private:

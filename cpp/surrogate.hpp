@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -25,21 +26,19 @@ inline std::size_t n_coefficients(std::size_t dim, int order) {
 // whether the decision is right.
 class Surrogate {
  public:
-  // One anchor; `rows` (n_blocks rows of n_features numbers) stays the caller's.
-  Surrogate(std::vector<double> anchor, const float* rows, std::int32_t n_blocks, std::size_t n_features)
-      : n_features_(n_features), features_(n_features), features_new_(n_features) {
-    add({std::move(anchor), rows, nullptr, {}}, n_blocks);
-  }
-
-  // An anchor with the blocks' log likelihoods there, which stay the caller's, and the matrix (dim by dim) that
-  // measures how far points are from it.
+  // An anchor, its rows (n_blocks of n_features numbers) and, where there are several, the blocks' log likelihoods
+  // there, both of which stay the caller's, and the matrix (dim by dim) that measures how far points are from it.
   struct Expansion {
     std::vector<double> anchor;
     const float* rows;
     const double* values;
     std::vector<double> precision;
-    std::vector<double> total{};  // of the rows
-    double total_value = 0;
+  };
+
+  // An anchor's rows and values, summed over some blocks.
+  struct Sum {
+    std::vector<double> row;
+    double value = 0;
     double longest = 0;  // Euclidean norm of a row, at most
   };
 
@@ -51,6 +50,12 @@ class Surrogate {
         throw std::invalid_argument("several anchors need the blocks' log likelihoods and a precision matrix each");
       add(std::move(expansion), n_blocks);
     }
+    std::vector<std::int32_t> which(n_blocks);
+    std::iota(which.begin(), which.end(), 0);
+    all_ = sums(which);
+    for (const Sum& sum : all_)
+      if (!std::isfinite(sum.longest) || !std::isfinite(sum.value))
+        throw std::invalid_argument("coefficients and log likelihoods must be finite");
   }
 
   std::size_t dim() const { return expansions_.front().anchor.size(); }
@@ -75,21 +80,45 @@ class Surrogate {
     return to().values[b] - from().values[b] + dot(row(to(), b), features_new_) - dot(row(from(), b), features_);
   }
 
-  // The sum of all blocks' changes.
-  double total_change() const {
-    if (from_ == to_) return dot(from().total.data(), features_);
-    return to().total_value - from().total_value + dot(to().total.data(), features_new_) -
-           dot(from().total.data(), features_);
+  // The sums over all blocks, an anchor each.
+  const std::vector<Sum>& sums() const { return all_; }
+
+  // The sums over some.
+  std::vector<Sum> sums(const std::vector<std::int32_t>& which) const {
+    std::vector<Sum> found;
+    for (const Expansion& expansion : expansions_) {
+      Sum sum{std::vector<double>(n_features_), 0, 0};
+      for (const std::int32_t b : which) {
+        double squares = 0;
+        for (std::size_t j = 0; j < n_features_; ++j) {
+          const double c = row(expansion, b)[j];
+          sum.row[j] += c;
+          squares += c * c;
+        }
+        sum.longest = std::max(std::sqrt(squares), sum.longest);
+        if (expansion.values) sum.value += expansion.values[b];
+      }
+      found.push_back(std::move(sum));
+    }
+    return found;
   }
 
-  // The largest remainder in absolute value of a block whose log likelihood has a derivative of the next order (third
+  // The sum of these blocks' changes.
+  double total_change(const std::vector<Sum>& sums) const {
+    const Sum &a = sums[from_], &b = sums[to_];
+    if (from_ == to_) return dot(a.row.data(), features_);
+    return b.value - a.value + dot(b.row.data(), features_new_) - dot(a.row.data(), features_);
+  }
+
+  // The largest remainder in absolute value of a block, of those with these sums, whose log likelihood has a derivative of the next order (third
   // to a second-order expansion) of operator norm at most `derivative`: by Taylor's theorem an expansion is off by
   // derivative / (p + 1)! |theta - m|^(p + 1) at either end (Bardenet, Doucet and Holmes 2017, section 7). The
   // coefficients are those of the expansion up to the rounding of what is stored and of differences of gradients.
-  double largest_remainder(const double* theta, const double* theta_new, double derivative) const {
+  double largest_remainder(const double* theta, const double* theta_new, double derivative,
+                           const std::vector<Sum>& sums) const {
     const double r = distance(from(), theta), r_new = distance(to(), theta_new);
-    double rounding = kRounding * from().longest * std::sqrt(dot_self(features_));
-    if (from_ != to_) rounding += kRounding * to().longest * std::sqrt(dot_self(features_new_));
+    double rounding = kRounding * sums[from_].longest * std::sqrt(dot_self(features_));
+    if (from_ != to_) rounding += kRounding * sums[to_].longest * std::sqrt(dot_self(features_new_));
     if (order() == 1) return derivative / 2 * (r * r + r_new * r_new) + rounding;
     return derivative / 6 * (r * r * r + r_new * r_new * r_new) + rounding;
   }
@@ -120,21 +149,9 @@ class Surrogate {
     if (n_features_ != n_coefficients(dim, 1) && n_features_ != n_coefficients(dim, 2))
       throw std::invalid_argument("a row of coefficients must have dim or dim + dim * (dim + 1) / 2 numbers");
     n_blocks_ = n_blocks;
-    expansion.total.assign(n_features_, 0.0);
-    for (std::int32_t b = 0; b < n_blocks; ++b) {
-      double squares = 0;
-      for (std::size_t j = 0; j < n_features_; ++j) {
-        const double c = row(expansion, b)[j];
-        expansion.total[j] += c;
-        squares += c * c;
-      }
-      expansion.longest = std::max(expansion.longest, std::sqrt(squares));
-      if (expansion.values) expansion.total_value += expansion.values[b];
-    }
-    for (const auto* numbers : {&expansion.anchor, &expansion.total, &expansion.precision})
+    for (const auto* numbers : {&expansion.anchor, &expansion.precision})
       for (const double x : *numbers)
-        if (!std::isfinite(x)) throw std::invalid_argument("anchor and coefficients must be finite");
-    if (!std::isfinite(expansion.total_value)) throw std::invalid_argument("log likelihoods must be finite");
+        if (!std::isfinite(x)) throw std::invalid_argument("anchors and precision matrices must be finite");
     expansions_.push_back(std::move(expansion));
   }
 
@@ -197,6 +214,7 @@ class Surrogate {
   std::size_t n_features_;
   std::int32_t n_blocks_ = 0;
   std::vector<Expansion> expansions_;
+  std::vector<Sum> all_;
   std::vector<double> features_, features_new_;
   std::size_t from_ = 0, to_ = 0;  // the anchors of the pair
 };

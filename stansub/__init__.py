@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stansub.nuts.reference import reference
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
+    from stansub.run.config import SampleConfig
     from stansub.run.sample import sample
     from stansub.stan.compiled import CompiledModel, compile_model
     from stansub.stan.posterior import Posterior
@@ -55,6 +56,7 @@ __all__ = [
     "Posterior",
     "RandomWalk",
     "RunError",
+    "SampleConfig",
     "StansubError",
     "__version__",
     "compare",
@@ -76,6 +78,7 @@ _HOMES = {
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
     "Posterior": "stan.posterior",
     "RandomWalk": "kernels.proposals",
+    "SampleConfig": "run.config",
     "sample": "run.sample",
     "reference": "nuts.reference",
     "compare": "diagnostics.compare",

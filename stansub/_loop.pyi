@@ -320,6 +320,137 @@ class Surrogate:
     def changes(self, theta: NDArray[np.float64], theta_new: NDArray[np.float64]) -> NDArray[np.float64]:
         """Changes of all blocks' expansions from one point, shape (dim,), to another; shape (M,)."""
 
+class Table:
+    """The looks of a stopping rule.
+
+    Look k has n[k] units and decides when the distance between mean and threshold exceeds scale[k] * s + offset[k] * R
+    (see `Decider`); the last look has all units and decides in any case.
+
+    Parameters
+    ----------
+    n : ndarray of int32, shape (K,)
+        Units at each look, increasing.
+    scale, offset : ndarray of float64, shape (K,)
+
+    Raises
+    ------
+    ValueError
+        When the arrays do not fit each other.
+    """
+
+    def __init__(self, n: NDArray[np.int32], scale: NDArray[np.float64], offset: NDArray[np.float64]) -> None: ...
+
+class Subset:
+    """Some of the blocks, and when a decision among them is clear.
+
+    Parameters
+    ----------
+    which : ndarray of int32, shape (n,)
+        The blocks, none of them twice.
+    table : Table or None
+        Its last look is at n units. None for an empty subset, which has no looks.
+
+    Raises
+    ------
+    ValueError
+        When the table is not one for so many blocks.
+    """
+
+    def __init__(self, which: NDArray[np.int32], table: Table | None) -> None: ...
+    @property
+    def which(self) -> NDArray[np.int32]:
+        """A copy of the blocks."""
+
+class Range:
+    """Where the range R comes from, largest less smallest of the blocks' log likelihood differences or remainders."""
+
+class LipschitzRange(Range):
+    """2 * constant * ||theta_new - theta||."""
+
+    def __init__(self, constant: float) -> None: ...
+
+class FunctionRange(Range):
+    """``factor`` times what a C function writes; infinite, so that no look but the last decides, where it fails.
+
+    The function is ``int (*)(void *self, const double *theta, const double *theta_new, double *out)`` and returns 0.
+    """
+
+    def __init__(self, address: int, self_address: int = 0, factor: float = 1.0) -> None: ...
+
+class DerivativeRange(Range):
+    """Twice the largest remainder of blocks whose derivative of order p + 1 is at most ``constant`` in operator norm.
+
+    p being the order of the control variates, a remainder is at most
+    constant / (p + 1)! * (||e_new||^(p + 1) + ||e||^(p + 1)) + 2^-22 max ||c_b|| ||w||, e being the distance from the
+    anchor and the last term for rounding.
+    """
+
+    def __init__(self, constant: float) -> None: ...
+
+class ScannedRange(Range):
+    """The range itself, from an evaluation of all blocks."""
+
+    def __init__(self) -> None: ...
+
+class EstimatedRange(Range):
+    """The range of the blocks drawn so far."""
+
+    def __init__(self) -> None: ...
+
+class NoiseRule:
+    """How the noise of an estimated log ratio x settles a decision.
+
+    A decision falls at the first look at which the standard error of x, s = M sd / sqrt(n) sqrt(1 - (n - 1) / (M - 1)),
+    is positive and at most ``limit``, or ``limit`` n / 20 after less than 20 blocks. Where more than ``share`` of the
+    blocks would be needed, by the s of a look, the looks decide from that one on.
+    """
+
+class PenaltyRule(NoiseRule):
+    """Accepts when x - s^2/2 - s^4 / (4 (n + 1)) - s^6 / (3 (n + 1) (n + 3)) > log u (Ceperley and Dewing 1999)."""
+
+    def __init__(self, limit: float, share: float) -> None: ...
+
+class BarkerRule(NoiseRule):
+    """Accepts when x + sqrt(limit^2 - s^2) z > points[j] (Seita et al. 2017).
+
+    j is the number of ``bounds`` that do not exceed logit u, and z a standard normal number drawn after the blocks. The
+    looks have logit u in place of log u.
+
+    Parameters
+    ----------
+    limit, share : float
+    points, bounds : ndarray, shape (k,) and (k - 1,)
+        The correction distribution.
+    """
+
+    def __init__(
+        self, limit: float, share: float, points: NDArray[np.float64], bounds: NDArray[np.float64]
+    ) -> None: ...
+
+class DeciderState:
+    """All that later decisions of a chain depend on, beside its generators: see `Decider.state`. It can be pickled."""
+
+    @property
+    def theta(self) -> NDArray[np.float64]:
+        """A copy of the chain's position, shape (dim,)."""
+
+    def __getstate__(
+        self,
+    ) -> tuple[
+        NDArray[np.float64],
+        float,
+        NDArray[np.int32],
+        NDArray[np.float64],
+        NDArray[np.int32],
+        NDArray[np.int32],
+        NDArray[np.int32],
+        tuple[int, int, int, int, int, int, int, int, int, float, float],
+    ]:
+        """Position, global log density there, blocks known there, their values; the order in which blocks are drawn.
+
+        Then the blocks of the last decision among a subset, the order in which these are drawn, and the counters.
+        """
+
 class Decider:
     """The accept/reject decisions of one chain, and its current state.
 
@@ -333,14 +464,7 @@ class Decider:
     (Bardenet, Doucet and Holmes 2017, section 7). A range that is a constant or a function is then promised for the
     remainders. The last look, audits and log densities do without control variates.
 
-    With a noise rule a decision falls at the first look at which the standard error of the log ratio x,
-    s = M sd / sqrt(n) sqrt(1 - (n - 1) / (M - 1)), is positive and at most `noise_limit`, or `noise_limit` n / 20 after
-    less than 20 blocks: by the penalty when
-    x - s^2/2 - s^4 / (4 (n + 1)) - s^6 / (3 (n + 1) (n + 3)) > log u (Ceperley and Dewing 1999), by Barker's test when
-    x + sqrt(noise_limit^2 - s^2) z > correction_points[j] (Seita et al. 2017), j being the number of
-    `correction_bounds` that do not exceed logit u, and z a standard normal number drawn after the blocks. Where
-    more than `noise_share` of the blocks would be needed, by the s of a look, the looks decide as described above from
-    that one on. Barker's test then, and at the last look, has logit u in place of log u.
+    With a noise rule (see `NoiseRule`) the noise of the log ratio counts, and the looks decide where it is too large.
 
     Parameters
     ----------
@@ -348,52 +472,59 @@ class Decider:
         Used by this chain alone.
     block_sizes : ndarray of int32, shape (M,)
         Observations in each block.
-    n : ndarray of int32, shape (K,)
-        Blocks at each look, increasing; the last is M.
-    scale, offset : ndarray of float64, shape (K,)
-    range_kind : {"none", "lipschitz", "callback", "derivative", "scan", "estimate"}
-        Where R comes from: not needed; 2 * range_constant * ||theta_new - theta||; range_constant times what
-        ``int range_function(void *range_self, const double *theta, const double *theta_new, double *out)`` writes
-        (no decision before the last look if it does not return 0); twice what a remainder is at most where a block's
-        derivative of order p + 1 is at most range_constant in operator norm, p being the order of the control variates:
-        range_constant / (p + 1)! * (||e_new||^(p + 1) + ||e||^(p + 1)) + 2^-22 max ||c_b|| ||w||, e being the distance
-        from the anchor and the last term for rounding; an evaluation of all blocks; the range of the differences drawn
-        so far.
+    table : Table
+        Its last look is at M blocks.
+    range : Range, optional
+        Where R comes from, for tables that need it.
+    noise : NoiseRule, optional
     surrogate : Surrogate, optional
         Control variates.
-    noise_kind : {"none", "barker", "penalty"}
-    noise_limit, noise_share : float
-    correction_points, correction_bounds : ndarray, shape (k,) and (k - 1,), optional
-        The correction distribution, which Barker's test needs.
 
     Raises
     ------
     ValueError
-        When the arrays do not fit each other or the boundary needs a range and has none.
+        When these do not fit each other or the table needs a range and has none.
     """
 
     def __init__(
         self,
         evaluator: Evaluator,
         block_sizes: NDArray[np.int32],
-        n: NDArray[np.int32],
-        scale: NDArray[np.float64],
-        offset: NDArray[np.float64],
+        table: Table,
         *,
-        range_kind: str = "none",
-        range_constant: float = 0.0,
-        range_self: int = 0,
-        range_function: int = 0,
+        range: Range | None = None,
+        noise: NoiseRule | None = None,
         surrogate: Surrogate | None = None,
-        noise_kind: str = "none",
-        noise_limit: float = 0.0,
-        noise_share: float = 0.0,
-        correction_points: NDArray[np.float64] | None = None,
-        correction_bounds: NDArray[np.float64] | None = None,
     ) -> None: ...
+    def set_table(self, table: Table) -> None:
+        """Take other looks for the decisions to come; nothing else changes.
+
+        Raises
+        ------
+        ValueError
+            As for the table of a new decider.
+        """
+
     def reset(self, theta: NDArray[np.float64]) -> None:
         """Move to ``theta``, shape (dim,); only the global part is evaluated."""
 
+    @property
+    def state(self) -> DeciderState:
+        """Position, what is known of the log density there, the order of the blocks and the counters.
+
+        A decider of the same model, table and control variates that is given it continues with the very same decisions,
+        draws and counters, provided that the generators' states are the same; nothing is evaluated.
+
+        Raises
+        ------
+        RuntimeError
+            When it is asked for before the first `reset`.
+        ValueError
+            When it is of a decider of another model.
+        """
+
+    @state.setter
+    def state(self, state: DeciderState) -> None: ...
     @property
     def theta(self) -> NDArray[np.float64]:
         """A copy of the current state, shape (dim,)."""
@@ -412,6 +543,7 @@ class Decider:
         log_q_ratio: float,
         bitgen: CapsuleType,
         audit: bool = False,
+        subset: Subset | None = None,
     ) -> Decision:
         """Accept or reject a proposal; an accepted one becomes the state.
 
@@ -427,6 +559,14 @@ class Decider:
             number of Barker's test.
         audit : bool
             Take the decision again on all blocks and compare; nothing else changes.
+        subset : Subset, optional
+            Sum over these blocks only, as if there were no others. With none of them the rest of the log ratio decides.
+
+        Raises
+        ------
+        ValueError
+            When a block of the subset does not exist or stands in it twice, or its table needs a range and there is
+            none.
         """
 
     def stretch(

@@ -12,7 +12,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from stansub.acceptance.decide import DERIVATIVES
+from stansub.acceptance.ranges import DERIVATIVES
 from stansub.output.layout import Layout
 from stansub.run.choices import choose_block_size, choose_test
 from stansub.run.progress import telling
@@ -174,7 +174,7 @@ def _warnings(
     if costs.repeated and share > _LARGE_SHARE:
         yield (
             f"every block evaluates the global part again, which takes {min(share, 1):.0%} of its time: take larger "
-            "blocks (--block-size)"
+            "blocks (`block_size`)"
         )
     elif not costs.repeated and share > _MANY_BLOCKS:
         yield (

@@ -181,8 +181,8 @@ class Progress:
         stage, before = self.stage, self.spent()
         here = f" in the stage '{stage.line}'" if stage is not None else ""
         return (
-            f"--max-time {self._max_time:g} was reached during set-up, before the first draw{here}"
-            f"{f'; stages before it: {before}' if before else ''}; raise --max-time"
+            f"`max_time={self._max_time:g}` was reached during set-up, before the first draw{here}"
+            f"{f'; stages before it: {before}' if before else ''}; raise `max_time`"
             f"{f' or {stage.remedy}' if stage is not None and stage.remedy else ''}"
         )
 

@@ -10,18 +10,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
-from stansub import cli, compile_model
+from stansub import CompiledModel, cli, compile_model
 from stansub.acceptance import rules as boundary
-from stansub.cli import options as named
 from stansub.cli.main import app
 from stansub.output import inference_data, summary
-from stansub.run import choices, progress
-from stansub.run import sample as sampler
+from stansub.run import choices, collect, config, progress
 from stansub.stan import download
 from stansub.stan.home import find_home
 from stansub.tuning import adapt, anchored
@@ -87,7 +85,7 @@ def test_a_missed_mode_stands_above_the_table_and_in_the_exit_code(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missed = MissedMode(0.9, -100.0, 12.0, {"beta[1]": [4.0, 0.5, 1.5]})
-    monkeypatch.setattr(sampler, "check_modes", lambda *_, **__: ModeCheck(21, 2, (missed,)))
+    monkeypatch.setattr(collect, "check_modes", lambda *_, **__: ModeCheck(21, 2, (missed,)))
     code, out, _ = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
     assert code == 4
     assert out.startswith("Warning: Chains missed a mode: about 90 % of the posterior is where no chain has been")
@@ -98,7 +96,7 @@ def test_a_missed_mode_stands_above_the_table_and_in_the_exit_code(
     code, out, _ = run(["compare", "logistic.nc", "logistic.nc", "--json", "c.json"], capsys)
     assert code == 4
     assert "missed a mode that holds about 90 % of the posterior" in out
-    monkeypatch.setattr(sampler, "check_modes", lambda *_, **__: ModeCheck(21, 2))
+    monkeypatch.setattr(collect, "check_modes", lambda *_, **__: ModeCheck(21, 2))
     assert run(["sample", LOGISTIC, "data.json", *QUICK, "--force"], capsys)[0] == 0
 
 
@@ -478,7 +476,7 @@ def test_a_cache_that_others_can_write_to(place: Path) -> None:
 DRIVER = """
 import os, signal, sys, time
 from stansub import cli
-from stansub.run import sample as run
+from stansub.run import prepare, sample as run
 from stansub.run.chain import Chain
 
 def signalled(when, *numbers):
@@ -532,7 +530,10 @@ def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
     [
         ("signalled('warmup', signal.SIGTERM)", "interrupted before the first draw after warmup"),
         ("signalled('sampling', signal.SIGTERM, signal.SIGINT)", "interrupted"),
-        ("run.make_posterior = lambda *_, **__: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(9))", "interrupted"),
+        (
+            "prepare.make_posterior = lambda *_, **__: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(9))",
+            "interrupted",
+        ),
     ],
     ids=["in warmup", "twice", "in set-up"],
 )
@@ -682,13 +683,20 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 def test_choices_are_those_of_the_library() -> None:
-    """They are written out in the command line, which would start slowly if it imported them."""
-    assert sorted(named.TestName) == sorted(boundary.TEST_NAMES)
-    assert sorted(named.RangeName) == sorted(choices.RANGE_KINDS)
-    assert sorted(named.EvaluatorName) == sorted(sampler._EVALUATORS)
-    assert sorted(named.ProposalName) == sorted((*anchored.PROPOSALS, *adapt._ADAPTERS))
+    """They are written out in the configuration: the command line would start slowly if it imported them."""
+
+    def names(option: str) -> list[str]:
+        bounds = config.declared(option).bounds
+        assert isinstance(bounds, config.Named)
+        return sorted(bounds.names)
+
+    parameters = inspect.signature(CompiledModel.with_data, eval_str=True).parameters
+    assert names("test") == sorted(boundary.TEST_NAMES)
+    assert names("range_source") == sorted(config.RANGES.names)
+    assert names("evaluator") == sorted(get_args(parameters["evaluator"].annotation))
+    assert names("proposal") == sorted((*anchored.PROPOSALS, *adapt._ADAPTERS))
     assert sorted(adapt._ABOUT_THE_MODE) == sorted(anchored.PROPOSALS)
-    assert sorted(named.OrderName) == sorted(anchored.ORDERS)
+    assert names("control_variates") == sorted(anchored.ORDERS)
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:

@@ -1,20 +1,72 @@
-"""Options that messages of the library name, as the command line spells them."""
+"""Messages name options as Python does, and the command line shows them as flags."""
+
+import ast
+import json
+import re
+from io import StringIO
+from pathlib import Path
 
 import pytest
+from rich.text import Text
 
-from stansub.cli.flags import spelled
+import stansub
+from stansub import InputError, cli
+from stansub.cli.flags import FlagConsole, as_flags
+
+PACKAGE = Path(stansub.__file__).parent
+EXAMPLES = Path(__file__).parents[1] / "stan_models"
+# Rooms whose words are written elsewhere, and those that call programs with flags of their own.
+LEFT_OUT = ("cli/", "stan/stanc.py", "stan/toolchain.py")
+# Flags that belong to a whole command, or to another program.
+COMMAND = re.compile(r"(stansub|stanc|pip|xcode-select)[ \w]*( --[\w-]+)+|--allow-undefined|--filename-in-msg=")
 
 
 @pytest.mark.parametrize(
-    ("text", "printed"),
+    ("text", "shown"),
     [
-        ("Run `chains=4`.", "Run --chains 4."),
-        ("Raise `audit` or `iter_sampling`.", "Raise --audit or --iter-sampling."),
-        ("(`range_source=scan` needs none)", "(--range scan needs none)"),
-        ("look at `stansub plot`", "look at `stansub plot`"),
-        ("the function `log_lik_i`", "the function `log_lik_i`"),
-        ("`model` is an argument", "`model` is an argument"),
+        ("lower `thin`", "lower --thin"),
+        ("`control_variates=0` or", "--control-variates 0 or"),
+        ("`range_source='scan'`", "--range scan"),
+        ('`engine="nutpie"`', "--engine nutpie"),
+        ("`observations='my size'`: no", "--observations my size: no"),
+        ("`save_warmup=True`", "--save-warmup"),
+        ("`generated_quantities=False`", "--no-generated-quantities"),
+        ("`overwrite=True` or `force=True`", "--force or --force"),
+        ("look at `stansub summary` and `needs_range`", "look at `stansub summary` and `needs_range`"),
     ],
 )
-def test_options_become_flags_and_nothing_else(text: str, printed: str) -> None:
-    assert spelled(text) == printed
+def test_options_in_backticks_are_shown_as_flags(text: str, shown: str) -> None:
+    assert as_flags(text) == shown
+    written = StringIO()
+    FlagConsole(file=written, width=200).print(Text(text, style="bold"))
+    assert written.getvalue() == f"{shown}\n"
+
+
+def test_nothing_below_the_command_line_speaks_of_flags() -> None:
+    found = []
+    for file in PACKAGE.rglob("*.py"):
+        place = file.relative_to(PACKAGE).as_posix()
+        if place.startswith(LEFT_OUT):
+            continue
+        texts = [node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)]
+        found += [
+            f"{place}: {text}"
+            for text in texts
+            if isinstance(text, str) and re.search(r"(?<![\w-])--[a-z]", COMMAND.sub("", text))
+        ]
+    assert not found
+
+
+def test_python_and_the_command_line_say_the_same_each_in_its_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({"N": 30, "y": [0.1 * i for i in range(30)], "sigma": 2.0}))
+    program = EXAMPLES / "normal_mean.stan"
+    with pytest.raises(InputError) as caught:
+        stansub.sample(program, data, test="pocock", range_source="scan")
+    assert str(caught.value) == "the pocock test needs no range: leave out `range_source='scan'`"
+    with pytest.raises(SystemExit):
+        cli.main(["sample", str(program), str(data), "--test", "pocock", "--range", "scan"])
+    shown = capsys.readouterr().err
+    assert shown == "stansub: error: the pocock test needs no range: leave out --range scan\n"

@@ -20,11 +20,10 @@ from correctness import study, table, truth, verdict  # noqa: E402
 from correctness.truth import Truth  # noqa: E402
 from correctness.verdict import judge  # noqa: E402
 from correctness.workloads import WORKLOADS  # noqa: E402
-from stansub.model import mode  # noqa: E402
-from stansub.sampling import anchored  # noqa: E402
 
 from stansub.errors import RunError  # noqa: E402
 from stansub.stan.home import cache_dir  # noqa: E402
+from stansub.tuning import anchored, mode  # noqa: E402
 from stansub.tuning.missed import ModeCheck  # noqa: E402
 
 FOLDER = cache_dir() / "benchmarks" / "truth"
@@ -226,4 +225,4 @@ def few_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the sampler trust what three starts within the radius find, and not look for modes after sampling."""
     monkeypatch.setattr(mode, "KINDS", ("random",))
     monkeypatch.setattr(anchored, "find_modes", partial(mode.find_modes, starts=3))
-    monkeypatch.setattr(importlib.import_module("stansub.run.sample"), "check_modes", lambda *_, **__: ModeCheck())
+    monkeypatch.setattr(importlib.import_module("stansub.run.collect"), "check_modes", lambda *_, **__: ModeCheck())

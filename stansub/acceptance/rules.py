@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
+from stansub import _loop
 from stansub.acceptance.correction import correction
 from stansub.errors import InputError
 from stansub.types import FloatArray, IntArray
@@ -223,28 +224,6 @@ class Pocock(_TTest):
         return _t_table(n, float(ndtr(-critical)))
 
 
-@dataclass(frozen=True)
-class NoiseRule:
-    """How the noise of an estimated log ratio settles a decision (see `stansub._loop.Decider`).
-
-    Attributes
-    ----------
-    kind : {"barker", "penalty"}
-    limit : float
-        Largest standard error that settles a decision.
-    share : float
-        Share of the blocks that may be drawn to get there.
-    points, bounds : ndarray, shape (k,) and (k - 1,), or None
-        The correction distribution of Barker's test.
-    """
-
-    kind: str
-    limit: float
-    share: float
-    points: FloatArray | None = None
-    bounds: FloatArray | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class NoiseTest:
     """What the tests share that count the noise of the estimate in.
@@ -282,6 +261,10 @@ class NoiseTest:
         """The looks, and Pocock's critical values at them."""
         return Pocock(epsilon=self.epsilon, looks=self.looks).table(n_units)
 
+    def noise_rule(self) -> _loop.NoiseRule:
+        """How the noise settles a decision, as the decision loop takes it."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, kw_only=True)
 class Barker(NoiseTest):
@@ -298,11 +281,9 @@ class Barker(NoiseTest):
 
     name = "barker"
 
-    @property
-    def rule(self) -> NoiseRule:
-        """For the decision loop."""
+    def noise_rule(self) -> _loop.NoiseRule:
         corrected = correction(self.noise)
-        return NoiseRule(self.name, self.noise, _NOISE_SHARE, corrected.points, corrected.bounds)
+        return _loop.BarkerRule(self.noise, _NOISE_SHARE, corrected.points, corrected.bounds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,10 +299,8 @@ class Penalty(NoiseTest):
 
     name = "penalty"
 
-    @property
-    def rule(self) -> NoiseRule:
-        """For the decision loop."""
-        return NoiseRule(self.name, self.noise, _NOISE_SHARE)
+    def noise_rule(self) -> _loop.NoiseRule:
+        return _loop.PenaltyRule(self.noise, _NOISE_SHARE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from stansub.cli.options import Debug, Model
+from stansub.cli.flags import FlagConsole
+from stansub.cli.options import Debug, Model, shared, taking
 
 
+@taking(shared("observations", group="", default=""))
 def check(
     model: Model,
     data: Annotated[Path | None, typer.Argument(metavar="[DATA.json]", help="Data, for a numerical proof.")] = None,
-    observations: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Integer data variable that counts the observations.")
-    ] = None,
     debug: Debug = False,
+    **options: Any,
 ) -> None:
     """Say what is taken as likelihood and as global part, and whether the program can be subsampled."""
     from stansub import checking
 
-    checking.report(model, data, observations=observations, console=Console(), progress=Console(stderr=True))
+    checking.report(model, data, **options, console=FlagConsole(), progress=FlagConsole(stderr=True))
 
 
 def doctor(
@@ -35,7 +34,7 @@ def doctor(
     if clear:
         typer.echo(toolchain.clear(), err=True)
     checks = toolchain.examine()
-    console = Console()
+    console = FlagConsole()
     width = max(len(one.name) for one in checks)
     for one in checks:
         mark = "[green]ok[/]" if one.ok else "[red]--[/]"

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from stansub.cli.flags import spelled
-from stansub.cli.options import OUTPUT, Debug, Draws, Quiet
+from stansub.cli.flags import FlagConsole
+from stansub.cli.options import OUTPUT, Debug, Draws, Quiet, shared, taking
 from stansub.cli.reference import EngineName
 
 _REFERENCE = "Reference"
 
 
+@taking(
+    shared("chains", None, default="4", group=_REFERENCE),
+    shared("parallel_chains", text="Chains run at once.", group=_REFERENCE),
+    shared("iter_warmup", None, text="Warmup iterations, per chain.", default="1000", group=_REFERENCE),
+    shared("iter_sampling", None, text="Iterations after warmup, per chain.", default="1000", group=_REFERENCE),
+    shared("seed", default="drawn, and written to the reference", group=_REFERENCE),
+)
 def compare(
     draws: Draws,
     reference: Annotated[
@@ -47,26 +53,6 @@ def compare(
             rich_help_panel=_REFERENCE,
         ),
     ] = None,
-    chains: Annotated[
-        int | None, typer.Option(help="Number of chains.", show_default="4", rich_help_panel=_REFERENCE)
-    ] = None,
-    parallel_chains: Annotated[
-        int | None, typer.Option(help="Chains run at once.", show_default="one a core", rich_help_panel=_REFERENCE)
-    ] = None,
-    iter_warmup: Annotated[
-        int | None,
-        typer.Option(help="Warmup iterations, per chain.", show_default="1000", rich_help_panel=_REFERENCE),
-    ] = None,
-    iter_sampling: Annotated[
-        int | None,
-        typer.Option(help="Iterations after warmup, per chain.", show_default="1000", rich_help_panel=_REFERENCE),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help="Random seed.", show_default="drawn, and written to the reference", rich_help_panel=_REFERENCE
-        ),
-    ] = None,
     output_dir: Annotated[
         Path | None,
         typer.Option(
@@ -90,6 +76,7 @@ def compare(
     ] = False,
     quiet: Quiet = False,
     debug: Debug = False,
+    **options: Any,
 ) -> None:
     """Put draws beside those of NUTS: a verdict, what was saved, and a report with pictures.
 
@@ -111,18 +98,14 @@ def compare(
         files.check_target(json, overwrite=force)
     else:
         render.check_folder(folder, overwrite=force)
-    console = Console(stderr=True)
+    console = FlagConsole(stderr=True)
     comparison = put_beside(
         draws,
         reference,
         data=data,
         engine=engine.value,
         reference_model=reference_model,
-        chains=chains,
-        parallel_chains=parallel_chains,
-        iter_warmup=iter_warmup,
-        iter_sampling=iter_sampling,
-        seed=seed,
+        **options,
         var_names=var_names,
         force=force,
         show_progress=False if quiet else None,
@@ -136,7 +119,7 @@ def compare(
             else:
                 written = list(render.write(comparison, folder, overwrite=force)[:3])
     finally:
-        brief.render(comparison, Console(), spelled=spelled)
+        brief.render(comparison, FlagConsole())
     typer.echo("")
     for path in written:
         typer.echo(path)

@@ -5,37 +5,36 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from stansub.cli.flags import spelled
-from stansub.cli.options import (
-    DECISIONS,
-    OUTPUT,
-    BlockSize,
-    Data,
-    Debug,
-    Evaluator,
-    EvaluatorName,
-    FirstLook,
-    Looks,
-    Model,
-    Observations,
-    OrderName,
-    ProposalName,
-    Quiet,
-    TestName,
-)
+from stansub.cli.flags import FlagConsole
+from stansub.cli.options import OUTPUT, Data, Debug, Model, Quiet, shared, taking
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from stansub.diagnostics.normality import NormalityTrial
 
 _TRIAL = "Trial"
 _WIDTH, _COLUMNS = 100, (8, 12, 11, 11, 20, 11, 11, 11)
 
 
+@taking(
+    shared("iter_warmup", 1000, text="Steps of the chain that the pairs are taken from.", group=_TRIAL),
+    shared("seed", default="drawn", group=_TRIAL),
+    shared("inits", text="Radius of random inits on the unconstrained space, or a JSON file.", metavar="RADIUS|FILE"),
+    "proposal",
+    "control_variates",
+    shared("test", text="The t-test to try: pocock or austerity."),
+    shared("epsilon", text="Its error: per look (austerity), of a whole decision (pocock)."),
+    "looks",
+    "first_look",
+    "block_size",
+    "observations",
+    "evaluator",
+)
 def diagnose(
     model: Model,
     data: Data,
@@ -43,38 +42,6 @@ def diagnose(
         int, typer.Option(help="Pairs of a state and a proposal that are tried.", rich_help_panel=_TRIAL)
     ] = 40,
     subsets: Annotated[int, typer.Option(help="Subsets drawn for each pair and look.", rich_help_panel=_TRIAL)] = 500,
-    iter_warmup: Annotated[
-        int, typer.Option(help="Steps of the chain that the pairs are taken from.", rich_help_panel=_TRIAL)
-    ] = 1000,
-    seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="drawn", rich_help_panel=_TRIAL)] = None,
-    inits: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RADIUS|FILE",
-            help="Radius of random inits on the unconstrained space, or a JSON file.",
-            show_default="widely about the mode; 2 where there is none",
-            rich_help_panel=_TRIAL,
-        ),
-    ] = None,
-    proposal: Annotated[
-        ProposalName, typer.Option(help="Proposal, as in `stansub sample`.", rich_help_panel=_TRIAL)
-    ] = ProposalName.auto,
-    control_variates: Annotated[
-        OrderName, typer.Option(help="Order of the control variates.", rich_help_panel=DECISIONS)
-    ] = OrderName.auto,
-    test: Annotated[
-        TestName | None,
-        typer.Option(help="The t-test to try: pocock or austerity.", show_default="pocock", rich_help_panel=DECISIONS),
-    ] = None,
-    epsilon: Annotated[
-        float | None,
-        typer.Option(help="Its error: per look (austerity), of a whole decision (pocock).", rich_help_panel=DECISIONS),
-    ] = None,
-    looks: Looks = None,
-    first_look: FirstLook = None,
-    block_size: BlockSize = None,
-    observations: Observations = None,
-    evaluator: Evaluator = EvaluatorName.auto,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -87,39 +54,28 @@ def diagnose(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the picture.", rich_help_panel=OUTPUT)] = False,
     quiet: Quiet = False,
     debug: Debug = False,
+    **options: Any,
 ) -> None:
     """Try whether subset means are as near to normal as the t-tests take for granted, and say what to do if not."""
     from stansub.diagnostics import normality
     from stansub.output import plots
     from stansub.report.normality_figure import figure
-    from stansub.run.inits import parse
 
     picture = output or Path(f"{model.stem}_normality.png")
     plots.check_picture(picture, overwrite=force)
     result = normality.diagnose(
         model,
         data,
-        test=test.value if test else None,
-        epsilon=epsilon,
-        looks=looks.value if looks else None,
-        first_look=first_look,
-        block_size=block_size,
-        observations=observations,
-        evaluator=evaluator.value,
         pairs=pairs,
         subsets=subsets,
-        iter_warmup=iter_warmup,
-        seed=seed,
-        inits=parse(inits) if inits is not None else None,
-        proposal=proposal.value,
-        control_variates=control_variates.value,
+        **options,
         show_progress=not quiet,
-        console=Console(stderr=True),
+        console=FlagConsole(stderr=True),
     )
     try:
         plots.save(figure(result), picture)
     finally:
-        _print(result, Console())
+        _print(result, FlagConsole())
     typer.echo(picture)
 
 
@@ -130,7 +86,7 @@ def _print(result: NormalityTrial, console: Console) -> None:
     from stansub.output.words import clause
 
     def write(text: str, style: str = "", *, hang: int = 0) -> None:
-        for line in textwrap.wrap(spelled(text), _WIDTH, subsequent_indent=" " * hang) or [""]:
+        for line in textwrap.wrap(text, _WIDTH, subsequent_indent=" " * hang) or [""]:
             console.print(Text(line, style=style), soft_wrap=True)
 
     write(result.headline, "bold green" if result.trusted else "bold yellow")

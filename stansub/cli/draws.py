@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from stansub.cli.flags import spelled
+from stansub.cli.flags import FlagConsole
 from stansub.cli.options import Debug, Draws, Verbose
 
 
@@ -24,7 +23,7 @@ def summary(
     from stansub.output import summary as summary_module
 
     summary_module.render(
-        inference_data.read(draws), Console(), verbose=verbose, spelled=spelled, max_rows=None if everything else 50
+        inference_data.read(draws), FlagConsole(), verbose=verbose, max_rows=None if everything else 50
     )
 
 

@@ -1,37 +1,65 @@
-"""Options as the command line spells them: `max_error` in a message of the library is `--max-error` here."""
+"""Options in messages: the package names them as Python does, in backticks, and the command line shows its flags."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any
 
-import typer
+from rich.console import Console
+from rich.text import Text
 
-_NAMED = re.compile(r"`([a-z]\w*)(?:=([^`\s]+))?`")
+from stansub.run import config
+
+# Options that commands have beside those of `sample`, and that messages speak of.
+OTHERS = {
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in (
+            "adapt_delta",
+            "data",
+            "engine",
+            "force",
+            "install_cmdstan",
+            "max_treedepth",
+            "output_dir",
+            "reference_model",
+        )
+    },
+    "overwrite": "--force",
+}
+_MARKED = re.compile(r"""`(?P<name>[a-z_]+)(=(?P<quote>["']?)(?P<value>[^`]*?)(?P=quote))?`""")
 
 
-@cache
-def _flags() -> dict[str, str]:
-    """Flags of all commands by the names of the options in Python."""
-    from stansub.cli.main import app
-
-    command: Any = typer.main.get_command(app)
-    parameters = (parameter for one in command.commands.values() for parameter in one.params)
-    return {
-        parameter.name: parameter.opts[0]
-        for parameter in parameters
-        if parameter.name and parameter.opts[0].startswith("--")
-    }
+def flag_of(name: str) -> str:
+    """The flag of an option of `sample`."""
+    return f"--{config.declared(name).flag or name.replace('_', '-')}"
 
 
-def spelled(text: str) -> str:
-    """The text with each option that it names between backticks as a flag: `chains=4` becomes --chains 4."""
+def as_flags(text: str) -> str:
+    """Options in backticks, such as `` `thin` `` or `` `control_variates=0` ``, as flags with their values."""
+    return _MARKED.sub(_flag, text)
 
-    def flag(found: re.Match[str]) -> str:
-        name, value = found.groups()
-        if name not in _flags():
-            return found[0]
-        return _flags()[name] + (f" {value}" if value else "")
 
-    return _NAMED.sub(flag, text)
+def _flag(found: re.Match[str]) -> str:
+    name, value = found["name"], found["value"]
+    flag = flag_of(name) if name in config.names() else OTHERS.get(name, "")
+    if not flag:
+        return found[0]
+    if value == "False":
+        return f"--no-{flag[2:]}"
+    return flag if value in (None, "True") else f"{flag} {value}"
+
+
+class FlagConsole(Console):
+    """A console that shows options as flags."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*map(_shown, objects), **options)
+
+
+def _shown(item: Any) -> Any:
+    if isinstance(item, str):
+        return as_flags(item)
+    if isinstance(item, Text) and (plain := as_flags(item.plain)) != item.plain:
+        return Text(plain, style=item.style)
+    return item

@@ -17,7 +17,7 @@ from stansub.cli.check import check, doctor
 from stansub.cli.compare import compare
 from stansub.cli.diagnose import diagnose
 from stansub.cli.draws import plot, summary
-from stansub.cli.flags import spelled
+from stansub.cli.flags import as_flags
 from stansub.cli.reference import reference
 from stansub.cli.risk import risk
 from stansub.cli.sample import sample
@@ -121,7 +121,7 @@ def _usage(error: Any) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"stansub: error: {spelled(message)}", err=True)
+    typer.echo(f"stansub: error: {as_flags(message)}", err=True)
     return code
 
 

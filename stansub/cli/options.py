@@ -1,97 +1,98 @@
-"""Arguments and choices that commands share."""
+"""Arguments and options that commands share; those of `sample` are made from its configuration."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from stansub.cli.flags import as_flags, flag_of
+from stansub.run import config
+from stansub.run.config import DECISIONS, OUTPUT
+
+__all__ = ["DECISIONS", "OUTPUT", "Data", "Debug", "Draws", "Model", "Quiet", "Verbose", "shared", "taking"]
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.stan", help="Stan program.")]
 Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by `stansub sample`.")]
 Data = Annotated[Path, typer.Argument(metavar="DATA.json", help="Data in CmdStan's JSON format.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-
-
-class TestName(StrEnum):
-    """Tests."""
-
-    austerity = "austerity"
-    pocock = "pocock"
-    hoeffding = "hoeffding"
-    bernstein = "bernstein"
-    bernstein_serfling = "bernstein-serfling"
-    barker = "barker"
-    penalty = "penalty"
-    exact = "exact"
-
-
-class ProposalName(StrEnum):
-    """Proposals."""
-
-    auto = "auto"
-    laplace_pcn = "laplace-pcn"
-    langevin = "langevin"
-    adaptive_metropolis = "adaptive-metropolis"
-    random_walk = "random-walk"
-    sgld = "sgld"
-
-
-class OrderName(StrEnum):
-    """Orders of control variates."""
-
-    auto = "auto"
-    none = "0"
-    first = "1"
-    second = "2"
-
-
-class RangeName(StrEnum):
-    """Sources of the range constant of the bounds."""
-
-    auto = "auto"
-    lipschitz = "lipschitz"
-    function = "function"
-    derivative = "derivative"
-    scan = "scan"
-    estimate = "estimate"
-
-
-class EvaluatorName(StrEnum):
-    """How block log likelihoods are evaluated."""
-
-    auto = "auto"
-    rewritten = "rewritten"
-    instances = "instances"
-
-
-class LookName(StrEnum):
-    """Schedules of looks."""
-
-    geometric = "geometric"
-    fixed = "fixed"
-
-
-# Panels of the help that several commands have.
-DECISIONS, DATA, OUTPUT = "Decisions", "Data", "Output"
-
-Looks = Annotated[
-    LookName | None,
-    typer.Option(
-        help="Whether the subset grows by a factor or by a fixed number of blocks.", rich_help_panel=DECISIONS
-    ),
-]
-FirstLook = Annotated[int | None, typer.Option(help="Blocks at the first look.", rich_help_panel=DECISIONS)]
-BlockSize = Annotated[
-    int | None, typer.Option(help="Observations a block.", show_default="chosen for the test", rich_help_panel=DATA)
-]
-Observations = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Integer data variable that counts the observations.", rich_help_panel=DATA),
-]
-Evaluator = Annotated[EvaluatorName, typer.Option(help="How blocks are evaluated.", rich_help_panel=DATA)]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Tell how the sampler was chosen, and why.", rich_help_panel=OUTPUT)
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
+
+_Command = Callable[..., None]
+
+
+def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
+    """An option of `sample` as a parameter of a command.
+
+    Parameters
+    ----------
+    value
+        Its default, where this is another than that of `sample`.
+    changes
+        What else is declared otherwise (see `stansub.run.config.Option`).
+    """
+    option = replace(config.declared(name), **changes)
+    kind: Any = config.plain_type(name)
+    default = value[0] if value else config.DEFAULTS[name]
+    if isinstance(option.bounds, config.Named):
+        make: Any = StrEnum
+        kind = make(name, {one: one for one in option.bounds.names})
+        default = default if default is None else kind(default)
+    only_flag = [flag_of(name)] if option.flag or default is False else []
+    info = typer.Option(
+        *only_flag,
+        help=as_flags(option.text),
+        metavar=option.metavar,
+        show_default=as_flags(option.default) or True,
+        rich_help_panel=option.group or None,
+    )
+    wanted: Any = kind if default is not None else kind | None
+    annotation = Annotated[wanted, info]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def taking(*options: inspect.Parameter | str) -> Callable[[_Command], _Command]:
+    """Have a command take options of `sample` as ``**options``, ahead of its own, with values as Python has them.
+
+    Parameters
+    ----------
+    options
+        Names, or what `shared` made of them.
+    """
+    added = [shared(one) if isinstance(one, str) else one for one in options]
+
+    def decorate(command: _Command) -> _Command:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        arguments = [one for one in own if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
+        named = [one.replace(kind=one.KEYWORD_ONLY) for one in own if one.default is not one.empty]
+
+        @functools.wraps(command)
+        def wrapped(**given: Any) -> None:
+            plain = {one.name: _plain(one.name, given[one.name]) for one in added}
+            command(**given | plain)
+
+        signature = inspect.Signature([*arguments, *added, *named])
+        vars(wrapped)["__signature__"] = signature
+        wrapped.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
+        return wrapped
+
+    return decorate
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    if name == "inits" and value is not None:
+        from stansub.run.inits import parse
+
+        return parse(value)
+    return value

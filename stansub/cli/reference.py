@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from stansub.cli.options import Data, Debug, Model
+from stansub.cli.flags import FlagConsole
+from stansub.cli.options import Data, Debug, Model, shared, taking
 
 
 class EngineName(StrEnum):
@@ -20,6 +20,13 @@ class EngineName(StrEnum):
     nutpie = "nutpie"
 
 
+@taking(
+    shared("chains", None, default="4", group=""),
+    shared("parallel_chains", text="Chains run at once.", group=""),
+    shared("iter_warmup", None, text="Warmup iterations, per chain.", default="1000", group=""),
+    shared("iter_sampling", None, text="Iterations after warmup, per chain.", default="1000", group=""),
+    shared("seed", default="drawn, and written to the output", group=""),
+)
 def reference(
     model: Model,
     data: Data,
@@ -29,15 +36,6 @@ def reference(
     reference_model: Annotated[
         Path | None,
         typer.Option(metavar="OTHER.stan", help="A faster formulation of the same posterior, to be run instead."),
-    ] = None,
-    chains: Annotated[int | None, typer.Option(help="Number of chains.", show_default="4")] = None,
-    parallel_chains: Annotated[int | None, typer.Option(help="Chains run at once.", show_default="one a core")] = None,
-    iter_warmup: Annotated[int | None, typer.Option(help="Warmup iterations, per chain.", show_default="1000")] = None,
-    iter_sampling: Annotated[
-        int | None, typer.Option(help="Iterations after warmup, per chain.", show_default="1000")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Random seed.", show_default="drawn, and written to the output")
     ] = None,
     adapt_delta: Annotated[
         float | None, typer.Option(help="Acceptance rate that warmup aims at.", show_default="0.8")
@@ -61,6 +59,7 @@ def reference(
     force: Annotated[bool, typer.Option("--force", help="Run again and overwrite the output file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     debug: Debug = False,
+    **options: Any,
 ) -> None:
     """Sample the posterior with NUTS, as a reference for subsampled draws.
 
@@ -70,7 +69,7 @@ def reference(
     from stansub.nuts.reference import reservations, told
     from stansub.output import inference_data, summary
 
-    console = Console(stderr=True)
+    console = FlagConsole(stderr=True)
     kept = stored.obtain(
         model,
         data,
@@ -78,11 +77,7 @@ def reference(
         force=force,
         engine=engine.value,
         reference_model=reference_model,
-        chains=chains,
-        parallel_chains=parallel_chains,
-        iter_warmup=iter_warmup,
-        iter_sampling=iter_sampling,
-        seed=seed,
+        **options,
         adapt_delta=adapt_delta,
         max_treedepth=max_treedepth,
         install_cmdstan=install_cmdstan,
@@ -95,6 +90,8 @@ def reference(
         console.print(line, highlight=False, soft_wrap=True)
     if facts.get("equivalence"):
         console.print(f"Reference model {facts['equivalence']}", highlight=False, soft_wrap=True)
-    summary.render(kept.draws, Console())
+    summary.render(kept.draws, FlagConsole())
     if doubts := reservations(facts):
-        Console().print(f"This reference is not to be trusted: {'; '.join(doubts)}.", style="bold red", highlight=False)
+        FlagConsole().print(
+            f"This reference is not to be trusted: {'; '.join(doubts)}.", style="bold red", highlight=False
+        )

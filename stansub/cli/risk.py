@@ -6,25 +6,12 @@ import math
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from stansub.cli.options import (
-    DECISIONS,
-    OUTPUT,
-    BlockSize,
-    Data,
-    Debug,
-    Evaluator,
-    EvaluatorName,
-    FirstLook,
-    Looks,
-    Model,
-    Observations,
-    Quiet,
-)
+from stansub.cli.flags import FlagConsole, as_flags
+from stansub.cli.options import DECISIONS, OUTPUT, Data, Debug, Model, Quiet, shared, taking
 from stansub.errors import InterruptError
 
 if TYPE_CHECKING:
@@ -42,6 +29,21 @@ class TTestName(StrEnum):
     austerity = "austerity"
 
 
+@taking(
+    "looks",
+    "first_look",
+    shared("parallel_chains", text="Runs at once.", group=_RUNS),
+    shared(
+        "inits",
+        text="Start there, as in `stansub sample`, so that the curves include the way to the posterior.",
+        default="draws of the reference",
+        group=_RUNS,
+    ),
+    shared("seed", group=_RUNS),
+    "block_size",
+    "observations",
+    "evaluator",
+)
 def risk(
     model: Model,
     data: Data,
@@ -52,8 +54,6 @@ def risk(
     test: Annotated[
         TTestName, typer.Option(help="Sequential test of each decision.", rich_help_panel=DECISIONS)
     ] = TTestName.pocock,
-    looks: Looks = None,
-    first_look: FirstLook = None,
     audit: Annotated[
         float,
         typer.Option(
@@ -66,9 +66,6 @@ def risk(
     ] = None,
     max_steps: Annotated[
         int | None, typer.Option(help="Steps of a run, instead of a time or besides.", rich_help_panel=_RUNS)
-    ] = None,
-    parallel_chains: Annotated[
-        int | None, typer.Option(help="Runs at once.", show_default="one a core", rich_help_panel=_RUNS)
     ] = None,
     reference: Annotated[
         str,
@@ -87,22 +84,6 @@ def risk(
             rich_help_panel=_RUNS,
         ),
     ] = None,
-    inits: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RADIUS|FILE[,FILE...]",
-            help="Start there, as in `stansub sample`, so that the curves include the way to the posterior.",
-            show_default="draws of the reference",
-            rich_help_panel=_RUNS,
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Random seed.", show_default="drawn, and written to the output", rich_help_panel=_RUNS),
-    ] = None,
-    block_size: BlockSize = None,
-    observations: Observations = None,
-    evaluator: Evaluator = EvaluatorName.auto,
     output_dir: Annotated[
         Path,
         typer.Option(
@@ -115,6 +96,7 @@ def risk(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=OUTPUT)] = False,
     quiet: Quiet = False,
     debug: Debug = False,
+    **options: Any,
 ) -> None:
     """Show how far means and variances are off after so many seconds, for one error level after another.
 
@@ -123,11 +105,10 @@ def risk(
     from stansub.diagnostics import risk as working
     from stansub.output import files
     from stansub.report import risk_figure
-    from stansub.run.inits import parse
 
     names = [f"{model.stem}_risk.png", f"{model.stem}_risk.json"]
     folder = files.check_folder(output_dir, names, overwrite=force)
-    console = Console(stderr=True)
+    console = FlagConsole(stderr=True)
     found = working.risk(
         model,
         data,
@@ -138,15 +119,8 @@ def risk(
         max_steps=max_steps,
         reference=reference,
         quantities=None if quantity is None else [name for name in quantity if name],
-        inits=None if inits is None else parse(inits),
-        parallel_chains=parallel_chains,
-        looks=looks.value if looks else None,
-        first_look=first_look,
         audit=audit,
-        block_size=block_size,
-        observations=observations,
-        evaluator=evaluator.value,
-        seed=seed,
+        **options,
         show_progress=False if quiet else None,
         console=console,
     )
@@ -172,7 +146,7 @@ def _print(found: Risk) -> None:
     for line in headlines(found):
         typer.echo(f"{line[0].upper()}{line[1:]}.")
     for note in found.notes:
-        typer.echo(f"Note: {note}.")
+        typer.echo(as_flags(f"Note: {note}."))
 
 
 def _lines(found: Risk) -> list[str]:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stansub import streams
-from stansub.acceptance.decide import DERIVATIVES
 from stansub.acceptance.normality import LEVELS, TOLERATED, Pair, Trial, coarsened, figures, try_pairs
+from stansub.acceptance.ranges import DERIVATIVES
 from stansub.acceptance.rules import NoiseTest, Test, is_t_test
 from stansub.errors import InputError
 from stansub.findings import HeavyTail, TrialDecisionsWrong
@@ -26,8 +26,8 @@ from stansub.output.words import clause, percent
 from stansub.run import choices
 from stansub.run.chain import WARMUP_STRETCH, Chain, Plan
 from stansub.run.inits import RADIUS, Inits, load
+from stansub.run.prepare import about_mode, make_chain, make_posterior
 from stansub.run.progress import default_console, telling, wanted
-from stansub.run.sample import about_mode, make_chain, make_posterior
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
@@ -415,9 +415,9 @@ def _advice(
         yield "None of the larger blocks and first looks that were tried passes."
     functions = {function.name for function in posterior.program.functions}
     known = [name for name in (DERIVATIVES[2], LIPSCHITZ, "log_lik_range") if name in functions]
-    yield "`test=bernstein-serfling` holds for any data; " + (
+    yield "`test='bernstein-serfling'` holds for any data; " + (
         f"it takes the range from the program's own {known[0]}."
         if known
         else f"it needs a function {DERIVATIVES[2]}, or draws most of the data and needs {LIPSCHITZ} or log_lik_range."
     )
-    yield "`test=exact` takes every decision on all the data, and is never wrong."
+    yield "`test='exact'` takes every decision on all the data, and is never wrong."

@@ -33,9 +33,10 @@ from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, S
 from stansub.memory import reason
 from stansub.output import files, inference_data
 from stansub.output.words import percent
-from stansub.run import choices, inits, results, threads
+from stansub.run import choices, collect, executors, inits
+from stansub.run.prepare import make_posterior
 from stansub.run.progress import default_console, telling, wanted
-from stansub.run.sample import make_posterior, sample
+from stansub.run.sample import sample
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.types import FloatArray
@@ -300,7 +301,7 @@ def _stored(reference: InferenceData | str | Path | None) -> InferenceData | Non
 
 
 def _about(posterior: Posterior, rule: Test) -> dict[str, Any]:
-    facts = results.facts(posterior, rule, "")
+    facts = collect.facts(posterior, rule, "")
     names = ("model", "model_hash", "data_hash", "n_observations", "n_blocks", "block_size")
     return {**{name: facts[name] for name in names}, "versions": json.loads(facts["versions"])}
 
@@ -432,8 +433,8 @@ def _run_all(
         return len(courses) + len(failures) + sum(run.share_done for run in running if run is not None)
 
     with _progress(len(keys), done, show=show, console=console) as watch:
-        outcome = threads.run(
-            lanes,
+        outcome = executors.run(
+            [executors.Local(lane) for lane in lanes],
             parallel=len(lanes),
             stop=stop,
             watch=watch,

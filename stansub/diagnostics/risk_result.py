@@ -173,17 +173,17 @@ def settings(kept: Runs, rules: Mapping[float, Test], n_observations: int) -> pd
     for epsilon, runs in kept.items():
         total = _summed([course.totals for course in runs.values()])
         checked = _summed([course.audit for course in runs.values()])
-        audit = audit_of(checked.n_audited, checked.n_audit_wrong) if checked.n_audited else None
+        audit = audit_of(checked["n_audited"], checked["n_audit_wrong"]) if checked["n_audited"] else None
         rows[epsilon] = {
             "test": rules[epsilon].name,
             "repeats": len(runs),
-            "steps": total.n_steps / len(runs),
-            "seconds": total.seconds / len(runs),
-            "acceptance": total.n_accepted / total.n_steps,
-            "share": total.n_obs_used / total.n_steps / n_observations,
-            "passes": total.n_obs_evaluated / total.n_steps / n_observations,
-            "audited": checked.n_audited,
-            "wrong": checked.n_audit_wrong,
+            "steps": total["n_steps"] / len(runs),
+            "seconds": total["seconds"] / len(runs),
+            "acceptance": total["n_accepted"] / total["n_steps"],
+            "share": total["n_obs_used"] / total["n_steps"] / n_observations,
+            "passes": total["n_obs_evaluated"] / total["n_steps"] / n_observations,
+            "audited": checked["n_audited"],
+            "wrong": checked["n_audit_wrong"],
             "error": audit.rate if audit else math.nan,
             "error_low": audit.low if audit else math.nan,
             "error_high": audit.high if audit else math.nan,
@@ -194,8 +194,7 @@ def settings(kept: Runs, rules: Mapping[float, Test], n_observations: int) -> pd
 def _summed(several: Sequence[Totals]) -> Totals:
     total = Totals()
     for one in several:
-        for name, value in vars(one).items():
-            setattr(total, name, getattr(total, name) + value)
+        total.add(one)
     return total
 
 

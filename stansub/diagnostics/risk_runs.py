@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from stansub._loop import Decider
 from stansub.diagnostics.risk_functions import MEANS, VARIANCES, Functions
-from stansub.kernels.metropolis import Control, allocate, run_steps
+from stansub.kernels.base import Oversight, Records, totals_of
+from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import RandomWalk
 from stansub.run.chain import Totals
 from stansub.stan.library import Rng
@@ -125,11 +126,11 @@ class Run:
         n_observations: int,
         stop: NDArray[np.int32],
     ) -> None:
-        self._decider, self._proposal, self._functions = decider, proposal, functions
+        self._kernel, self._proposal, self._functions = MetropolisHastings(decider), proposal, functions
         self._budget, self._audit_share = budget, audit
         self._rng, self._audit_rng, self._quantity_rng = rng, audit_rng, quantity_rng
         self._n_observations, self._stop = n_observations, stop
-        self._buffer = allocate(_LONGEST, decider.theta.size)
+        self._buffer = Records.allocate(_LONGEST, self._kernel.dim, self._kernel.stats)
         self._counters = np.zeros(4, dtype=np.int64)
         self._totals, self._audit = Totals(), Totals()
         self._centre = centre
@@ -146,8 +147,8 @@ class Run:
             return False
         if self._left > 0:
             self._measure()
-        elif self._audit.n_steps < self._n_audited:
-            self._steps(self._audit, min(_PIECE, self._n_audited - self._audit.n_steps), 1.0)
+        elif self._audit["n_steps"] < self._n_audited:
+            self._steps(self._audit, min(_PIECE, self._n_audited - self._audit["n_steps"]), 1.0)
         elif self._n_evaluated < self._n_positions:
             rows = slice(self._n_evaluated, self._n_evaluated + _PIECE)
             self._evaluated.append(self._functions.of_quantities(self._positions.positions[rows], self._quantity_rng))
@@ -156,12 +157,12 @@ class Run:
     @property
     def done(self) -> bool:
         """Whether nothing is left to do."""
-        return self._left == 0 and self._audit.n_steps >= self._n_audited and self._n_evaluated >= self._n_positions
+        return self._left == 0 and self._audit["n_steps"] >= self._n_audited and self._n_evaluated >= self._n_positions
 
     @property
     def share_done(self) -> float:
         """How much of the budget is used, for progress."""
-        return max(self._totals.seconds / self._budget.seconds, self._totals.n_steps / self._budget.steps)
+        return float(max(self._totals["seconds"] / self._budget.seconds, self._totals["n_steps"] / self._budget.steps))
 
     def course(self) -> Course:
         """What the finished run has to show."""
@@ -178,12 +179,12 @@ class Run:
     @property
     def _left(self) -> int:
         """Steps that may still be measured."""
-        return 0 if self._totals.seconds >= self._budget.seconds else self._budget.steps - self._totals.n_steps
+        return 0 if self._totals["seconds"] >= self._budget.seconds else self._budget.steps - self._totals["n_steps"]
 
     @property
     def _n_audited(self) -> int:
-        exact = self._totals.n_obs_used == self._totals.n_steps * self._n_observations
-        return 0 if exact else int(np.ceil(self._audit_share * self._totals.n_steps))
+        exact = self._totals["n_obs_used"] == self._totals["n_steps"] * self._n_observations
+        return 0 if exact else int(np.ceil(self._audit_share * self._totals["n_steps"]))
 
     @property
     def _n_positions(self) -> int:
@@ -194,13 +195,13 @@ class Run:
         return _PIECE * len(self._evaluated)
 
     def _measure(self) -> None:
-        before = self._totals.n_steps
+        before = self._totals["n_steps"]
         wanted = int(np.clip(_STRETCH * before, _SHORTEST, _LONGEST))
         n = self._steps(self._totals, min(wanted, self._left), 0.0)
         if n == 0:
             return
         # Where a proposal was rejected the functions have the values they had.
-        moved = np.flatnonzero(self._buffer.accepted[:n])
+        moved = np.flatnonzero(self._buffer["accepted"][:n])
         stays = np.diff(moved, prepend=0, append=n)
         self._sums += stays[0] * self._values
         for step, stay in zip(moved, stays[1:], strict=True):
@@ -209,8 +210,8 @@ class Run:
         if self._functions.quantities:
             self._positions.add(self._buffer.theta[:n])
         totals = self._totals
-        self._notes.append((totals.seconds, totals.n_obs_evaluated / self._n_observations, totals.n_steps))
-        self._means.append(self._sums / totals.n_steps)
+        self._notes.append((totals["seconds"], totals["n_obs_evaluated"] / self._n_observations, totals["n_steps"]))
+        self._means.append(self._sums / totals["n_steps"])
 
     def _deviations(self, theta: FloatArray) -> FloatArray:
         """Deviations from the centre and their squares, shape (2, n_parameters)."""
@@ -219,13 +220,16 @@ class Run:
 
     def _steps(self, totals: Totals, n_steps: int, audit: float) -> int:
         """Steps done, counted in ``totals``."""
-        decider = self._decider
-        control = Control(self._audit_rng, audit, self._stop, self._counters)
-        evaluated, began = decider.n_evaluated, time.thread_time()
-        n = run_steps(decider, self._proposal, self._rng, self._buffer, n_steps, control)
-        totals.seconds += time.thread_time() - began
-        totals.n_obs_evaluated += decider.n_evaluated - evaluated
-        totals.add(self._buffer, n)
+        kernel = self._kernel
+        oversight = Oversight(self._audit_rng, audit, self._stop, self._counters)
+        evaluated, began = kernel.n_evaluated, time.thread_time()
+        _, n = kernel.batch(self._rng, kernel.here, self._proposal, self._buffer, n_steps, oversight)
+        counted = {
+            "seconds": time.thread_time() - began,
+            "n_obs_evaluated": kernel.n_evaluated - evaluated,
+            "n_steps": n,
+        }
+        totals.add(counted | totals_of(kernel.stats, self._buffer.rows(slice(0, n))))
         return n
 
 

@@ -6,158 +6,159 @@ chain's generator, in this order; the compiled loop and the Python one make the 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stansub._loop import Decider
+from stansub._loop import Decider, Subset
 from stansub.acceptance.decide import Decision
-from stansub.kernels.base import State
+from stansub.kernels.base import Info, Oversight, Records, Stat, State, step_by_step
 from stansub.kernels.proposals import Proposal, compiled
 from stansub.types import FloatArray
 
+STATS = (
+    Stat("accepted", bool, "Whether the proposal was accepted.", "n_accepted"),
+    Stat("n_obs_used", np.int64, "Observations in the subset that the decision was taken from.", "n_obs_used"),
+    Stat("n_looks", np.int32, "Looks at the test statistic."),
+    Stat("undecided", bool, "Whether a sequential test ran to all the data.", "n_undecided"),
+    Stat("log_ratio", float, "Estimated log acceptance ratio; exact where all the data were used."),
+    Stat("audited", bool, "Whether the decision was taken again on all the data.", "n_audited"),
+    Stat("audit_wrong", bool, "Whether it came out differently there.", "n_audit_wrong"),
+    Stat("bound_violated", bool, "Whether a range constant was seen to be too small.", "n_bound_violated"),
+)
 
-class Records(NamedTuple):
-    """One row a step; the statistics and their types are declared here once.
-
-    Attributes
-    ----------
-    theta : float64, shape (n, dim)
-        Unconstrained position after the step.
-    accepted : uint8
-        Whether the proposal was accepted.
-    n_obs_used : int64
-        Observations in the subset that the decision was taken from.
-    n_looks : int32
-        Looks at the test statistic.
-    undecided : uint8
-        Whether a sequential test ran to all the data.
-    log_ratio : float64
-        Estimated log acceptance ratio; exact where all the data were used.
-    audited, audit_wrong : uint8
-        Whether the decision was taken again on all the data, and came out differently.
-    bound_violated : uint8
-        Whether a range constant was seen to be too small.
-    """
-
-    theta: FloatArray
-    accepted: NDArray[np.uint8]
-    n_obs_used: NDArray[np.int64]
-    n_looks: NDArray[np.int32]
-    undecided: NDArray[np.uint8]
-    log_ratio: FloatArray
-    audited: NDArray[np.uint8]
-    audit_wrong: NDArray[np.uint8]
-    bound_violated: NDArray[np.uint8]
-
-
-class Control(NamedTuple):
-    """What steers a stretch of steps from outside.
-
-    Attributes
-    ----------
-    audit_rng : Generator
-        Chooses the decisions that are audited.
-    audit_probability : float
-        Share of the decisions that are audited.
-    stop : int32, shape (1,)
-        Read before every step; not 0 stops.
-    counters : int64, shape (4,)
-        Steps, accepted, observations used and observations evaluated so far, for progress.
-    """
-
-    audit_rng: np.random.Generator
-    audit_probability: float
-    stop: NDArray[np.int32]
-    counters: NDArray[np.int64]
-
-
-def allocate(n: int, dim: int) -> Records:
-    """Empty records of ``n`` steps."""
-    return Records(
-        np.empty((n, dim)),
-        np.zeros(n, np.uint8),
-        np.zeros(n, np.int64),
-        np.zeros(n, np.int32),
-        np.zeros(n, np.uint8),
-        np.zeros(n),
-        np.zeros(n, np.uint8),
-        np.zeros(n, np.uint8),
-        np.zeros(n, np.uint8),
-    )
+COUNTS = (
+    Stat("n_obs_evaluated", int, "Observations evaluated, audits included.", "n_obs_evaluated", per_step=False),
+    Stat("n_nonfinite", int, "Decisions where the log ratio was not a number.", "n_nonfinite", per_step=False),
+    Stat("n_fallback", int, "Decisions whose estimate was too noisy to count the noise in.", "n_fallback", False),
+    Stat("n_audited_estimates", int, "Estimates compared with all the data.", "n_audited_estimates", False),
+    Stat("audit_squares", float, "Sum of the squares of their standardised errors.", "audit_squares", False),
+    Stat("audit_time", float, "Seconds taken by audits.", "audit_time", False),
+)
 
 
 class MetropolisHastings:
-    """Kernel of one step with any proposal.
+    """Kernel of one decision a step, with any proposal; its params are the proposal.
 
     Parameters
     ----------
     decider : Decider
-        Settles accept or reject; holds the position and what is known of it.
-    proposal : Proposal
-        Draws candidates.
+        Settles accept or reject; remembers what is known of the log density where it stands.
     """
 
-    def __init__(self, decider: Decider, proposal: Proposal) -> None:
-        self._decider = decider
-        self._proposal = proposal
+    stats = (*STATS, *COUNTS)
 
-    def __call__(self, rng: np.random.Generator, state: State, *, audit: bool = False) -> tuple[State, Decision]:
+    def __init__(self, decider: Decider) -> None:
+        self.decider = decider
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return len(self.decider.theta)
+
+    @property
+    def deciders(self) -> tuple[Decider, ...]:
+        """Its decider."""
+        return (self.decider,)
+
+    @property
+    def n_evaluated(self) -> int:
+        """Observations evaluated by decisions so far."""
+        return int(self.decider.n_evaluated)
+
+    @property
+    def here(self) -> State:
+        """The state at which the decider stands."""
+        return State(np.array(self.decider.theta))
+
+    def init(self, position: FloatArray) -> State:
+        """Stand at a position."""
+        self.decider.reset(position)
+        return State(np.array(position))
+
+    def step(
+        self, rng: np.random.Generator, state: State, params: Proposal, *, audit: bool = False
+    ) -> tuple[State, Info]:
         """Propose and decide."""
-        proposed, log_q_ratio = self._proposal(rng, state.position)
+        proposed, log_q_ratio = params(rng, state.position)
+        return self.decide(rng, state, proposed, log_q_ratio, audit=audit)
+
+    def decide(
+        self,
+        rng: np.random.Generator,
+        state: State,
+        proposed: FloatArray,
+        log_q_ratio: float,
+        *,
+        audit: bool = False,
+        subset: Subset | None = None,
+    ) -> tuple[State, Info]:
+        """Accept or reject, from all factors or as if there were only those of a subset."""
+        self._stand_at(state)
         log_u = np.log1p(-rng.random())
-        decision = self._decider.decide(proposed, log_u, log_q_ratio, rng.bit_generator.capsule, audit)
-        return (State(proposed) if decision.accepted else state), decision
+        decision = self.decider.decide(proposed, log_u, log_q_ratio, rng.bit_generator.capsule, audit, subset)
+        return (State(proposed) if decision.accepted else state), statistics(decision)
 
-
-def run_steps(
-    decider: Decider,
-    proposal: Proposal,
-    rng: np.random.Generator,
-    out: Records,
-    n_steps: int,
-    control: Control,
-) -> int:
-    """Fill the first rows of ``out`` with up to ``n_steps`` steps.
-
-    Random walks, affine proposals and mixtures of them run in C++ without the interpreter's lock; other proposals are
-    asked from Python.
-
-    Returns
-    -------
-    int
-        Steps done; fewer than asked when stopped.
-    """
-    proposals = compiled(proposal)
-    if proposals is not None:
-        return int(
-            decider.stretch(
-                n_steps,
-                proposals,
-                rng.bit_generator.capsule,
-                control.audit_rng.bit_generator.capsule,
-                control.audit_probability,
-                *out,
-                control.stop,
-                control.counters,
-            )
+    def batch(
+        self, rng: np.random.Generator, state: State, params: Proposal, out: Records, n_steps: int, oversight: Oversight
+    ) -> tuple[State, int]:
+        """Up to ``n_steps`` steps: random walks, affine proposals and mixtures of them in C++ without the interpreter's
+        lock, other proposals asked from Python."""
+        proposals = compiled(params)
+        if proposals is None:
+            return step_by_step(self, rng, state, params, out, n_steps, oversight)
+        self._stand_at(state)
+        columns = (out[one.name].view(np.uint8) if one.dtype is bool else out[one.name] for one in STATS)
+        rows: list[Any] = [out.theta, *columns, oversight.stop, oversight.counters]
+        n = self.decider.stretch(
+            n_steps,
+            proposals,
+            rng.bit_generator.capsule,
+            oversight.audit_rng.bit_generator.capsule,
+            oversight.audit_probability,
+            *rows,
         )
-    kernel, state = MetropolisHastings(decider, proposal), State(np.array(decider.theta))
-    for step in range(n_steps):
-        if control.stop[0]:
-            return step
-        audit = control.audit_probability > 0 and control.audit_rng.random() < control.audit_probability
-        evaluated = decider.n_evaluated
-        state, decision = kernel(rng, state, audit=audit)
-        out.theta[step] = state.position
-        out.accepted[step] = decision.accepted
-        out.n_obs_used[step] = decision.n_obs_used
-        out.n_looks[step] = decision.n_looks
-        out.undecided[step] = decision.undecided
-        out.log_ratio[step] = decision.log_ratio
-        out.audited[step] = decision.audited
-        out.audit_wrong[step] = decision.wrong
-        out.bound_violated[step] = decision.bound_violated
-        control.counters[:] += (1, decision.accepted, decision.n_obs_used, decider.n_evaluated - evaluated)
-    return n_steps
+        return (State(out.theta[n - 1].copy()) if n else state), int(n)
+
+    def counts(self) -> dict[str, float]:
+        """What has no value a step."""
+        return counts_of(self.decider)
+
+    def save(self) -> Any:
+        """The order of the blocks, and what is known of the log density at the position."""
+        return self.decider.state
+
+    def restore(self, state: State, saved: Any) -> None:
+        """Go on from what `save` gave."""
+        self.decider.state = saved
+
+    def _stand_at(self, state: State) -> None:
+        # Another kernel may have moved on meanwhile.
+        if not np.array_equal(self.decider.theta, state.position):
+            self.decider.reset(state.position)
+
+
+def counts_of(decider: Decider) -> dict[str, float]:
+    """What a decider has counted, by the names of `COUNTS`."""
+    return {
+        "n_obs_evaluated": decider.n_evaluated + decider.n_evaluated_extra,
+        "n_nonfinite": decider.n_nonfinite,
+        "n_fallback": decider.n_fallback,
+        "n_audited_estimates": decider.n_audited_estimates,
+        "audit_squares": decider.audit_squares,
+        "audit_time": decider.audit_seconds,
+    }
+
+
+def statistics(decision: Decision) -> Info:
+    """A decision by the names of `STATS`."""
+    return {
+        "accepted": decision.accepted,
+        "n_obs_used": decision.n_obs_used,
+        "n_looks": decision.n_looks,
+        "undecided": decision.undecided,
+        "log_ratio": decision.log_ratio,
+        "audited": decision.audited,
+        "audit_wrong": decision.wrong,
+        "bound_violated": decision.bound_violated,
+    }

@@ -48,7 +48,7 @@ _TROUBLE = re.compile(
     r"could not|error|exception|rejecting|reject|fail|killed|no such file|not found|undefined|terminated|invalid",
     re.IGNORECASE,
 )
-NOT_INSTALLED = Missing("no CmdStan is installed", "--install-cmdstan gets it")
+NOT_INSTALLED = Missing("no CmdStan is installed", "`install_cmdstan=True` gets it")
 _NOISE = re.compile(r"^(\s*$|DEBUG|INFO|make:|Command and output files|Informational Message)")
 
 
@@ -101,7 +101,7 @@ def install(*, say: Callable[[str], None]) -> None:
         raise RunError(
             f"CmdStan could not be installed: {_reason(told.getvalue())}; install it another way "
             "(https://mc-stan.org/docs/cmdstan-guide/installation.html) and set CMDSTAN to its folder, or use "
-            "--engine nutpie"
+            "`engine='nutpie'`"
         )
 
 

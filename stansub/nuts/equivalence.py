@@ -59,7 +59,7 @@ def check(
         told = ", ".join(f"{value:.10g}" for value in difference)
         raise InputError(
             f"{other.name} has another posterior than {program.name}: at {len(points)} parameter values their log "
-            f"densities differ by {told}, which should be one constant; correct it or leave out --reference-model"
+            f"densities differ by {told}, which should be one constant; correct it or leave out `reference_model`"
         )
     return f"checked: the log densities of {program.name} and {other.name} differ by a constant to {spread:.1e}"
 

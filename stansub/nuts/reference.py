@@ -111,7 +111,7 @@ def reference(
     if engine not in ENGINES:
         raise InputError(f"engine {engine!r} is unknown; choose from {', '.join(ENGINES)}")
     if install_cmdstan and engine == "nutpie":
-        raise InputError("CmdStan is not needed for nutpie: leave out --install-cmdstan or --engine nutpie")
+        raise InputError("CmdStan is not needed for nutpie: leave out `install_cmdstan` or `engine='nutpie'`")
     if install_cmdstan:
         engine = "cmdstan"
     began = time.perf_counter()
@@ -179,7 +179,7 @@ def choose_engine(engine: str) -> tuple[Engine, str]:
         if lack is None:
             return ("cmdstan" if engine == "cmdstan" else "nutpie"), "asked for"
         raise InputError(
-            f"{lack.what}; {lack.remedy}, or use --engine {'nutpie' if engine == 'cmdstan' else 'cmdstan'}"
+            f"{lack.what}; {lack.remedy}, or use `engine='{'nutpie' if engine == 'cmdstan' else 'cmdstan'}'`"
         )
     if lacking["cmdstan"] is None:
         return "cmdstan", "CmdStan is installed"
@@ -206,7 +206,7 @@ def reservations(facts: Mapping[str, Any]) -> list[str]:
     return [
         *([f"R-hat reaches {r_hat:.3f}"] if r_hat > R_HAT_MAX else []),
         *([f"{divergences:,} divergent iterations"] if divergences else []),
-        *([f"{limits:,} iterations were cut short by --max-treedepth"] if limits else []),
+        *([f"{limits:,} iterations were cut short by `max_treedepth`"] if limits else []),
     ]
 
 
@@ -266,7 +266,7 @@ def _lean(program: Program, tall: Mapping[str, int], settings: Settings) -> Prog
         raise InputError(
             f"{program.name}: the transformed parameters with a value per observation ({names}) would take "
             f"{memory.amount(2 * transformed)} of memory, but {room}; declare them in the model block, or give a "
-            "--reference-model that does"
+            "`reference_model` that does"
         )
     if generated <= _MAX_UNUSED:
         return program

@@ -63,7 +63,7 @@ def find(
     """
     if not Path(path).exists():
         return None
-    remedy = "use --force to replace it, or another name"
+    remedy = "use `force=True` to replace it, or another name"
     try:
         draws = inference_data.read(path)
     except InputError as error:
@@ -76,7 +76,7 @@ def find(
     differing = [
         *(["another model"] if facts["reference_for"] != model_hash else []),
         *(["other data"] if facts.get("data_hash") != data_hash else []),
-        *(["another --reference-model"] if reference_hash not in (None, facts.get("model_hash")) else []),
+        *(["another `reference_model`"] if reference_hash not in (None, facts.get("model_hash")) else []),
         *(f"{name} {had.get(name)}, not {value}" for name, value in asked.items() if had.get(name) != value),
     ]
     if differing:

@@ -45,7 +45,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     if not _writable(target.parent):
         raise InputError(f"{path}: the folder {target.parent} cannot be written to; choose another")
     if found is not None and not overwrite:
-        raise InputError(f"{path} exists already; use `force` to overwrite it or choose another name")
+        raise InputError(f"{path} exists already; use `overwrite=True` to overwrite it or choose another name")
     return target
 
 
@@ -69,7 +69,7 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwr
         found = locate(path)[1]
         check_regular(path, found)
         if found is not None and not overwrite:
-            raise InputError(f"{path} exists already; use `force` to overwrite it or another `output_dir`")
+            raise InputError(f"{path} exists already; use `overwrite=True` to overwrite it or another `output_dir`")
     return target
 
 

@@ -77,7 +77,6 @@ def render(
     *,
     summary: Summary | None = None,
     verbose: bool = False,
-    spelled: Callable[[str], str] = str,
     **options: Any,
 ) -> None:
     """Print the table, whether the draws can be trusted, what they cost, and the findings, each with its remedy.
@@ -88,8 +87,6 @@ def render(
         Whether to tell how the sampler was chosen, too.
     summary
         What `summarise` made of the draws; made here, with `options`, where there is none yet.
-    spelled
-        Spells the options that texts name, `` `max_error` `` for example, as their reader gives them.
     """
     shown, facts = summary or summarise(idata, **options), attrs(idata)
 
@@ -97,7 +94,7 @@ def render(
         console.print(Text(text, style=style), soft_wrap=True)
 
     def warn(finding: Finding, style: str) -> None:
-        text, remedy = map(spelled, words(finding))
+        text, remedy = words(finding)
         for line in textwrap.wrap(f"Warning: {text}", _WIDTH, subsequent_indent=" " * 9):
             write(line, style)
         for line in textwrap.wrap(f"      -> {remedy}", _WIDTH, subsequent_indent=" " * 9):
@@ -111,9 +108,8 @@ def render(
     for part in parts:
         write("")
         for label, text in part:
-            line = f"{label:<{_LABEL}}{spelled(text)}"
-            for piece in textwrap.wrap(line, _WIDTH, subsequent_indent=" " * _LABEL):
-                write(piece)
+            for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", _WIDTH, subsequent_indent=" " * _LABEL):
+                write(line)
     write("")
     if not shown.findings:
         write("These checks found nothing to warn of.", "green")

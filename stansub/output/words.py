@@ -1,7 +1,7 @@
 """Words for findings, with what to do about them, and for what was chosen, with the reasons.
 
-Options are named as in Python, between backticks: `max_error`, `iter_sampling=2000`. The command line spells them as
-its own when it prints.
+Options are named as in Python, between backticks: `max_error`, `iter_sampling=2000`. The command line shows
+them as flags.
 """
 
 from __future__ import annotations
@@ -221,11 +221,11 @@ def _allowed(found: findings.WrongDecisions) -> str:
 
 
 def _fewer_wrong(found: findings.WrongDecisions) -> str:
-    remedy = f"Lower `{found.level.option}`, or use `test=exact`; the draws may be biased as they are."
+    remedy = f"Lower `{found.level.option}`, or use `test='exact'`; the draws may be biased as they are."
     if found.own_test:
         remedy = "Have the test ask for more, or use the exact test; the draws may be biased as they are."
     elif found.bound:
-        remedy = "Check the range constants of the program (`range_source=scan` needs none), or use `test=exact`."
+        remedy = "Check the range constants of the program (`range_source='scan'` needs none), or use `test='exact'`."
     return remedy if found.level.value is not None else f"State as its attribute epsilon what you accept. {remedy}"
 
 
@@ -234,7 +234,7 @@ def _(found: findings.NoiseUnderestimated) -> Words:
     return Words(
         f"{audited_estimates(found.estimates)}: the {found.test} test counts too little noise in, for means of so few "
         "blocks are not normal.",
-        "Raise `first_look`, or use `test=pocock` or `test=exact`; the draws may be biased as they are.",
+        "Raise `first_look`, or use `test='pocock'` or `test='exact'`; the draws may be biased as they are.",
     )
 
 
@@ -243,7 +243,7 @@ def _(found: findings.NoiseTooLarge) -> Words:
     return Words(
         f"The noise of {percent(found.share)} of the decisions was too large for the {found.test} test: they were "
         "left to pocock.",
-        "Use `test=pocock`, or control variates (`control_variates=2`), which make the noise smaller.",
+        "Use `test='pocock'`, or control variates (`control_variates=2`), which make the noise smaller.",
     )
 
 
@@ -252,7 +252,7 @@ def _(found: findings.NormalityFails) -> Words:
     return Words(
         f"The t-test cannot be trusted on these data: {'; and '.join(map(clause, found.reasons))}.",
         "Run `stansub diagnose` on the same program and data: it looks for larger blocks or a first look that "
-        "would do. `test=bernstein-serfling` and `test=exact` do not rely on normal means.",
+        "would do. `test='bernstein-serfling'` and `test='exact'` do not rely on normal means.",
     )
 
 
@@ -297,7 +297,7 @@ def _(found: findings.NonfiniteProposals) -> Words:
 def _(found: findings.NothingSaved) -> Words:
     return Words(
         f"A decision used {percent(found.share_of_data)} of the data on average: subsampling saved next to nothing.",
-        "Use `test=exact`, which costs the same and makes no decision error.",
+        "Use `test='exact'`, which costs the same and makes no decision error.",
     )
 
 

@@ -22,17 +22,14 @@ _COSTS = ("ess_per_second", "ess_per_second_total", "passes_total", "time_to_ess
 _STYLES = {"agrees": "bold green", "differs": "bold yellow", "do not use": "bold red"}
 
 
-def render(comparison: "Comparison", console: "Console", *, spelled: Callable[[str], str] = str) -> None:
-    """Print the verdict and its reasons, the parameters that differ most, the cost, and what to do.
-
-    ``spelled`` spells the options that texts name, `` `max_error` `` for example, as their reader gives them.
-    """
+def render(comparison: "Comparison", console: "Console") -> None:
+    """Print the verdict and its reasons, the parameters that differ most, the cost, and what to do."""
 
     def write(text: str = "", style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
     def wrapped(text: str, lead: str = "", style: str = "") -> None:
-        for line in textwrap.wrap(lead + spelled(text), _WIDTH, subsequent_indent=" " * len(lead)):
+        for line in textwrap.wrap(lead + text, _WIDTH, subsequent_indent=" " * len(lead)):
             write(line, style)
 
     page = compose(comparison)

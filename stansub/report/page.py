@@ -133,7 +133,7 @@ PICTURES = (
 _ADVICE = {
     "agrees": "Use the subsampled draws in place of the reference's, as far as the precision above goes. More draws of "
     "both would show smaller differences.",
-    "differs": "If differences of this size matter, sample again with a smaller `epsilon` or with `test=exact`, and "
+    "differs": "If differences of this size matter, sample again with a smaller `epsilon` or with `test='exact'`, and "
     "compare again. If they do not, the draws can be used with that error stated.",
     "do not use": "Follow the remedies below, sample again, and compare again. Until then this comparison says nothing "
     "good of the draws.",

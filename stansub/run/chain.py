@@ -1,17 +1,25 @@
-"""One chain: warmup with adaptation, then sampling with the proposal held fixed."""
+"""One chain: warmup with adaptation, then sampling with the proposal held fixed.
+
+What a chain is beside its kernel is an explicit value, `ChainState`, that can be pickled: a checkpoint keeps it, and a
+worker in another process goes on from it, draw for draw.
+"""
 
 from __future__ import annotations
 
+import io
+import pickle
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import Decider
-from stansub.kernels.metropolis import Control, Records, allocate, run_steps
+from stansub.acceptance.normality import Trial
+from stansub.kernels.base import Kernel, Oversight, Records, Stat, State, totals_of
 from stansub.kernels.proposals import Proposal
+from stansub.kernels.sgld import MiniBatches
 from stansub.tuning.adapt import Adapter
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
@@ -46,58 +54,79 @@ class Plan:
     save_warmup: bool
 
 
-@dataclass
-class Totals:
-    """Counts over all steps of a phase, thinned-away ones included; ``seconds`` are those without audits.
+class Totals(dict[str, Any]):
+    """Sums over all steps of a phase, thinned-away ones included, by name; what was never counted is 0.
 
-    Of the tests that count the noise in: ``n_fallback`` decisions whose noise was too large, and ``audit_squares``, the
-    sum of the squared standardised errors of ``n_audited_estimates``.
+    Besides the totals that the kernel's statistics declare there are ``n_steps`` and ``seconds``, audits left out.
     """
 
-    n_steps: int = 0
-    n_accepted: int = 0
-    n_obs_used: int = 0
-    n_obs_evaluated: int = 0
-    n_undecided: int = 0
-    n_audited: int = 0
-    n_audit_wrong: int = 0
-    n_bound_violated: int = 0
-    n_nonfinite: int = 0
-    n_fallback: int = 0
-    n_audited_estimates: int = 0
-    audit_squares: float = 0.0
-    seconds: float = 0.0
-    audit_seconds: float = 0.0
+    def __missing__(self, name: str) -> int:
+        return 0
 
-    def add(self, records: Records, n: int) -> None:
-        """Count the first ``n`` records."""
-        self.n_steps += n
-        self.n_accepted += int(records.accepted[:n].sum())
-        self.n_obs_used += int(records.n_obs_used[:n].sum())
-        self.n_undecided += int(records.undecided[:n].sum())
-        self.n_audited += int(records.audited[:n].sum())
-        self.n_audit_wrong += int(records.audit_wrong[:n].sum())
-        self.n_bound_violated += int(records.bound_violated[:n].sum())
+    def add(self, counted: Mapping[str, float]) -> None:
+        """Add what was counted."""
+        for name, value in counted.items():
+            self[name] += value
 
 
 @dataclass
-class Phase:
-    """Kept records of warmup or of sampling, and the totals."""
+class Counted:
+    """How far a phase is: its totals, and the rows that are kept so far."""
 
-    kept: Records
-    capacity: int
     n_kept: int = 0
     totals: Totals = field(default_factory=Totals)
 
-    def take(self, records: Records, n: int, thin: int) -> None:
+
+class Phase:
+    """Warmup or sampling: the records that are kept, and how far it is."""
+
+    def __init__(self, capacity: int, dim: int, stats: Sequence[Stat]) -> None:
+        self.kept = Records.allocate(capacity, dim, stats)
+        self.counted, self._capacity = Counted(), capacity
+        self._stats = stats
+        # Rows that are kept elsewhere, by the process that this one works for.
+        self._elsewhere = 0
+
+    @property
+    def n_kept(self) -> int:
+        """Rows kept so far."""
+        return self.counted.n_kept
+
+    @property
+    def totals(self) -> Totals:
+        """Sums over all steps so far."""
+        return self.counted.totals
+
+    @property
+    def n_steps(self) -> int:
+        """Steps so far."""
+        return int(self.totals["n_steps"])
+
+    def take(self, records: Records, thin: int) -> None:
         """Keep every ``thin``-th of the steps, counted over the whole phase."""
-        before = self.totals.n_steps
-        self.totals.add(records, n)
-        rows = np.arange(n)[(before + 1 + np.arange(n)) % thin == 0][: self.capacity - self.n_kept]
-        end = self.n_kept + len(rows)
-        for name in Records._fields:
-            getattr(self.kept, name)[self.n_kept : end] = getattr(records, name)[rows]
-        self.n_kept = end
+        n, before = len(records), self.n_steps
+        self.totals.add({"n_steps": n} | totals_of(self._stats, records))
+        rows = np.arange(n)[(before + 1 + np.arange(n)) % thin == 0][: self._capacity - self.n_kept]
+        self.put(records.rows(rows))
+
+    def put(self, kept: Records) -> None:
+        """Append rows that are to be kept."""
+        self.kept.put(self.n_kept - self._elsewhere, kept)
+        self.counted.n_kept += len(kept)
+
+    def go_on_from(self, counted: Counted, kept: Records | None) -> None:
+        """Go on from where a phase was, with the rows it has kept since this one's; None for rows kept elsewhere."""
+        if kept is None:
+            self._elsewhere = counted.n_kept
+        else:
+            self.put(kept)
+            if self.n_kept != counted.n_kept:
+                raise ValueError("the records kept are not those of this state")
+        self.counted = counted
+
+    def rows(self, start: int) -> Records:
+        """A copy of the rows kept from row ``start`` on, all of which stand here."""
+        return self.kept.rows(np.arange(start - self._elsewhere, self.n_kept - self._elsewhere))
 
 
 class Status(NamedTuple):
@@ -120,13 +149,59 @@ class Status(NamedTuple):
     share: float
 
 
+@dataclass
+class ChainState:
+    """All that the further draws of a chain depend on, and what it has counted; its kept records stand beside it.
+
+    Attributes
+    ----------
+    state : State
+        Of the kernel.
+    proposal : Proposal
+        The kernel's params.
+    adapter : Adapter
+    rng, audit_rng : Generator
+    counters, counted_in_warmup : ndarray of int64, shape (4,)
+        Steps, accepted, observations used and evaluated, as a kernel counts them; at the end of warmup.
+    pause : int
+        Steps of warmup after which the chain waits for the others; until then it remembers its draws. 0 for none.
+    remembered, accepted : list
+        Draws since then, and shares accepted.
+    trial_rng : Generator or None
+        For the trial at the end of warmup.
+    trial : Trial or None
+        What it came to.
+    warmup, sampling : Counted
+    kernel : object
+        What the kernel remembers (`Kernel.save`); None for one that stands at ``state`` and remembers nothing.
+    """
+
+    state: State
+    proposal: Proposal
+    adapter: Adapter
+    rng: np.random.Generator
+    audit_rng: np.random.Generator
+    counters: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
+    counted_in_warmup: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
+    pause: int = 0
+    remembered: list[FloatArray] = field(default_factory=list)
+    accepted: list[float] = field(default_factory=list)
+    trial_rng: np.random.Generator | None = None
+    trial: Trial | None = None
+    warmup: Counted = field(default_factory=Counted)
+    sampling: Counted = field(default_factory=Counted)
+    kernel: Any = None
+
+
 class Chain:
     """A chain with random streams of its own.
 
     Parameters
     ----------
-    decider : Decider
+    kernel : Kernel
         The chain's own, standing at the starting value.
+    state : State
+        Where it stands.
     adapter : Adapter
         Learns the proposal in warmup.
     rng, audit_rng : Generator
@@ -141,7 +216,8 @@ class Chain:
 
     def __init__(
         self,
-        decider: Decider,
+        kernel: Kernel,
+        state: State,
         adapter: Adapter,
         plan: Plan,
         *,
@@ -151,128 +227,162 @@ class Chain:
         stop: NDArray[np.int32],
         trial: WarmupTrial | None = None,
     ) -> None:
-        self._decider = decider
-        self._adapter = adapter
-        self._n_observations = n_observations
-        self.plan = plan
-        self._rng = rng
-        self._audit_rng = audit_rng
-        self._stop = stop
-        self.trial = trial
-        # Steps of warmup after which the chain waits for the others; until then it remembers its draws.
-        self._pause = 0
+        self.kernel, self.plan, self.trial = kernel, plan, trial
+        self._n_observations, self._stop = n_observations, stop
         self._every = min(WARMUP_STRETCH, -(-max(1, plan.iter_warmup) // _REMEMBERED))
-        self._remembered: list[FloatArray] = []
-        self._accepted: list[float] = []
-        dim = decider.theta.size
-        n_sampling = plan.iter_sampling // plan.thin
-        n_warmup = plan.iter_warmup // plan.thin if plan.save_warmup else 0
-        self.warmup = Phase(allocate(n_warmup, dim), n_warmup)
-        self.sampling = Phase(allocate(n_sampling, dim), n_sampling)
-        # Counted by the loop itself, because a stretch of slow steps may take minutes.
-        self._counters = np.zeros(4, dtype=np.int64)
-        self._counted_in_warmup = np.zeros(4, dtype=np.int64)
-        self.proposal: Proposal = adapter.proposal()
-        self._buffer = allocate(max(WARMUP_STRETCH, SAMPLING_STRETCH), dim)
+        self.warmup = Phase(plan.iter_warmup // plan.thin if plan.save_warmup else 0, kernel.dim, kernel.stats)
+        self.sampling = Phase(plan.iter_sampling // plan.thin, kernel.dim, kernel.stats)
+        self._now = ChainState(
+            state,
+            adapter.proposal(),
+            adapter,
+            rng,
+            audit_rng,
+            trial_rng=trial.rng if trial is not None else None,
+            warmup=self.warmup.counted,
+            sampling=self.sampling.counted,
+        )
+        self._buffer = Records.allocate(max(WARMUP_STRETCH, SAMPLING_STRETCH), kernel.dim, kernel.stats)
 
     def advance(self) -> bool:
         """Run one stretch of steps; False when the chain has come to its end, has to wait, or was stopped."""
-        if self._stop[0] or self._waits:
+        if self._stop[0] or self.waits:
             return False
-        if self.warmup.totals.n_steps < self.plan.iter_warmup:
-            end = self._pause or self.plan.iter_warmup
-            n = self._stretch(self.warmup, min(WARMUP_STRETCH, end - self.warmup.totals.n_steps), 0.0)
-            if n:
-                if self._pause:
-                    self._remembered.append(self._buffer.theta[: n : self._every].copy())
-                    self._accepted.append(float(self._buffer.accepted[:n].mean()))
-                self._adapter.update(self._buffer.theta[:n], float(self._buffer.accepted[:n].mean()))
-            if self.warmup.totals.n_steps == self.plan.iter_warmup:
-                self.proposal = self._adapter.final()
-                self._counted_in_warmup = self._counters.copy()
-                self._try_out()
-            else:
-                self.proposal = self._adapter.proposal()
-            return not self._waits
-        left = self.plan.iter_sampling - self.sampling.totals.n_steps
+        if self.warmup.n_steps < self.plan.iter_warmup:
+            self._warm_up()
+            return not self.waits
+        left = self.plan.iter_sampling - self.sampling.n_steps
         if left > 0:
             self._stretch(self.sampling, min(SAMPLING_STRETCH, left), self.plan.audit)
         return not self.done
 
-    def wait_after(self, n_steps: int) -> None:
-        """Have `advance` end after so many steps of warmup and remember the draws until then; 0 for neither."""
-        self._pause = n_steps
-        if not n_steps:
-            self._remembered, self._accepted = [], []
+    def _warm_up(self) -> None:
+        now = self._now
+        end = now.pause or self.plan.iter_warmup
+        records = self._stretch(self.warmup, min(WARMUP_STRETCH, end - self.warmup.n_steps), 0.0)
+        if len(records):
+            if now.pause:
+                now.remembered.append(records.theta[:: self._every].copy())
+                now.accepted.append(float(records["accepted"].mean()))
+            now.adapter.learn(records)
+        if self.warmup.n_steps == self.plan.iter_warmup:
+            now.proposal = now.adapter.final()
+            now.counted_in_warmup = now.counters.copy()
+            self._try_out()
+        else:
+            now.proposal = now.adapter.proposal()
 
-    @property
-    def _waits(self) -> bool:
-        return 0 < self._pause <= self.warmup.totals.n_steps
+    def _stretch(self, phase: Phase, n_steps: int, audit: float) -> Records:
+        """Up to so many steps; the records of those that were made."""
+        now, began, before = self._now, time.perf_counter(), self._counts()
+        oversight = Oversight(now.audit_rng, audit, self._stop, now.counters)
+        now.state, n = self.kernel.batch(now.rng, now.state, now.proposal, self._buffer, n_steps, oversight)
+        records = self._buffer.rows(slice(0, n))
+        phase.take(records, self.plan.thin)
+        counted = {name: value - before[name] for name, value in self._counts().items()}
+        phase.totals.add(counted | {"seconds": time.perf_counter() - began - counted.get("audit_time", 0.0)})
+        return records
 
-    @property
-    def recent(self) -> FloatArray:
-        """The later half of the draws of warmup so far, shape (n, dim)."""
-        stretches = self._remembered[len(self._remembered) // 2 :]
-        return np.concatenate([np.empty((0, self._decider.theta.size)), *stretches])
-
-    @property
-    def recent_acceptance(self) -> float:
-        """Share of the proposals accepted in the later half of warmup so far; 0 before the first step."""
-        return float(np.mean(self._accepted[len(self._accepted) // 2 :] or [0.0]))
-
-    def go_on_with(self, decider: Decider, adapter: Adapter | None, trial: WarmupTrial | None) -> None:
-        """Go on from where the chain is with another decider and, where one is given, adapter."""
-        decider.reset(self.position)
-        self._decider, self.trial = decider, trial
-        if adapter is not None:
-            self._adapter, self.proposal = adapter, adapter.proposal()
-
-    def charge(self, n_obs_evaluated: int, seconds: float) -> None:
-        """Count as warmup's what was done for the chain from outside."""
-        self.warmup.totals.n_obs_evaluated += n_obs_evaluated
-        self.warmup.totals.seconds += seconds
+    def _counts(self) -> dict[str, float]:
+        """What kernel and adapter have counted so far."""
+        counts = self.kernel.counts()
+        return counts | {"n_obs_evaluated": counts.get("n_obs_evaluated", 0) + self._now.adapter.n_evaluated}
 
     def _try_out(self) -> None:
         if self.trial is None:
             return
-        began, evaluated = time.perf_counter(), self._n_evaluated
-        n_passes = self.trial(self.position, self.proposal)
-        self.warmup.totals.n_obs_evaluated += n_passes * self._n_observations + self._n_evaluated - evaluated
-        self.warmup.totals.seconds += time.perf_counter() - began
+        began, evaluated = time.perf_counter(), self._counts()["n_obs_evaluated"]
+        self._now.trial, n_passes = self.trial(self.position, self.proposal)
+        evaluated = self._counts()["n_obs_evaluated"] - evaluated
+        self.charge(n_passes * self._n_observations + int(evaluated), time.perf_counter() - began)
 
-    def _stretch(self, phase: Phase, n_steps: int, audit: float) -> int:
-        decider, totals = self._decider, phase.totals
-        began, evaluated, nonfinite = time.perf_counter(), self._n_evaluated, decider.n_nonfinite
-        audited = decider.audit_seconds
-        fallback, estimates, squares = decider.n_fallback, decider.n_audited_estimates, decider.audit_squares
-        control = Control(self._audit_rng, audit, self._stop, self._counters)
-        n = run_steps(decider, self.proposal, self._rng, self._buffer, n_steps, control)
-        phase.take(self._buffer, n, self.plan.thin)
-        totals.audit_seconds += decider.audit_seconds - audited
-        totals.seconds += time.perf_counter() - began - (decider.audit_seconds - audited)
-        totals.n_obs_evaluated += self._n_evaluated - evaluated
-        totals.n_nonfinite += decider.n_nonfinite - nonfinite
-        totals.n_fallback += decider.n_fallback - fallback
-        totals.n_audited_estimates += decider.n_audited_estimates - estimates
-        totals.audit_squares += decider.audit_squares - squares
-        return n
+    def wait_after(self, n_steps: int) -> None:
+        """Have `advance` end after so many steps of warmup and remember the draws until then; 0 for neither."""
+        self._now.pause = n_steps
+        if not n_steps:
+            self._now.remembered, self._now.accepted = [], []
+
+    def go_on_with(self, kernel: Kernel, adapter: Adapter | None, trial: WarmupTrial | None) -> None:
+        """Go on from where the chain is with another kernel and, where one is given, adapter."""
+        self.kernel, self.trial = kernel, trial
+        self._now.state = kernel.init(self.position)
+        if adapter is not None:
+            self._now.adapter, self._now.proposal = adapter, adapter.proposal()
+
+    def charge(self, n_obs_evaluated: int, seconds: float) -> None:
+        """Count as warmup's what was done for the chain from outside."""
+        self.warmup.totals.add({"n_obs_evaluated": n_obs_evaluated, "seconds": seconds})
+
+    def save(self) -> bytes:
+        """The chain's `ChainState`; what belongs to the target (evaluators) is left out."""
+        self._now.kernel = self.kernel.save()
+        stream = io.BytesIO()
+        _Pickler(stream).dump(self._now)
+        return stream.getvalue()
+
+    def restore(self, saved: bytes, kept: tuple[Records | None, Records | None] = (None, None)) -> None:
+        """Go on from what `save` gave.
+
+        Parameters
+        ----------
+        kept : tuple of Records or None
+            What was kept of warmup and of sampling since this chain's own records; None where they stay elsewhere.
+        """
+        batches = getattr(self._now.adapter, "batches", None)
+        now: ChainState = _Unpickler(io.BytesIO(saved), batches).load()
+        for phase, counted, rows in ((self.warmup, now.warmup, kept[0]), (self.sampling, now.sampling, kept[1])):
+            phase.go_on_from(counted, rows)
+        self._now = now
+        self.kernel.init(now.state.position)
+        if now.kernel is not None:
+            self.kernel.restore(now.state, now.kernel)
+        if self.trial is not None and now.trial_rng is not None:
+            self.trial.rng = now.trial_rng
 
     @property
-    def _n_evaluated(self) -> int:
-        """Observations evaluated by decisions, audits and proposals."""
-        return self._decider.n_evaluated + self._decider.n_evaluated_extra + self._adapter.n_evaluated
+    def pause(self) -> int:
+        """Steps of warmup after which the chain waits; 0 for none."""
+        return self._now.pause
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has come so far."""
+        return 0 < self._now.pause <= self.warmup.n_steps
+
+    @property
+    def proposal(self) -> Proposal:
+        """The present one."""
+        return self._now.proposal
+
+    @property
+    def tried(self) -> Trial | None:
+        """What the trial at the end of warmup came to."""
+        return self._now.trial
+
+    @property
+    def recent(self) -> FloatArray:
+        """The later half of the draws of warmup so far, shape (n, dim)."""
+        remembered = self._now.remembered
+        return np.concatenate([np.empty((0, self.kernel.dim)), *remembered[len(remembered) // 2 :]])
+
+    @property
+    def recent_acceptance(self) -> float:
+        """Share of the proposals accepted in the later half of warmup so far; 0 before the first step."""
+        accepted = self._now.accepted
+        return float(np.mean(accepted[len(accepted) // 2 :] or [0.0]))
 
     @property
     def done(self) -> bool:
         """Whether the chain has run to its end."""
-        return self.sampling.totals.n_steps >= self.plan.iter_sampling
+        return self.sampling.n_steps >= self.plan.iter_sampling
 
     @property
     def status(self) -> Status:
         """How far the chain is; may be asked while it runs."""
-        steps = int(self._counters[0])
+        now = self._now
+        steps = int(now.counters[0])
         warmup = steps <= self.plan.iter_warmup and self.plan.iter_warmup > 0
-        n, accepted, used, _ = self._counters - (0 if warmup else self._counted_in_warmup)
+        n, accepted, used, _ = now.counters - (0 if warmup else now.counted_in_warmup)
         return Status(
             steps=steps,
             total=self.plan.iter_warmup + self.plan.iter_sampling,
@@ -284,9 +394,25 @@ class Chain:
     @property
     def position(self) -> FloatArray:
         """Where the chain is, shape (dim,)."""
-        return np.array(self._decider.theta)
+        return np.array(self._now.state.position)
 
     @property
     def draws(self) -> FloatArray:
         """Kept sampling draws so far, shape (n_kept, dim)."""
         return self.sampling.kept.theta[: self.sampling.n_kept]
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out mini-batches, which hold an evaluator and nothing that changes."""
+
+    def persistent_id(self, value: Any) -> str | None:
+        return "batches" if isinstance(value, MiniBatches) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, batches: MiniBatches | None) -> None:
+        super().__init__(file)
+        self._batches = batches
+
+    def persistent_load(self, name: str) -> Any:
+        return self._batches

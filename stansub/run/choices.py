@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-import numbers
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stansub.acceptance import decide
-from stansub.acceptance.decide import DERIVATIVES
+from stansub.acceptance import ranges as sources
+from stansub.acceptance.ranges import DERIVATIVES
 from stansub.acceptance.rules import Austerity, Exact, Fixed, Test, is_own, level_of_looks, make_test
 from stansub.chosen import BlockReason, BlockSize, ErrorAudited, ErrorNotAudited
 from stansub.errors import InputError
 from stansub.output.record import UNKNOWN
+from stansub.run import config
+from stansub.run.config import MOST, MOST_COUNT, RANGES, Count
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
 from stansub.stan.syntax import Program
@@ -34,26 +35,15 @@ _AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 30, 10
 # observations, whichever is more.
 _PASSES_WITHIN, _OBSERVATIONS_WITHIN = 400, 1_000_000_000
 
-RANGE_KINDS = ("auto", "lipschitz", "function", "derivative", "scan", "estimate")
-
 
 def cores() -> int:
     """Processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# Upper bounds of what is given as a number: beyond them nothing could be run, and sums would overflow.
-_MOST = 10**12
-MOST = {"chains": 10_000, "parallel_chains": 10_000, "repeats": 10_000, "seed": 2**63 - 1}
-
-
 def check_count(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> None:
     """Raise InputError unless ``value`` is an integer (numpy's included) within bounds, those of `MOST` by default."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < at_least:
-        raise InputError(f"{name} {value!r} must be an integer of at least {at_least}")
-    if int(value) > (most := MOST.get(name, _MOST) if at_most is None else at_most):
-        shown = f" {value}" if int(value) < 10**30 else ""
-        raise InputError(f"{name}{shown} must be an integer of at most {most:,}")
+    Count(at_least, MOST.get(name, MOST_COUNT) if at_most is None else at_most).check(name, value)
 
 
 def choose_test(
@@ -74,10 +64,7 @@ def choose_test(
     InputError
         For an unknown name, an epsilon, delta or max_error that the test does not take or that is out of range.
     """
-    if first_look is not None:
-        check_count("first_look", first_look, at_least=1)
-    if max_error is not None and not 0 < max_error < 1:
-        raise InputError(f"max_error {max_error} must be between 0 and 1; the exact test makes no errors")
+    config.check(first_look=first_look, max_error=max_error)
     if max_error is not None and (epsilon is not None or delta is not None):
         raise InputError("max_error sets epsilon or delta, whichever the test has: give one of them")
     if test is None and delta is not None:
@@ -125,8 +112,7 @@ def with_looks(test: Test, looks: str | None, first_look: int | None) -> Test:
     own = getattr(test, "looks", None)
     if own is None:
         raise InputError(f"the {test.name} test takes no looks: leave looks and first_look out")
-    if first_look is not None:
-        check_count("first_look", first_look, at_least=1)
+    config.check(first_look=first_look)
     first = first_look or own.first
     if first < 2 and not test.needs_range:
         raise InputError(f"the {test.name} test needs at least 2 blocks at the first look, for a standard deviation")
@@ -166,7 +152,7 @@ class Ranges:
     Attributes
     ----------
     kind : str
-        "none" for tests that need no range, else one of `RANGE_KINDS`.
+        "none" for tests that need no range, else a name as `sample` takes it.
     source : Range or None
         For the chains' deciders.
     held : object
@@ -174,7 +160,7 @@ class Ranges:
     """
 
     kind: str
-    source: decide.Range | None = None
+    source: sources.Range | None = None
     held: object = None
 
 
@@ -214,10 +200,9 @@ def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[f
 
 def check_range(test: Test, kind: str) -> None:
     """Raise InputError for an unknown source of the range, or one for a test that needs none."""
-    if kind not in RANGE_KINDS:
-        raise InputError(f"range {kind!r} is unknown; choose from {', '.join(RANGE_KINDS)}")
+    RANGES.check("range", kind)
     if not test.needs_range and kind != "auto":
-        raise InputError(f"the {test.name} test needs no range: leave out --range {kind}")
+        raise InputError(f"the {test.name} test needs no range: leave out `range_source='{kind}'`")
 
 
 def bounded_order(test: Test, program: Program, order: str, kind: str) -> int:
@@ -264,34 +249,35 @@ def choose_range(
         raise InputError(
             f"the test {test.name} needs the range of what it averages, and the program has none of the functions that "
             f"give it{where}: add {DERIVATIVES[1 if order == '1' else 2]} (with control variates) or {LIPSCHITZ} or "
-            "log_lik_range (without), or choose --range scan (all data, every decision) or --range estimate (no "
-            "guarantee)"
+            "log_lik_range (without), or choose `range_source='scan'` (all data, every decision) or "
+            "`range_source='estimate'` (no guarantee)"
         )
     if kind in ("lipschitz", "function") and order in ("1", "2"):
         raise InputError(
-            f"--range {kind} is that of the log likelihood differences, and with control variates the test looks at "
-            f"remainders: choose --control-variates 0 or --range scan, or add {DERIVATIVES[int(order)]}(int i, ...)"
+            f"`range_source='{kind}'` is that of the log likelihood differences, and with control variates the test "
+            "looks at remainders: choose `control_variates=0` or `range_source='scan'`, or add "
+            f"{DERIVATIVES[int(order)]}(int i, ...)"
         )
     if kind == "derivative":
         if not bounded:
             raise InputError(
-                f"--range derivative needs control variates and a function {DERIVATIVES[2]}(int i, ...) in the program "
-                f"(with --control-variates 1 {DERIVATIVES[1]})"
+                f"`range_source='derivative'` needs control variates and a function {DERIVATIVES[2]}(int i, ...) in "
+                f"the program (with `control_variates=1` {DERIVATIVES[1]})"
             )
         constant = largest_constant(posterior, DERIVATIVES[bounded], progress=progress)
-        return Ranges(kind, decide.Derivative(constant, bounded))
+        return Ranges(kind, sources.Derivative(constant, bounded))
     if kind == "lipschitz":
         if LIPSCHITZ not in functions:
-            raise InputError(f"--range lipschitz needs a function {LIPSCHITZ}(int i, ...) in the program")
-        lipschitz = decide.Lipschitz(largest_constant(posterior, LIPSCHITZ, progress=progress))
+            raise InputError(f"`range_source='lipschitz'` needs a function {LIPSCHITZ}(int i, ...) in the program")
+        lipschitz = sources.Lipschitz(largest_constant(posterior, LIPSCHITZ, progress=progress))
         return Ranges(kind, lipschitz)
     if kind == "function":
         if "log_lik_range" not in functions:
-            raise InputError("--range function needs a function log_lik_range(...) in the program")
+            raise InputError("`range_source='function'` needs a function log_lik_range(...) in the program")
         function = range_function(posterior, progress=progress)
-        source = decide.RangeFunction(function.address, factor=function.factor)
+        source = sources.RangeFunction(function.address, factor=function.factor)
         return Ranges(kind, source, function)
-    other = decide.Scan() if kind == "scan" else decide.Estimate()
+    other = sources.Scan() if kind == "scan" else sources.Estimate()
     return Ranges(kind, other)
 
 

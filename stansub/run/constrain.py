@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from stansub import memory, streams
 from stansub.errors import InputError, RunError
 from stansub.output.layout import Layout
+from stansub.run.config import SampleConfig
 from stansub.stan.posterior import Posterior
 from stansub.types import FloatArray
 
@@ -35,6 +36,11 @@ class Kept:
     generated_quantities: bool = True
     observation_level: bool = False
     save_warmup: bool = False
+
+    @classmethod
+    def of(cls, config: SampleConfig) -> Kept:
+        """What the user asked for."""
+        return cls(config.generated_quantities, config.observation_level, config.save_warmup)
 
 
 PARAMETERS = Kept(generated_quantities=False)
@@ -65,8 +71,8 @@ def check_draws(posterior: Posterior, *, chains: int, draws: int, warmup: int, k
     needed, room = memory_needed(posterior, chains=chains, draws=draws, warmup=warmup, kept=kept), memory.room()
     if needed > room.size:
         raise InputError(
-            f"the draws would take about {memory.amount(needed)} of memory, but {room}; keep fewer with --thin"
-            f"{', or leave out --observation-level' if kept.observation_level else ''}"
+            f"the draws would take about {memory.amount(needed)} of memory, but {room}; keep fewer with `thin`"
+            f"{', or leave out `observation_level`' if kept.observation_level else ''}"
         )
 
 

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import chosen, streams
-from stansub.acceptance.decide import Range
+from stansub.acceptance.ranges import Range
 from stansub.acceptance.rules import Test
 from stansub.errors import InputError
+from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Mixture, RandomWalk
 from stansub.progress import Progress, StoppedError
-from stansub.run import threads
+from stansub.run import executors
 from stansub.run.chain import WARMUP_STRETCH, Chain
 from stansub.stan.posterior import Posterior
 from stansub.target import taylor
@@ -425,7 +426,7 @@ class Meetings:
             decider = found.decider(posterior, evaluator, self.test, self._asked.spread)
             adapter = make_adapter(found.proposal, posterior.dim) if found.proposal is not None else None
             trial = chain.trial.renewed(evaluator, table, found.variates) if chain.trial is not None else None
-            chain.go_on_with(decider, adapter, trial)
+            chain.go_on_with(MetropolisHastings(decider), adapter, trial)
 
     def _take(self, variates: ControlVariates | None, point: chosen.ExpansionPoint, choice: chosen.Chosen) -> None:
         asked = self._asked
@@ -469,16 +470,23 @@ def run(
     max_time: float | None = None,
     watch: Callable[[], None] = lambda: None,
     on_interrupt: Callable[[], None] = lambda: None,
-) -> threads.Outcome:
-    """Run chains to their end, an interrupt or the time limit, with their meetings; see `stansub.run.threads.run`.
+) -> executors.Outcome:
+    """Run chains to their end, an interrupt or the time limit, with their meetings; see `stansub.run.executors.run`.
 
     A chain that fails in a stage takes no part in what follows.
     """
-    began, outcome = time.perf_counter(), threads.Outcome()
+    began, outcome = time.perf_counter(), executors.Outcome()
 
-    def go(work: Sequence[threads.Advancing], n_threads: int) -> dict[int, Exception]:
+    def go(work: Sequence[executors.Advancing], n_threads: int) -> dict[int, Exception]:
         left = None if max_time is None else max_time - (time.perf_counter() - began)
-        part = threads.run(work, parallel=n_threads, stop=stop, max_time=left, watch=watch, on_interrupt=on_interrupt)
+        part = executors.run(
+            [executors.Local(one) for one in work],
+            parallel=n_threads,
+            stop=stop,
+            max_time=left,
+            watch=watch,
+            on_interrupt=on_interrupt,
+        )
         outcome.stopped = part.stopped
         return part.failures
 

@@ -134,7 +134,7 @@ class CompiledModel:
             raise InputError(self._undefined(given, library))
         posterior = self._rewritten(given, library) if library else self._instances(given, observations)
         posterior.check(self.source)
-        return replace(posterior, any_block_size=block_size is None)
+        return replace(posterior, any_block_size=block_size is None, observations=observations)
 
     def read_data(self, data: str | Path | Mapping[str, Any]) -> Data:
         """Read data and check them against the program's data block."""
@@ -185,7 +185,7 @@ class CompiledModel:
 
         def arranged(_: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
             given.say(
-                f"Making blocks: {len(blocks):,} of {blocks.size} observations", remedy="take a larger --block-size"
+                f"Making blocks: {len(blocks):,} of {blocks.size} observations", remedy="take a larger `block_size`"
             )
             slicer = Slicer(self.silent, given.values, sizes, order, given.seed)
             return build(slicer, blocks, given.points, progress=given.say)
@@ -207,7 +207,17 @@ class CompiledModel:
         if self.silent is not self.original:
             full = given.values.model(self.silent, seed=given.seed)
         return Posterior(
-            full, population, order, proof, self.name, self.program, self.form, given.values, sizes, given.points
+            full,
+            population,
+            order,
+            proof,
+            self.name,
+            self.program,
+            self.form,
+            given.values,
+            sizes,
+            given.points,
+            seed=given.seed,
         )
 
     def _size_names(self) -> list[str]:
@@ -219,7 +229,7 @@ class CompiledModel:
         if observations is not None and observations not in known:
             text = f"it has {', '.join(known)}" if known else "it has none"
             raise InputError(
-                f"--observations {observations}: not an integer of the data block that sizes other data; {text}"
+                f"`observations={observations!r}`: not an integer of the data block that sizes other data; {text}"
             )
         choices = self._size_choices(values) if observations is None else [(observations,)]
         likely = observations or main_size(self.program)

@@ -83,6 +83,10 @@ class Posterior:
         Unconstrained parameters at which it was proved.
     any_block_size : bool
         Whether nobody has named a block size, so that whoever samples may take another (`recut`).
+    seed : int
+        Of the shuffle and of ``transformed data``.
+    observations : str or None
+        Name of the data variable that counts the observations, where the user has given it.
     """
 
     full: Model
@@ -96,6 +100,8 @@ class Posterior:
     sizes: tuple[str, ...]
     points: Sequence[FloatArray] = field(repr=False)
     any_block_size: bool = False
+    seed: int = 0
+    observations: str | None = None
 
     def check(self, source: str = "") -> None:
         """Raise InputError, which says what stands in the way, unless the proof holds.

@@ -229,7 +229,7 @@ def build(
     less = " or 1" if order == 2 else ""
     say(
         f"Control variates of order {order}: {n_blocks:,} blocks",
-        remedy=f"take --control-variates 0{less} or a larger --block-size",
+        remedy=f"take `control_variates=0`{less} or a larger `block_size`",
     )
     with Team(population, threads=threads, progress=say) as team:
         places = np.arange(n_blocks)
@@ -242,7 +242,7 @@ def build(
             )
         except ValueError as error:
             raise InputError(
-                f"no control variates: {error} at the anchor; take another anchor, or sample with --control-variates 0"
+                f"no control variates: {error} at the anchor; take another anchor, or sample with `control_variates=0`"
             ) from error
     expansion = Expansion(np.array(anchor), order, coefficients)
     return ControlVariates((expansion,), seconds=time.perf_counter() - began)
@@ -286,10 +286,10 @@ def check_memory(n_blocks: int, dim: int, order: int, max_memory: int | None = N
     if needed <= allowed:
         return
     smaller = memory_needed(n_blocks, dim, 1)
-    other = f"--control-variates 1 ({memory.amount(smaller)}) or " if order == 2 and smaller <= allowed else ""
+    other = f"`control_variates=1` ({memory.amount(smaller)}) or " if order == 2 and smaller <= allowed else ""
     raise InputError(
         f"control variates of order {order} take {memory.amount(needed)} for {n_blocks:,} blocks and {dim:,} "
-        f"parameters, more than the {memory.amount(allowed)} allowed: choose {other}a larger --block-size"
+        f"parameters, more than the {memory.amount(allowed)} allowed: choose {other}a larger `block_size`"
     )
 
 

@@ -8,12 +8,15 @@ and Rosenthal 1998 for Langevin moves).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stansub.errors import InputError
+from stansub.kernels.base import Records
 from stansub.kernels.proposals import Proposal, RandomWalk, checked
+from stansub.kernels.recipes import Leaf, Leaves
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.types import FloatArray
 
@@ -48,8 +51,8 @@ class Adapter(Protocol):
     @property
     def n_evaluated(self) -> int: ...
 
-    def update(self, draws: FloatArray, acceptance: float) -> None:
-        """Take in a stretch of draws, shape (n, dim), and the share of its proposals that were accepted."""
+    def learn(self, records: Records) -> None:
+        """Take in a stretch of steps."""
         ...
 
     def proposal(self) -> Proposal:
@@ -69,7 +72,7 @@ class NoAdapter:
     def __init__(self, proposal: Proposal) -> None:
         self._proposal = proposal
 
-    def update(self, draws: FloatArray, acceptance: float) -> None:
+    def learn(self, records: Records) -> None:
         pass
 
     def proposal(self) -> Proposal:
@@ -101,7 +104,11 @@ class ScaleAdapter:
         self._first_scale = 0
         self._n_updates = 0
 
+    def learn(self, records: Records) -> None:
+        self.update(records.theta, float(records["accepted"].mean()))
+
     def update(self, draws: FloatArray, acceptance: float) -> None:
+        """Take in a stretch of draws, shape (n, dim), and the share of its proposals that were accepted."""
         self._n_updates += 1
         # While hardly anything or nearly everything is accepted the scale is off by orders of magnitude.
         far = not 0.25 * self.target < acceptance < 0.5 * (1.0 + self.target)
@@ -195,14 +202,55 @@ class SgldAdapter:
     def n_evaluated(self) -> int:
         return self.batches.n_evaluated
 
-    def update(self, draws: FloatArray, acceptance: float) -> None:
-        self._walk.update(draws, acceptance)
+    def learn(self, records: Records) -> None:
+        self._walk.learn(records)
 
     def proposal(self) -> Sgld:
         return Sgld(self.batches, self._walk.proposal().cholesky)
 
     def final(self) -> Sgld:
         return Sgld(self.batches, self._walk.final().cholesky)
+
+
+class PartAdapters:
+    """Adapters of the parts of a kernel, each of which sees the parameters and the statistics of its part.
+
+    Parameters
+    ----------
+    parts : dict of str to (Adapter, ndarray of int64 or None)
+        By the part's name, with the places of the parameters that it moves; None where the part has parts itself.
+    """
+
+    def __init__(self, parts: dict[str, tuple[Adapter, NDArray[np.int64] | None]]) -> None:
+        self._parts = parts
+
+    @property
+    def n_evaluated(self) -> int:
+        return sum(adapter.n_evaluated for adapter, _ in self._parts.values())
+
+    def learn(self, records: Records) -> None:
+        made = records.stats.get("component")
+        for number, (name, (adapter, index)) in enumerate(self._parts.items()):
+            own = records if made is None else records.rows(np.flatnonzero(made == number))
+            if len(own):
+                stats = {
+                    key.removeprefix(f"{name}."): one for key, one in own.stats.items() if key.startswith(f"{name}.")
+                }
+                adapter.learn(Records(own.theta if index is None else own.theta[:, index], stats))
+
+    def proposal(self) -> Any:
+        return {name: adapter.proposal() for name, (adapter, _) in self._parts.items()}
+
+    def final(self) -> Any:
+        return {name: adapter.final() for name, (adapter, _) in self._parts.items()}
+
+
+def adapter_of(leaves: Leaves) -> Adapter:
+    """What adapts a kernel, from what is to be adapted of it."""
+    if isinstance(leaves, Leaf):
+        return make_adapter(leaves.proposal, len(leaves.places))
+    indices = {name: part.places if isinstance(part, Leaf) else None for name, part in leaves.items()}
+    return PartAdapters({name: (adapter_of(part), indices[name]) for name, part in leaves.items()})
 
 
 _ABOUT_THE_MODE = ("auto", "laplace-pcn", "langevin")

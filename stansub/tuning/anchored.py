@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from stansub import streams
-from stansub.acceptance.decide import DERIVATIVES, Decider, Derivative, Range, make_decider
+from stansub.acceptance.decide import Decider, make_decider
+from stansub.acceptance.ranges import DERIVATIVES, Derivative, Range
 from stansub.acceptance.rules import Exact, NoiseTest, Penalty, Pocock, Test
 from stansub.chosen import (
     BetweenModes,

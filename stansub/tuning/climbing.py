@@ -196,7 +196,7 @@ def runs_off(name: str, direction: float, reason: str, because: str) -> NoModeEr
     sign = "+" if direction > 0 else "-"
     return NoModeError(
         f"no mode: {name} runs to {sign}infinity on the unconstrained scale, where {because}; give {name} a prior "
-        "that keeps it away from there, or sample with --control-variates 0",
+        "that keeps it away from there, or sample with `control_variates=0`",
         reason,
         [name],
     )
@@ -209,7 +209,7 @@ def edge(walk: Walk, names: Sequence[str]) -> NoModeError:
     name = names[int(bad[0]) if bad.size else 0]
     return NoModeError(
         f"no mode: the log density or its gradient is not defined near the highest point found, as {name} changes; "
-        f"declare the bounds of {name}, or sample with --control-variates 0",
+        f"declare the bounds of {name}, or sample with `control_variates=0`",
         "undefined",
         [name],
     )
@@ -227,7 +227,7 @@ def _astray(walk: Walk, names: Sequence[str]) -> NoModeError:
     return NoModeError(
         f"no mode: the search came to no end (still {walk.distance:.1g} sd away, log density {walk.value:,.2f}); "
         "the log density may have kinks or jumps, or several parameters may be told apart by nothing; give priors "
-        "that tell them apart, or sample with --control-variates 0",
+        "that tell them apart, or sample with `control_variates=0`",
         "iterations",
     )
 

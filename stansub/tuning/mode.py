@@ -444,13 +444,13 @@ class _Search:
         if values[0] < -_SADDLE:
             raise NoModeError(
                 f"no mode: the highest point found is no maximum, the log density rises from there as {text} "
-                "changes; give other inits, or sample with --control-variates 0",
+                "changes; give other inits, or sample with `control_variates=0`",
                 "saddle",
                 names,
             )
         raise NoModeError(
             f"no mode: data and priors do not determine {text} (the curvature at the highest point is singular); give "
-            "proper priors or leave out what is redundant, or sample with --control-variates 0",
+            "proper priors or leave out what is redundant, or sample with `control_variates=0`",
             "singular",
             names,
         )
@@ -480,7 +480,7 @@ class _Search:
             raise NoModeError(
                 "no mode: the highest point is not that of a near normal density, which within an sd falls by 0.5 "
                 f"where this falls by {fall.mean():.2g} as {text} changes (a kink, an edge, or a peak on a plateau); "
-                "take smooth priors and likelihoods, or sample with --control-variates 0",
+                "take smooth priors and likelihoods, or sample with `control_variates=0`",
                 "rough",
                 names,
             )

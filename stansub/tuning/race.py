@@ -28,7 +28,8 @@ from stansub.chosen import (
     TestStays,
     TestTaken,
 )
-from stansub.kernels.metropolis import Control, Records, allocate, run_steps
+from stansub.kernels.base import Oversight, Records
+from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Mixture, Proposal, RandomWalk, langevin, laplace_pcn
 from stansub.progress import Progress
 from stansub.target.factors import Target
@@ -184,21 +185,26 @@ def race(
     dim, leg = len(cholesky), _LEG if starts is None else _SHORT_LEG
     jumps, accepted = np.zeros((len(runners), dim)), np.zeros(len(runners))
     used: list[list[NDArray[np.int64]]] = [[] for _ in runners]
-    out, n_legs, first = allocate(leg, dim), _LEGS if starts is None else len(starts), 0 if starts is None else leg // 2
+    kernel = MetropolisHastings(decider)
+    out, n_legs, first = (
+        Records.allocate(leg, dim, kernel.stats),
+        _LEGS if starts is None else len(starts),
+        0 if starts is None else leg // 2,
+    )
     for number in range(n_legs):
         for k, candidate in enumerate(runners):
             if starts is not None:
                 decider.reset(starts[number])
             began = np.array(decider.theta)
             for first_row in range(0, leg, _PIECE):
-                rows = Records._make(field[first_row : first_row + _PIECE] for field in out)
-                run_steps(decider, candidate.proposal, rng, rows, len(rows.theta), control(rng))
+                rows = out.rows(slice(first_row, first_row + _PIECE))
+                kernel.batch(rng, kernel.here, candidate.proposal, rows, len(rows), Oversight.none())
                 progress.check()
             progress.advance(number * len(runners) + k + 1, n_legs * len(runners))
             moves = np.diff(out.theta, axis=0, prepend=began[np.newaxis])[first:]
             jumps[k] += np.sum(np.linalg.solve(cholesky, moves.T) ** 2, axis=1)
-            accepted[k] += out.accepted[first:].sum()
-            used[k].append(out.n_obs_used[first:].copy())
+            accepted[k] += out["accepted"][first:].sum()
+            used[k].append(out["n_obs_used"][first:].copy())
     steps = (leg - first) * n_legs
     step = np.minimum(jumps.min(axis=1) / steps, 2.0) / 2
     cost = np.array(
@@ -219,11 +225,6 @@ def race(
     rate = float(accepted[best] / steps)
     outcome = RaceOutcome(runners[best].name, rate, tuple(rivals))
     return Result(runners[best], outcome, rate, float(accepted[0] / steps), merit=float(merit[best]))
-
-
-def control(rng: np.random.Generator) -> Control:
-    """Steps without audits that nobody stops."""
-    return Control(rng, 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
 
 
 def at_first_look(test: Test, first: int) -> Test:
@@ -247,12 +248,13 @@ def pairs_along(
     A ``progress`` is told how far it is.
     """
     progress = progress or Progress()
-    out = allocate(_APART, posterior.dim)
+    kernel = MetropolisHastings(decider)
+    out = Records.allocate(_APART, posterior.dim, kernel.stats)
     pairs: list[Pair] = []
     n_passes = 0
     with Team(posterior.population, threads=threads, progress=progress) as team:
         for place in range(_PLACES):
-            run_steps(decider, proposal, rng, out, _APART, control(rng))
+            kernel.batch(rng, kernel.here, proposal, out, _APART, Oversight.none())
             more, n = pairs_at(Together(team), np.array(decider.theta), proposal, _PAIRS, rng, variates)
             pairs, n_passes = pairs + more, n_passes + n
             progress.advance(place + 1, _PLACES)

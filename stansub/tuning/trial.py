@@ -30,10 +30,6 @@ class WarmupTrial:
     variates : ControlVariates, optional
         Of the chain's decisions: the test looks at remainders.
 
-    Attributes
-    ----------
-    result : Trial or None
-        None before it was made, and where no proposal had a finite log density.
     """
 
     def __init__(
@@ -43,19 +39,19 @@ class WarmupTrial:
         rng: np.random.Generator,
         variates: ControlVariates | None = None,
     ) -> None:
-        self._evaluator, self._table, self._rng, self._variates = evaluator, table, rng, variates
-        self.result: Trial | None = None
+        self._evaluator, self._table, self.rng, self._variates = evaluator, table, rng, variates
 
     def renewed(self, evaluator: Evaluator, table: Table, variates: ControlVariates | None) -> WarmupTrial | None:
         """The same for another decider, before it was made; None where a first look takes all blocks."""
-        return WarmupTrial(evaluator, table, self._rng, variates) if table.n.size > 1 else None
+        return WarmupTrial(evaluator, table, self.rng, variates) if table.n.size > 1 else None
 
-    def __call__(self, position: FloatArray, proposal: Proposal) -> int:
-        """Make the trial; the number of evaluations of all the data."""
-        pairs, n_passes = pairs_at(self._evaluator, position, proposal, N_PAIRS, self._rng, self._variates)
-        if pairs:
-            self.result = try_pairs(pairs, self._table, n_subsets=N_SUBSETS, rng=self._rng, decision_work=DECISION_WORK)
-        return n_passes
+    def __call__(self, position: FloatArray, proposal: Proposal) -> tuple[Trial | None, int]:
+        """The trial, None where no proposal has a finite log density; and the number of evaluations of all the data."""
+        pairs, n_passes = pairs_at(self._evaluator, position, proposal, N_PAIRS, self.rng, self._variates)
+        if not pairs:
+            return None, n_passes
+        made = try_pairs(pairs, self._table, n_subsets=N_SUBSETS, rng=self.rng, decision_work=DECISION_WORK)
+        return made, n_passes
 
 
 def pairs_at(

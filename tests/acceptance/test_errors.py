@@ -5,7 +5,8 @@ import pytest
 from populations import linear
 from scipy import stats
 
-from stansub.acceptance.decide import Lipschitz, make_decider
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.ranges import Lipschitz
 from stansub.acceptance.rules import Austerity, Exact, Fixed, Geometric, Pocock, make_test
 
 BOUNDS = ["hoeffding", "bernstein", "bernstein-serfling"]

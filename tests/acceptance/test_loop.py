@@ -1,5 +1,6 @@
 """The compiled loop against its definition."""
 
+import pickle
 import threading
 import time
 from itertools import combinations
@@ -9,8 +10,9 @@ import pytest
 from populations import RANGE, Model, ReferenceLoop, address, linear, normal_mean
 from scipy import stats
 
-from stansub._loop import Decider
-from stansub.acceptance.decide import Estimate, Lipschitz, RangeFunction, Scan, make_decider
+from stansub._loop import Decider, Table
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.ranges import Estimate, Lipschitz, RangeFunction, Scan
 from stansub.acceptance.rules import Austerity, Exact, Fixed, Geometric, make_test
 from stansub.errors import InputError
 from stansub.kernels.proposals import RandomWalk, compiled
@@ -287,6 +289,56 @@ class TestState:
             theta = mirror.theta
         assert audited["wrong"].sum() > 5
 
+    @pytest.mark.parametrize("name", [*T_TESTS, *BOUNDS, "exact", "barker", "penalty"])
+    def test_a_fresh_decider_goes_on_from_a_saved_state(self, name):
+        x = np.random.default_rng(1).normal(size=(400, 2))
+        test, cholesky, spread = small_test(name), np.diag([0.05, 0.1]), Lipschitz(6.0)
+        rng, audit_rng = np.random.default_rng(3), np.random.default_rng(4)
+        whole = make(normal_mean(x), test, np.zeros(2), spread)
+        want = run(whole, 200, cholesky, rng, audit=0.2, audit_rng=audit_rng)
+
+        rng, audit_rng = np.random.default_rng(3), np.random.default_rng(4)
+        first = make(normal_mean(x), test, np.zeros(2), spread)
+        got = [run(first, 77, cholesky, rng, audit=0.2, audit_rng=audit_rng)]
+        model = normal_mean(x)
+        second = make_decider(model.evaluator, model.sizes, test, spread=spread)
+        second.state = pickle.loads(pickle.dumps(first.state))
+        assert model.asked == []  # nothing is evaluated again
+        got.append(run(second, 123, cholesky, rng, audit=0.2, audit_rng=audit_rng))
+        for field in want.keys() - {"stop", "progress", "steps"}:
+            np.testing.assert_array_equal(np.concatenate([part[field] for part in got]), want[field])
+        assert 0 < want["accepted"].sum() < 200
+        counters = [field for field in dir(whole) if field.startswith("n_")] + ["audit_squares"]
+        assert {field: getattr(second, field) for field in counters} == {
+            field: getattr(whole, field) for field in counters
+        }
+        assert second.log_density() == whole.log_density()
+        assert second.audit_seconds > first.audit_seconds or name == "exact"
+        np.testing.assert_array_equal(first.state.theta, got[0]["theta"][-1])
+
+    def test_a_state_of_another_model_is_refused(self):
+        test = small_test("austerity")
+        state = make(normal_mean(np.zeros((40, 2))), test, np.zeros(2)).state
+        for shape in ((40, 1), (39, 2), (41, 2)):
+            decider = make(normal_mean(np.zeros(shape)), test, np.zeros(shape[1]))
+            with pytest.raises(ValueError, match="the state is of a decider"):
+                decider.state = state
+        with pytest.raises(RuntimeError, match="reset"):
+            _ = make_decider(linear(np.ones(10)).evaluator, np.ones(10, np.int32), test).state
+
+    def test_other_looks_from_some_decision_on(self):
+        x = np.random.default_rng(1).normal(size=(400, 1))
+        strict, loose = small_test("austerity").table(400), Austerity(epsilon=0.4, looks=SMALL).table(400)
+        decider, rng = make(normal_mean(x), small_test("austerity"), [0.0]), np.random.default_rng(3)
+        used = [run(decider, 200, np.eye(1) * 0.05, rng)["n_obs_used"].sum()]
+        for table in (loose, strict):
+            decider.set_table(Table(table.n, table.scale, table.offset))
+            used.append(run(decider, 200, np.eye(1) * 0.05, rng)["n_obs_used"].sum())
+        assert used[1] < 0.5 * used[0]
+        assert used[1] < 0.5 * used[2]
+        with pytest.raises(ValueError, match="the last look must be at all blocks"):
+            decider.set_table(Table(table.n[:-1], table.scale[:-1], table.offset[:-1]))
+
     def test_stop_flag_ends_a_stretch_from_another_thread(self):
         x = np.zeros((10, 1))
         decider, stop = make(normal_mean(x), Exact(), [0.0]), np.zeros(1, np.int32)
@@ -469,7 +521,7 @@ class TestArguments:
             ([5, 10], np.ones(2), np.ones(2), sizes),
         ):
             with pytest.raises(ValueError, match=r"must|needs"):
-                Decider(evaluator, size, np.array(n, np.int32), scale, offset)
+                Decider(evaluator, size, Table(np.array(n, np.int32), scale, offset))
 
     def test_parameters_must_have_the_right_length(self):
         decider = make(linear(np.ones(10)), Exact(), 0.0)

@@ -6,7 +6,7 @@ from populations import ReferenceLoop, below, linear
 from scipy import stats
 from scipy.special import logit, ndtri, stdtr
 
-from stansub._loop import Decider
+from stansub._loop import BarkerRule, Decider, PenaltyRule, Table
 from stansub.acceptance.correction import correction
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Barker, Exact, Geometric, Penalty, Pocock, make_test
@@ -131,19 +131,10 @@ class TestDetailedBalance:
         model = linear(population(self.LOG_RATIO, 0.9))
         n = Barker().table(BLOCKS).n
         zeros = np.zeros(n.size)
-        naive = Decider(model.evaluator, model.sizes, np.array([20, BLOCKS], np.int32), zeros[:2], zeros[:2])
-        uncorrected = Decider(
-            model.evaluator,
-            model.sizes,
-            n,
-            zeros,
-            zeros,
-            noise_kind="barker",
-            noise_limit=1.0,
-            noise_share=0.5,
-            correction_points=np.zeros(1),
-            correction_bounds=np.empty(0),
-        )
+        one_look = Table(np.array([20, BLOCKS], np.int32), zeros[:2], zeros[:2])
+        naive = Decider(model.evaluator, model.sizes, one_look)
+        no_correction = BarkerRule(1.0, 0.5, np.zeros(1), np.empty(0))
+        uncorrected = Decider(model.evaluator, model.sizes, Table(n, zeros, zeros), noise=no_correction)
         for decider in (naive, uncorrected):
             found, error = balance(decider, self.N)
             assert abs(found - self.LOG_RATIO) > 10 * error
@@ -262,16 +253,18 @@ class TestSettings:
             make_test("penalty", delta=0.1)
 
     def test_the_loop_wants_a_rule_that_fits(self):
-        model = linear(np.ones(10))
-        looks = np.array([5, 10], np.int32), np.zeros(2), np.zeros(2)
-        for wrong in (
-            {"noise_kind": "other"},
-            {"noise_kind": "penalty"},
-            {"noise_kind": "barker", "noise_limit": 1.0},
-            {"noise_kind": "penalty", "noise_limit": 1.0, "noise_share": 2.0},
+        for rule, wrong in (
+            (PenaltyRule, (0.0, 0.5)),
+            (PenaltyRule, (1.0, 2.0)),
+            (BarkerRule, (1.0, 0.5, np.empty(0), np.empty(0))),
+            (BarkerRule, (1.0, 0.5, np.zeros(2), np.empty(0))),
         ):
-            with pytest.raises(ValueError, match=r"noise_|correction_"):
-                Decider(model.evaluator, model.sizes, *looks, **wrong)
+            with pytest.raises(ValueError, match="must be"):
+                rule(*wrong)
+        model = linear(np.ones(10))
+        looks = Table(np.array([5, 10], np.int32), np.zeros(2), np.zeros(2))
+        with pytest.raises(TypeError):
+            Decider(model.evaluator, model.sizes, looks, noise="other")
 
     def test_exact_stays_metropolis(self):
         decider = make(np.array([-0.5]), Exact())

@@ -5,7 +5,8 @@ import pytest
 from populations import Model, ReferenceLoop, features, logistic, taylor
 
 from stansub._loop import Surrogate
-from stansub.acceptance.decide import Derivative, Lipschitz, make_decider
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.ranges import Derivative, Lipschitz
 from stansub.acceptance.rules import Geometric, make_test
 from stansub.errors import InputError
 

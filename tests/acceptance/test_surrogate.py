@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from populations import Model, ReferenceLoop, features, linear, logistic, taylor
 
-from stansub._loop import Decider, Surrogate
-from stansub.acceptance.decide import Estimate, Lipschitz, Scan, make_decider
+from stansub._loop import Decider, Surrogate, Table
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.ranges import Estimate, Lipschitz, Scan
 from stansub.acceptance.rules import Austerity, Exact, Fixed, Geometric, make_test
 
 SMALL = Geometric(first=8)
@@ -327,7 +328,7 @@ class TestArguments:
     def test_arrays_must_fit(self):
         model = regression(10)
         good, anchor = taylor(model, ANCHOR, 2), ANCHOR
-        n, scale, offset = np.array([5, 10], np.int32), np.ones(2), np.zeros(2)
+        looks = Table(np.array([5, 10], np.int32), np.ones(2), np.zeros(2))
         plane = np.eye(3)
         bad = good.copy()
         bad[3, 4] = np.inf
@@ -345,7 +346,7 @@ class TestArguments:
             (([anchor, anchor], (good, good), (np.zeros(10), np.zeros(10)), (plane, plane[:2])), "length 3, not 2"),
         ):
             with pytest.raises(ValueError, match=message):
-                Decider(model.evaluator, model.sizes, n, scale, offset, surrogate=Surrogate(*arguments))
+                Decider(model.evaluator, model.sizes, looks, surrogate=Surrogate(*arguments))
         with pytest.raises(TypeError):
             Surrogate([anchor], (good.astype(float),))
 

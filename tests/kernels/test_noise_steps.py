@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import toys
 from numpy.typing import NDArray
+from steps import NAMES, allocate, column, run_steps
 from test_metropolis import Plain, control
 
 from stansub import Barker, Penalty, RandomWalk
+from stansub._loop import BarkerRule, NoiseRule, PenaltyRule
 from stansub.acceptance import rules as boundary
-from stansub.acceptance.rules import NoiseRule, Table
-from stansub.kernels.metropolis import Records, allocate, run_steps
+from stansub.acceptance.rules import Table
+from stansub.kernels.base import Records
 from stansub.kernels.proposals import Proposal, laplace_pcn
 
 # Squares, of which the remainders are multiples, are normal.
@@ -49,11 +51,11 @@ def test_compiled_and_python_steps_are_the_same(test: boundary.Test, audit: floa
     walk = RandomWalk(np.array([[2 * SD]]))
     compiled, rng = steps(test, walk, 400, audit=audit)
     python, other = steps(test, Plain(walk), 400, audit=audit)
-    for name in Records._fields:
-        np.testing.assert_array_equal(getattr(compiled, name), getattr(python, name), err_msg=name)
+    for name in NAMES:
+        np.testing.assert_array_equal(column(compiled, name), column(python, name), err_msg=name)
     assert rng.bit_generator.state == other.bit_generator.state
-    assert 0.1 < compiled.accepted.mean() < 0.9
-    assert np.unique(compiled.n_looks).size > 2
+    assert 0.1 < compiled["accepted"].mean() < 0.9
+    assert np.unique(compiled["n_looks"]).size > 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +67,16 @@ class Naive(Penalty):
     def table(self, n_units: int) -> Table:
         return Table(np.array([20, n_units], np.int32), np.zeros(2), np.zeros(2))
 
-    @property
-    def rule(self) -> NoiseRule:
-        return NoiseRule("penalty", 1e-12, 0.0)
+    def noise_rule(self) -> NoiseRule:
+        return PenaltyRule(1e-12, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Uncorrected(Barker):
     """Barker's test with normal noise only, without the correction distribution."""
 
-    @property
-    def rule(self) -> NoiseRule:
-        return NoiseRule("barker", self.noise, 0.5, np.zeros(1), np.empty(0))
+    def noise_rule(self) -> NoiseRule:
+        return BarkerRule(self.noise, 0.5, np.zeros(1), np.empty(0))
 
 
 def scores(draws: NDArray[np.float64]) -> tuple[float, float]:

@@ -9,12 +9,13 @@ import pytest
 import toys
 from numpy.typing import NDArray
 from scipy.stats import multivariate_normal
+from steps import allocate, run_steps
 
 from stansub import Austerity, Exact
 from stansub.acceptance.decide import Decider
 from stansub.acceptance.rules import Geometric
 from stansub.chosen import MiniBatchGradients
-from stansub.kernels.metropolis import Control, Records, allocate, run_steps
+from stansub.kernels.base import Oversight, Records
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.output.words import sentence
@@ -148,7 +149,7 @@ def test_what_is_proposed_far_away_is_rejected_without_a_fuss() -> None:
 
 def steps(target: Decider, proposal: Proposal, n: int) -> Records:
     records = allocate(n, target.theta.size)
-    control = Control(np.random.default_rng(9), 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
+    control = Oversight(np.random.default_rng(9), 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
     run_steps(target, proposal, np.random.default_rng(5), records, n, control)
     return records
 
@@ -253,4 +254,4 @@ def test_a_sharp_ridge_throws_langevin_moves_off_unless_they_are_tested() -> Non
     assert z_scores((corrected.theta <= places).astype(float), truth).max() < 4
     assert z_scores((free <= places).astype(float), truth).max() > 8
     assert (free > tail).mean() > 3 * (1 - truth[-1])
-    assert corrected.n_obs_used.mean() < 0.3 * ridge.n
+    assert corrected["n_obs_used"].mean() < 0.3 * ridge.n

@@ -51,7 +51,7 @@ def findings(found: ModeCheck) -> tuple[Finding, ...]:
     return findings_of(inference_data.build(posterior={"x": healthy}, sample_stats={}, attrs=attrs))
 
 
-def test_chains_that_agree_about_a_lower_mode_are_told() -> None:
+def test_chains_that_agree_about_a_lower_mode_are_found() -> None:
     found = check(normals([-1.0, 1.0], [0.0, 20.0]), -1.0, -1.0)
     (missed,) = found.missed
     assert missed.share == pytest.approx(1.0, abs=1e-6)

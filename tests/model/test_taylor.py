@@ -222,9 +222,9 @@ def test_memory_limits_the_order(target: Target, mode: Mode) -> None:
     ]
     assert "order 2 would take 36 KB, more than the 36 KB allowed" in sentence(choices[1].reason)
     assert "order 1 would take 12 KB" in sentence(choices[2].reason)
-    with pytest.raises(InputError, match=r"take 36 KB for 1,000 blocks and 3 parameters.*--control-variates 1 \(12 KB"):
+    with pytest.raises(InputError, match=r"take 36 KB for 1,000 blocks and 3 parameters.*`control_variates=1` \(12 KB"):
         build(target, mode.position, order=2, max_memory=20_000)
-    with pytest.raises(InputError, match="choose a larger --block-size"):
+    with pytest.raises(InputError, match="choose a larger `block_size`"):
         build(target, mode.position, order=1, max_memory=10_000)
     assert memory_needed(1563, 50, 2) == pytest.approx(8e6, rel=0.05)
     assert 0 < max_memory_default() <= 2 * 10**9
@@ -266,7 +266,7 @@ def test_threads_do_not_change_the_rows(target: Target, mode: Mode) -> None:
 
 def test_the_time_limit_ends_the_making_of_control_variates(target: Target, mode: Mode) -> None:
     progress = Recording()
-    with pytest.raises(TimeLimitError, match=r"Control variates of order 2.*or take --control-variates 0 or 1"):
+    with pytest.raises(TimeLimitError, match=r"Control variates of order 2.*or take `control_variates=0` or 1"):
         build(target, mode.position, order=2, progress=progress.until(3))
     assert len(progress.counts) == 3
     progress = Recording()

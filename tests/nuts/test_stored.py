@@ -46,12 +46,12 @@ def test_one_that_fits_is_used_again(options: dict[str, Any], made: stored.Store
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"program": OTHER}, "holds a reference with another model; use --force"),
-        ({"n": 5}, "holds a reference with other data; use --force"),
-        ({"chains": 3}, "with chains 2, not 3; use --force"),
-        ({"seed": 5, "adapt_delta": 0.9}, "with seed 4, not 5, adapt_delta 0.8, not 0.9; use --force"),
-        ({"engine": "nutpie"}, "with engine cmdstan, not nutpie; use --force"),
-        ({"reference_model": OTHER}, "with another --reference-model; use --force"),
+        ({"program": OTHER}, "holds a reference with another model; use `force=True`"),
+        ({"n": 5}, "holds a reference with other data; use `force=True`"),
+        ({"chains": 3}, "with chains 2, not 3; use `force=True`"),
+        ({"seed": 5, "adapt_delta": 0.9}, "with seed 4, not 5, adapt_delta 0.8, not 0.9; use `force=True`"),
+        ({"engine": "nutpie"}, "with engine cmdstan, not nutpie; use `force=True`"),
+        ({"reference_model": OTHER}, "with another `reference_model`; use `force=True`"),
     ],
 )
 def test_one_that_does_not_fit_is_refused(options: dict[str, Any], message: str, made: stored.Stored) -> None:
@@ -69,12 +69,12 @@ def test_force_runs_again(made: stored.Stored) -> None:
 
 def test_other_files_are_not_taken_for_references(made: stored.Stored) -> None:
     made.path.write_text("no NetCDF")
-    with pytest.raises(InputError, match="not a NetCDF file, or a damaged one; use --force"):
+    with pytest.raises(InputError, match="not a NetCDF file, or a damaged one; use `force=True`"):
         obtain()
     draws = {"mu": np.zeros((2, 5))}
     sampled = inference_data.build(posterior=draws, sample_stats=draws, attrs={"model": "toy"})
     inference_data.write(sampled, made.path, overwrite=True)
-    with pytest.raises(InputError, match="exists already and is no reference; use --force"):
+    with pytest.raises(InputError, match="exists already and is no reference; use `force=True`"):
         obtain()
 
 

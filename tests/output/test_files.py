@@ -106,7 +106,7 @@ def test_an_interrupt_after_sampling_says_that_draws_were_written(
     assert caught.value.exit_code == InterruptError.WRITTEN
 
 
-def test_no_place_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_place_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 

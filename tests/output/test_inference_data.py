@@ -167,7 +167,7 @@ def test_a_missing_group_is_a_key_error() -> None:
 def test_a_file_is_overwritten_only_when_asked(tmp_path: Path) -> None:
     path = tmp_path / "draws.nc"
     path.write_text("precious")
-    with pytest.raises(InputError, match="--force"):
+    with pytest.raises(InputError, match="`overwrite=True`"):
         write(run(draws=4), path, overwrite=False)
     assert path.read_text() == "precious"
     write(run(draws=4), path, overwrite=True)

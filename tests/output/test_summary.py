@@ -330,7 +330,7 @@ class TestRender:
         assert "Warning" not in text
         assert "\x1b" not in text
 
-    def test_audit_is_told_with_its_interval(self) -> None:
+    def test_audit_is_printed_with_its_interval(self) -> None:
         text = " ".join(printed(run(attrs={"n_audited": [53] * 4, "n_audit_wrong": [0] * 4})).split())
         assert "0 of 212 audited decisions were wrong: decision error at most 1.7 % with 95 % confidence" in text
 
@@ -360,7 +360,7 @@ class TestRender:
         assert "x[60]" not in printed(idata)
         assert "x[60]" in printed(idata, max_rows=None)
 
-    def test_trouble_beyond_the_rows_shown_is_told(self) -> None:
+    def test_trouble_beyond_the_rows_shown_is_printed(self) -> None:
         draws = np.random.default_rng(1).normal(size=(4, 1000, 60))
         draws[0, :, 59] += 2
         assert "x[60]" in printed(run(posterior={"x": draws}), max_rows=5)

@@ -74,7 +74,7 @@ def test_heavy_tails_are_not_and_no_cheap_way_out_is_claimed(heavy: NormalityTri
     assert "simulated decisions go the wrong way" in clause(decisions)
     assert "None of the larger blocks" in heavy.advice[0]
     assert "log_lik_range" in heavy.advice[1], "the bound that the program has"
-    assert "`test=exact`" in heavy.advice[-1]
+    assert "`test='exact'`" in heavy.advice[-1]
 
 
 def test_about_the_mode_remainders_are_tried(model: CompiledModel) -> None:
@@ -201,7 +201,7 @@ class TestCommand:
         assert Path("normal_mean_normality.png").read_text() == "dear old picture"
         assert self.run(["normal.json", *OPTIONS, "--block-size", "10", "--force"], capsys)[0] == 0
 
-    def test_tests_without_normal_means_are_told_so(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_tests_without_normal_means_are_refused(self, capsys: pytest.CaptureFixture[str]) -> None:
         code, out, err = self.run(["normal.json", *OPTIONS, "--test", "exact"], capsys)
         assert (code, out) == (2, "")
         assert "there is nothing to try; choose test pocock or austerity" in err

@@ -232,7 +232,7 @@ def test_a_report_is_written_and_not_overwritten(tmp_path: Path, comparison: Com
     assert {path.name for path in folder.iterdir()} == {path.name for path in written}
     assert list(folder.parent.iterdir()) == [folder]
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="--force"):
+    with pytest.raises(InputError, match="`overwrite=True`"):
         render.write(comparison, folder)
     rng = np.random.default_rng(1)
     render.write(compare_draws(fakes.draws(rng, size=1), fakes.reference(rng, size=1)), folder, overwrite=True)

@@ -303,7 +303,7 @@ class TestBadInput:
         with pytest.raises(InputError, match=message):
             risk(posterior, reference=other, max_steps=100)
 
-    def test_chains_that_disagree_are_told(self, posterior: stansub.Posterior, truth: Any) -> None:
+    def test_chains_that_disagree_are_noted(self, posterior: stansub.Posterior, truth: Any) -> None:
         apart = inference_data.group(truth, "posterior")["mu"].values[:, :500] + np.array([[0], [0], [0.1], [0.1]])
         bad = inference_data.build(posterior={"mu": apart}, sample_stats={}, attrs={})
         found = risk(posterior, epsilons=[0], max_steps=100, repeats=3, reference=bad, seed=1)

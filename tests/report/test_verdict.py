@@ -222,7 +222,7 @@ def test_draws_beside_themselves_are_no_comparison(tmp_path: Path) -> None:
         assert found.reasons[0].lower() == f"{reason}."
 
 
-def test_chains_that_both_sides_have_are_told_and_other_chains_are_not() -> None:
+def test_chains_that_both_sides_have_are_named_and_other_chains_are_not() -> None:
     rng = np.random.default_rng(1)
     values = fakes.normals(rng)
     other = np.concatenate([values[:2], fakes.normals(rng, chains=2)])

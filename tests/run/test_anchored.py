@@ -289,7 +289,7 @@ def test_without_a_mode_sampling_is_plain(quantities: CompiledModel) -> None:
 
 @pytest.mark.parametrize("options", [{"control_variates": 2}, {"proposal": "laplace-pcn"}, {"proposal": "langevin"}])
 def test_what_needs_a_mode_is_refused_without_one(quantities: CompiledModel, options: dict[str, Any]) -> None:
-    with pytest.raises(NoModeError, match="sample with --control-variates 0"):
+    with pytest.raises(NoModeError, match="sample with `control_variates=0`"):
         stansub.sample(quantities, NO_MODE, **SHORT, **options)
 
 
@@ -318,7 +318,7 @@ def test_coefficients_that_do_not_fit_are_refused(
     logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(taylor, "max_memory_default", lambda: 2000)
-    with pytest.raises(InputError, match=r"of order 2 take 3\.6 KB .* choose --control-variates 1 \(1\.2 KB\)"):
+    with pytest.raises(InputError, match=r"of order 2 take 3\.6 KB .* choose `control_variates=1` \(1\.2 KB\)"):
         stansub.sample(logistic, logistic_data, control_variates=2, **SHORT)
     idata = stansub.sample(logistic, logistic_data, **SHORT)
     assert settings(idata)["control_variates"] == 1
@@ -338,7 +338,7 @@ def test_bounds_look_at_the_differences_that_their_range_is_of(
     data = {"N": 300, "K": 2, "y": logistic_data["y"][:300], "x": logistic_data["x"][:300]}
     idata = stansub.sample(program, data, test="hoeffding", **SHORT)
     assert settings(idata)["range_source"] == "lipschitz"
-    with pytest.raises(InputError, match=r"looks at remainders: choose --control-variates 0"):
+    with pytest.raises(InputError, match=r"looks at remainders: choose `control_variates=0`"):
         stansub.sample(program, data, test="hoeffding", control_variates=2, **SHORT)
 
 

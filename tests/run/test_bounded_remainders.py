@@ -8,7 +8,7 @@ from conftest import EXAMPLES
 
 import stansub
 from stansub import CompiledModel, InputError
-from stansub.acceptance.decide import DERIVATIVES, Derivative
+from stansub.acceptance.ranges import DERIVATIVES, Derivative
 from stansub.acceptance.rules import make_test
 from stansub.findings import RangeViolated
 from stansub.output import inference_data
@@ -50,7 +50,7 @@ def test_the_guarantee_stands_with_control_variates(
     assert sum(facts["n_audit_wrong"]) <= 0.01 * sum(facts["n_audited"])
 
 
-def test_a_constant_that_is_too_small_is_told(bounded: CompiledModel, logistic_data: dict[str, Any]) -> None:
+def test_a_constant_that_is_too_small_is_found(bounded: CompiledModel, logistic_data: dict[str, Any]) -> None:
     posterior = bounded.with_data(logistic_data, block_size=4, seed=1)
     right = choices.choose_range(make_test("bernstein"), posterior, "auto", order="auto")
     assert right.kind == "derivative"

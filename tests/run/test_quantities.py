@@ -130,7 +130,7 @@ def test_draws_that_do_not_fit_into_memory_are_refused_before_sampling(
     quantities: CompiledModel, sample_data: dict[str, Any]
 ) -> None:
     settings = SHORT | {"iter_sampling": 2_000_000_000}
-    with pytest.raises(stansub.InputError, match="leave out --observation-level"):
+    with pytest.raises(stansub.InputError, match="leave out `observation_level`"):
         stansub.sample(quantities, sample_data, observation_level=True, **settings)
 
 

@@ -21,6 +21,7 @@ from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.output.record import record_of
 from stansub.progress import TimeLimitError
+from stansub.run import prepare as preparing
 from stansub.run import sample as driver
 from stansub.stan import syntax
 from stansub.stan.home import find_home
@@ -286,20 +287,20 @@ def test_a_time_limit_within_warmup_says_so(logistic: CompiledModel, logistic_da
 
 
 def test_a_time_limit_within_set_up_says_what_it_got_to(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
-    with pytest.raises(TimeLimitError, match=r"--max-time 1e-09 was reached during set-up, before the first draw"):
+    with pytest.raises(TimeLimitError, match=r"`max_time=1e-09` was reached during set-up, before the first draw"):
         stansub.sample(logistic, logistic_data, max_time=1e-9, **SHORT)
 
 
 def test_the_time_limit_counts_set_up(
     logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_chain, limit = driver.make_chain, 2.0
+    make_chain, limit = preparing.make_chain, 2.0
 
     def slow(*arguments: Any, **options: Any) -> Any:
         time.sleep(limit)
         return make_chain(*arguments, **options)
 
-    monkeypatch.setattr(driver, "make_chain", slow)
+    monkeypatch.setattr(preparing, "make_chain", slow)
     with pytest.raises(TimeLimitError, match=r"in the stage 'Finding starting values; .* so far, 0 of 3"):
         stansub.sample(logistic, logistic_data, max_time=limit, **SHORT)
 
@@ -506,7 +507,7 @@ def test_wrong_decisions_of_a_test_of_the_users_own_are_warned_of(
         ({"looks": "often"}, "looks 'often'"),
         ({"range_source": "scan"}, "needs no range"),
         ({"test": "hoeffding"}, "log_lik_lipschitz_i"),
-        ({"observations": "M"}, "--observations M"),
+        ({"observations": "M"}, "`observations='M'`"),
         ({"iter_sampling": 10**12}, "GB of memory"),
     ],
     ids=str,

@@ -16,7 +16,7 @@ from stansub.output import inference_data
 from stansub.output.summary import table
 from stansub.progress import Progress
 from stansub.run import stages
-from stansub.run.threads import Outcome
+from stansub.run.executors import Outcome
 from stansub.tuning import anchored
 from stansub.tuning.mode import find_modes
 

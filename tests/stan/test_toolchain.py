@@ -381,7 +381,7 @@ def test_the_time_limit_ends_compiling_and_waiting(no_download, tmp_path, monkey
     assert all(isinstance(error, TimeLimitError) for error in errors)
     waited, compiled = sorted(map(str, errors), key=lambda told: "'Compiling one (about" in told)
     assert "'Waiting for another process that is compiling one; " in waited
-    assert "; raise --max-time or compile it before with `stansub check`" in compiled
+    assert "; raise `max_time` or compile it before with `stansub check`" in compiled
     assert not list((no_download / "build").iterdir())
 
 

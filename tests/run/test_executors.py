@@ -1,4 +1,4 @@
-"""Chains in threads: turns, failures, interrupts and the time limit, with chains that only count."""
+"""Chains on executors: turns, failures, interrupts and the time limit, with chains that only count."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stansub.run import threads
+from stansub.run import executors
 
 
 class Counting:
@@ -31,6 +31,10 @@ class Counting:
         return self.done < self.n
 
 
+def local(chains: list[Counting]) -> list[executors.Local]:
+    return [executors.Local(chain) for chain in chains]
+
+
 @pytest.fixture
 def stop() -> NDArray[np.int32]:
     return np.zeros(1, np.int32)
@@ -39,15 +43,15 @@ def stop() -> NDArray[np.int32]:
 @pytest.mark.parametrize("parallel", [1, 2, 5])
 def test_all_chains_run_to_their_end(stop: NDArray[np.int32], parallel: int) -> None:
     chains = [Counting(3 + index, stop) for index in range(4)]
-    outcome = threads.run(chains, parallel=parallel, stop=stop)
+    outcome = executors.run(local(chains), parallel=parallel, stop=stop)
     assert [chain.done for chain in chains] == [3, 4, 5, 6]
-    assert outcome == threads.Outcome()
+    assert outcome == executors.Outcome()
 
 
 @pytest.mark.parametrize("parallel", [1, 2])
 def test_a_failing_chain_leaves_the_others_alone(stop: NDArray[np.int32], parallel: int) -> None:
     chains = [Counting(5, stop, fails_at=2 if index == 1 else None) for index in range(4)]
-    outcome = threads.run(chains, parallel=parallel, stop=stop)
+    outcome = executors.run(local(chains), parallel=parallel, stop=stop)
     assert [chain.done for chain in chains] == [5, 2, 5, 5]
     assert [str(error) for error in outcome.failures.values()] == ["the proposal broke"]
     assert list(outcome.failures) == [1]
@@ -56,10 +60,10 @@ def test_a_failing_chain_leaves_the_others_alone(stop: NDArray[np.int32], parall
 def test_the_time_limit_finds_all_chains_about_equally_far(
     stop: NDArray[np.int32], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "_TURN", 0.05)
+    monkeypatch.setattr(executors, "_TURN", 0.05)
     chains = [Counting(10_000, stop) for _ in range(3)]
     began = time.perf_counter()
-    outcome = threads.run(chains, parallel=1, stop=stop, max_time=0.6)
+    outcome = executors.run(local(chains), parallel=1, stop=stop, max_time=0.6)
     assert outcome.stopped == "max_time"
     assert time.perf_counter() - began < 3
     assert min(chain.done for chain in chains) > 0.5 * max(chain.done for chain in chains)
@@ -69,7 +73,7 @@ def test_an_interrupt_stops_after_the_present_piece(stop: NDArray[np.int32]) -> 
     chains, told = [Counting(10_000, stop) for _ in range(2)], []
     before = signal.getsignal(signal.SIGINT)
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    outcome = threads.run(chains, parallel=2, stop=stop, on_interrupt=lambda: told.append(True))
+    outcome = executors.run(local(chains), parallel=2, stop=stop, on_interrupt=lambda: told.append(True))
     assert outcome.stopped == "interrupted"
     assert told == [True]
     assert all(0 < chain.done < 10_000 for chain in chains)
@@ -81,7 +85,7 @@ def test_a_second_interrupt_gives_up(stop: NDArray[np.int32]) -> None:
     for delay in (0.1, 0.3):
         threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        threads.run(chains, parallel=1, stop=stop)
+        executors.run(local(chains), parallel=1, stop=stop)
     assert chains[0].done <= 1
 
 
@@ -90,14 +94,16 @@ def test_an_error_of_the_watcher_ends_the_chains(stop: NDArray[np.int32]) -> Non
         raise OSError("the terminal went away")
 
     with pytest.raises(OSError, match="terminal"):
-        threads.run([Counting(10_000, stop)], parallel=1, stop=stop, watch=watch)
+        executors.run(local([Counting(10_000, stop)]), parallel=1, stop=stop, watch=watch)
     assert stop[0]
 
 
 def test_outside_the_main_thread_interrupts_are_left_alone(stop: NDArray[np.int32]) -> None:
     before, found = signal.getsignal(signal.SIGINT), []
-    worker = threading.Thread(target=lambda: found.append(threads.run([Counting(3, stop)], parallel=1, stop=stop)))
+    worker = threading.Thread(
+        target=lambda: found.append(executors.run(local([Counting(3, stop)]), parallel=1, stop=stop))
+    )
     worker.start()
     worker.join()
-    assert found == [threads.Outcome()]
+    assert found == [executors.Outcome()]
     assert signal.getsignal(signal.SIGINT) is before

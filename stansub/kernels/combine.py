@@ -1,0 +1,181 @@
+"""Kernels made of kernels: one after the other, one at random, and one that moves some of the parameters only.
+
+Each leaves the posterior as it is if its parts do (Tierney 1994, section 2.4). Parts have names; their statistics carry
+them (``scales.accepted``), and those without a name are of the whole step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import Decider, Subset
+from stansub.kernels.base import Info, Kernel, Oversight, Records, Stat, State, step_by_step
+from stansub.kernels.metropolis import COUNTS, STATS, MetropolisHastings, counts_of
+from stansub.types import FloatArray
+
+_WHOLE = tuple(one for one in STATS if one.name != "log_ratio")
+_COMPONENT = Stat("component", np.int32, "Which of the parts made the step, counted from 0.")
+
+
+class _Combined:
+    """What sequences and mixtures share.
+
+    Parameters
+    ----------
+    parts : mapping of str to Kernel
+        At least one; params are a mapping with the same names.
+    """
+
+    def __init__(self, parts: Mapping[str, Kernel]) -> None:
+        self.parts = dict(parts)
+        self.deciders: tuple[Decider, ...] = tuple(
+            {id(one): one for part in self.parts.values() for one in part.deciders}.values()
+        )
+
+    @property
+    def stats(self) -> tuple[Stat, ...]:
+        """Of the whole step, then of each part."""
+        own = [one.of(name) for name, part in self.parts.items() for one in part.stats if one.per_step]
+        return (*_WHOLE, *COUNTS, *own)
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return next(iter(self.parts.values())).dim
+
+    @property
+    def n_evaluated(self) -> int:
+        """Observations evaluated by decisions so far."""
+        return sum(int(one.n_evaluated) for one in self.deciders)
+
+    def init(self, position: FloatArray) -> State:
+        """Have all parts stand at a position."""
+        for part in self.parts.values():
+            part.init(position)
+        return State(np.array(position))
+
+    def counts(self) -> dict[str, float]:
+        """What has no value a step."""
+        several = [counts_of(one) for one in self.deciders]
+        return {name: sum(one[name] for one in several) for name in several[0]}
+
+    def save(self) -> Any:
+        """What the deciders remember."""
+        return [one.state for one in self.deciders]
+
+    def restore(self, state: State, saved: Any) -> None:
+        """Go on from what `save` gave."""
+        for decider, one in zip(self.deciders, saved, strict=True):
+            decider.state = one
+
+    def _named(self, name: str, info: Info) -> dict[str, Any]:
+        return {f"{name}.{key}": value for key, value in info.items()}
+
+
+class InSequence(_Combined):
+    """All parts, one after the other."""
+
+    def step(
+        self, rng: np.random.Generator, state: State, params: Mapping[str, Any], *, audit: bool = False
+    ) -> tuple[State, Info]:
+        """One step of each part."""
+        found: dict[str, Any] = {one.name: one.dtype(0) for one in _WHOLE}
+        for name, part in self.parts.items():
+            state, info = part.step(rng, state, params[name], audit=audit)
+            found |= self._named(name, info)
+            for one in _WHOLE:
+                either = found[one.name] | info[one.name] if one.dtype is bool else found[one.name] + info[one.name]
+                found[one.name] = either
+        return state, found
+
+    def batch(
+        self,
+        rng: np.random.Generator,
+        state: State,
+        params: Mapping[str, Any],
+        out: Records,
+        n_steps: int,
+        oversight: Oversight,
+    ) -> tuple[State, int]:
+        """Step by step."""
+        return step_by_step(self, rng, state, params, out, n_steps, oversight)
+
+
+class InMixture(_Combined):
+    """One of the parts, drawn anew at each step.
+
+    Parameters
+    ----------
+    parts : mapping of str to Kernel
+    weights : ndarray, shape (k,)
+        Probabilities.
+    """
+
+    def __init__(self, parts: Mapping[str, Kernel], weights: FloatArray) -> None:
+        super().__init__(parts)
+        self._edges = np.cumsum(weights)[:-1]
+        self._nothing: dict[str, Any] = {one.name: one.dtype(0) for one in super().stats if one.per_step}
+
+    @property
+    def stats(self) -> tuple[Stat, ...]:
+        """Which part it was, then as in a sequence; a part that was not drawn has zeros."""
+        return (_COMPONENT, *super().stats)
+
+    def step(
+        self, rng: np.random.Generator, state: State, params: Mapping[str, Any], *, audit: bool = False
+    ) -> tuple[State, Info]:
+        """One step of one part."""
+        number = int(np.searchsorted(self._edges, rng.random(), side="right"))
+        name, part = list(self.parts.items())[number]
+        state, info = part.step(rng, state, params[name], audit=audit)
+        whole = {one.name: info[one.name] for one in _WHOLE}
+        return state, self._nothing | whole | self._named(name, info) | {"component": number}
+
+    def batch(
+        self,
+        rng: np.random.Generator,
+        state: State,
+        params: Mapping[str, Any],
+        out: Records,
+        n_steps: int,
+        oversight: Oversight,
+    ) -> tuple[State, int]:
+        """Step by step."""
+        return step_by_step(self, rng, state, params, out, n_steps, oversight)
+
+
+class OnSome(MetropolisHastings):
+    """Metropolis-Hastings on some parameters while the others stand still; its params propose values of these alone.
+
+    The factors that none of them touches cancel in the acceptance ratio: a decision is one among the others, with their
+    number for N, and evaluates nothing where there are none (Chen, Mansinghka, Ghahramani 2014, section 3.1).
+
+    Parameters
+    ----------
+    decider : Decider
+    index : ndarray of int64
+        Places of the parameters that move.
+    subset : Subset or None
+        The factors that they touch; None for all.
+    """
+
+    def __init__(self, decider: Decider, index: NDArray[np.int64], subset: Subset | None) -> None:
+        super().__init__(decider)
+        self.index, self._subset = index, subset
+
+    def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
+        """Propose values of some parameters, and decide."""
+        values, log_q_ratio = params(rng, state.position[self.index])
+        proposed = state.position.copy()
+        proposed[self.index] = values
+        return self.decide(rng, state, proposed, log_q_ratio, audit=audit, subset=self._subset)
+
+    def batch(
+        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
+    ) -> tuple[State, int]:
+        """Step by step."""
+        return step_by_step(self, rng, state, params, out, n_steps, oversight)

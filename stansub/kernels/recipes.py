@@ -1,0 +1,194 @@
+"""Kernels as a user writes them: values that can be pickled, bound to a target by each chain.
+
+For example the scales of a multilevel model, which touch no data where effects are centred, beside everything else::
+
+    stansub.Sequence(
+        scales=stansub.OnParameters(stansub.Metropolis("random-walk"), ["tau"]),
+        rest=stansub.Metropolis(),
+    )
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import Decider, Subset
+from stansub.errors import InputError
+from stansub.kernels.base import Kernel
+from stansub.kernels.combine import InMixture, InSequence, OnSome
+from stansub.kernels.metropolis import MetropolisHastings
+from stansub.kernels.proposals import Proposal
+
+
+class Leaf(NamedTuple):
+    """A kernel that proposes: what is to be adapted of a recipe.
+
+    Attributes
+    ----------
+    proposal : str or Proposal
+    places : ndarray of int64
+        Of the parameters that it moves.
+    """
+
+    proposal: str | Proposal
+    places: NDArray[np.int64]
+
+
+Leaves = Leaf | Mapping[str, "Leaves"]
+
+
+class Bench(Protocol):
+    """What a recipe is bound to.
+
+    Attributes
+    ----------
+    decider : Decider
+        The chain's own.
+    names : sequence of str
+        Of the unconstrained parameters: ``beta.2``.
+    """
+
+    @property
+    def decider(self) -> Decider: ...
+
+    @property
+    def names(self) -> abc.Sequence[str]: ...
+
+    def touched_by(self, index: NDArray[np.int64]) -> Subset | None:
+        """The factors that depend on any of these parameters; None for all."""
+        ...
+
+
+class Recipe(Protocol):
+    """A kernel before it is bound to a target."""
+
+    def bind(self, bench: Bench) -> Kernel:
+        """The kernel of one chain."""
+        ...
+
+    def leaves(self, names: abc.Sequence[str]) -> Leaves:
+        """What is to be adapted, in the shape of the kernel's params."""
+        ...
+
+
+@dataclass(frozen=True)
+class Metropolis:
+    """Metropolis-Hastings on all parameters.
+
+    Attributes
+    ----------
+    proposal : {"adaptive-metropolis", "random-walk"} or Proposal
+        The former learn in warmup.
+    """
+
+    proposal: str | Proposal = "adaptive-metropolis"
+
+    def bind(self, bench: Bench) -> Kernel:
+        return MetropolisHastings(bench.decider)
+
+    def leaves(self, names: abc.Sequence[str]) -> Leaves:
+        return Leaf(self.proposal, np.arange(len(names)))
+
+
+@dataclass(frozen=True)
+class OnParameters:
+    """A kernel on some of the parameters, the others standing still; decided from the factors that they touch.
+
+    Attributes
+    ----------
+    kernel : Metropolis
+        Its proposal sees the values of these parameters alone.
+    names : sequence of str
+        Parameters of the program (``beta``, all of it) or elements of unconstrained ones (``beta.2``).
+    """
+
+    kernel: Metropolis
+    names: abc.Sequence[str]
+
+    def bind(self, bench: Bench) -> Kernel:
+        index = find(bench.names, self.names)
+        return OnSome(bench.decider, index, bench.touched_by(index))
+
+    def leaves(self, names: abc.Sequence[str]) -> Leaves:
+        return Leaf(self.kernel.proposal, find(names, self.names))
+
+
+class _Parts:
+    """Named kernels."""
+
+    def __init__(self, kernels: Mapping[str, Recipe]) -> None:
+        if not kernels:
+            raise InputError(f"{type(self).__name__} needs at least one kernel")
+        self.kernels = dict(kernels)
+
+    def leaves(self, names: abc.Sequence[str]) -> Leaves:
+        """Of each part, by its name."""
+        return {name: kernel.leaves(names) for name, kernel in self.kernels.items()}
+
+    def _bound(self, bench: Bench) -> dict[str, Kernel]:
+        return {name: kernel.bind(bench) for name, kernel in self.kernels.items()}
+
+
+class Sequence(_Parts):
+    """All kernels at every step, in the order in which they are given: ``Sequence(first=..., second=...)``."""
+
+    def __init__(self, **kernels: Recipe) -> None:
+        super().__init__(kernels)
+
+    def bind(self, bench: Bench) -> Kernel:
+        """The kernel of one chain."""
+        return InSequence(self._bound(bench))
+
+
+class Mixture(_Parts):
+    """One of the kernels at each step, drawn with probabilities in proportion to weights, equal ones by default.
+
+    Raises
+    ------
+    InputError
+        When there are no kernels, or the weights are not one positive number for each.
+    """
+
+    def __init__(self, weights: Mapping[str, float] | None = None, **kernels: Recipe) -> None:
+        super().__init__(kernels)
+        given = dict.fromkeys(kernels, 1.0) if weights is None else dict(weights)
+        if set(given) != set(kernels) or not all(0 < one < np.inf for one in given.values()):
+            raise InputError(f"weights must be a positive number for each of {', '.join(kernels)}, not {weights}")
+        values = np.array([given[name] for name in kernels])
+        self.weights = values / values.sum()
+
+    def bind(self, bench: Bench) -> Kernel:
+        """The kernel of one chain."""
+        return InMixture(self._bound(bench), self.weights)
+
+
+def find(known: abc.Sequence[str], names: abc.Sequence[str]) -> NDArray[np.int64]:
+    """Places of parameters among the unconstrained ones.
+
+    Raises
+    ------
+    InputError
+        For a name that is none of theirs, or none at all.
+    """
+    if isinstance(names, str):
+        names = [names]
+    found: list[int] = []
+    for name in names:
+        own = [place for place, one in enumerate(known) if one == name or one.startswith(f"{name}.")]
+        if not own:
+            raise InputError(f"{name!r} is no parameter of the model; it has {', '.join(parameters(known))}")
+        found += own
+    if not found:
+        raise InputError("the parameters to be moved must be named, one at least")
+    return np.unique(np.array(found, dtype=np.int64))
+
+
+def parameters(known: abc.Sequence[str]) -> list[str]:
+    """Parameters of the program, from the names of unconstrained elements."""
+    return list(dict.fromkeys(name.split(".")[0] for name in known))

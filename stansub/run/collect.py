@@ -1,0 +1,356 @@
+"""From chains to InferenceData: constrained values, statistics, and the facts that stand beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import numbers
+import platform
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import streams
+from stansub._version import __version__
+from stansub.acceptance.normality import figures, pool
+from stansub.acceptance.rules import Test
+from stansub.errors import InputError, InterruptError, RunError
+from stansub.kernels.base import Records
+from stansub.kernels.proposals import Proposal
+from stansub.memory import reason
+from stansub.output import files, inference_data
+from stansub.output.words import sentence
+from stansub.progress import Progress, TimeLimitError
+from stansub.run.chain import Chain
+from stansub.run.constrain import PARAMETERS, Kept, constrain
+from stansub.run.executors import Outcome
+from stansub.run.inits import RADIUS, Inits
+from stansub.run.prepare import Prepared, Setup
+from stansub.run.progress import telling
+from stansub.stan.posterior import Posterior
+from stansub.tuning.anchored import Anchored
+from stansub.tuning.missed import ModeCheck, check_modes
+from stansub.types import FloatArray
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stansub.output.inference_data import InferenceData
+
+# Options that say which test is taken; the test itself is described by facts of its own.
+_OF_THE_TEST = ("test", "epsilon", "delta", "looks", "first_look")
+
+_R_HAT_DRAWS, _R_HAT_PARAMETERS = 100, 20
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that has come to its end, or was stopped.
+
+    Attributes
+    ----------
+    chains : sequence of Chain
+    outcome : Outcome
+    setup : Setup
+        With what the chains chose together in warmup.
+    began : float
+        When they began, as `time.perf_counter` gives it.
+    """
+
+    chains: Sequence[Chain]
+    outcome: Outcome
+    setup: Setup
+    began: float
+
+
+def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
+    """Largest R-hat of the first unconstrained parameters over the draws so far; None for few or one chain's alone."""
+    n = min(len(chain) for chain in draws)
+    if n < _R_HAT_DRAWS or len(draws) < 2:
+        return None
+    arviz = inference_data.arviz_module()
+    together = np.stack([chain[:n, :_R_HAT_PARAMETERS] for chain in draws])
+    return float(max(arviz.rhat(together[:, :, index]) for index in range(together.shape[2])))
+
+
+def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tuple[list[Chain], str]:
+    """The chains whose draws are kept, and why the run ended before its end, if it did.
+
+    Chains that failed are left out, and so are those that a stop met before their first draw.
+
+    Parameters
+    ----------
+    before : str
+        What was done before the chains began and how long it took, for the error.
+
+    Raises
+    ------
+    InputError or RunError
+        When no chain has draws: the former where something the user gave is to blame for all of them.
+    """
+    without = [i for i, chain in enumerate(chains) if not chain.sampling.n_kept and i not in outcome.failures]
+    drawn = [chain for i, chain in enumerate(chains) if i not in outcome.failures and i not in without]
+    failures = [f"chain {i + 1} failed ({reason(error)})" for i, error in sorted(outcome.failures.items())]
+    if drawn:
+        stopped = [outcome.stopped] if not all(chain.done for chain in chains) and outcome.stopped else []
+        empty = [f"chain {i + 1} had no draws yet" for i in without]
+        return drawn, "; ".join([*stopped, *failures, *empty])
+    if failures:
+        if len({reason(error) for error in outcome.failures.values()}) == 1 < len(failures):
+            failures = [f"{failures[0]}, and all others alike"]
+        kind = InputError if all(isinstance(error, InputError) for error in outcome.failures.values()) else RunError
+        raise kind(f"sampling failed: {'; '.join(failures)}")
+    if outcome.stopped == "max_time":
+        least = min((chain.status for chain in chains), key=lambda status: status.steps)
+        raise TimeLimitError(
+            f"`max_time` was reached in warmup, before the first draw after it: {least.steps:,} of "
+            f"{chains[0].plan.iter_warmup:,} steps{f'; stages before it: {before}' if before else ''}; raise it "
+            "or lower `iter_warmup`"
+        )
+    raise InterruptError("sampling was interrupted before the first draw after warmup: there is nothing to write")
+
+
+def keep_unconstrained(chains: Sequence[Chain]) -> Path | None:
+    """Write the draws there are where they can still be found; None where there are none."""
+    return files.keep_arrays({f"chain_{i + 1}": one.draws for i, one in enumerate(chains) if one.sampling.n_kept})
+
+
+def collect(
+    prepared: Prepared, finished: Finished, progress: Progress, *, console: Console, show: bool
+) -> InferenceData:
+    """Make the InferenceData of a run that has come to its end.
+
+    Parameters
+    ----------
+    progress : Progress
+        Of the time before the chains began; what is left of its limit is for the search for modes.
+    console : Console
+        Where progress goes, if it is to be shown.
+
+    Raises
+    ------
+    InputError or RunError
+        When no chain has draws (see `usable`).
+    """
+    drawn, stopped = usable(finished.chains, finished.outcome, before=progress.spent())
+    with telling(console, show=show, max_time=progress.left()) as say:
+        checked = _check_modes(prepared, drawn, stopped, say=say)
+    attrs = _facts(prepared, finished, drawn) | {
+        "mode_check": checked.record(),
+        "stopped": stopped,
+        "compile_time": prepared.compiled_at - progress.began,
+        "setup_time": finished.began - prepared.compiled_at,
+        "setup_times": progress.seconds,
+        "wall_time": time.perf_counter() - finished.began,
+    }
+    with telling(console, show=show) as say:
+        return _build(prepared, drawn, attrs, say)
+
+
+def _facts(prepared: Prepared, finished: Finished, chains: Sequence[Chain]) -> dict[str, Any]:
+    """What was asked for, found and chosen, as it is written to the output."""
+    before, setup, posterior = prepared.setup, finished.setup, prepared.posterior
+    config = setup.config
+    return {
+        **facts(posterior, setup.rule, setup.guarantee),
+        "normality": normality(chains, setup.rule, variates=setup.order > 0, max_error=config.max_error),
+        "choices": {name: sentence(one) for name, one in setup.choices.items()},
+        "choice_values": {name: one.record() for name, one in setup.choices.items()},
+        "starts": _starts(setup.found),
+        "anchor_n_obs_evaluated": _evaluated(before.found, posterior),
+        "asked": config.record(),
+        "settings": _settings(setup, posterior),
+        "data_file": prepared.data_file,
+    }
+
+
+def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
+    """The options with what was chosen in their place; what is said of the test stands beside them (see `facts`)."""
+    config = setup.config
+    chosen = {
+        "inits": _inits_told(config.inits) if config.inits is not None else "about the mode" if setup.found else RADIUS,
+        "proposal": _named(config.proposal, setup.found),
+        "control_variates": setup.order,
+        "range_source": setup.range_kind,
+        "audit": setup.plan.audit,
+        "block_size": posterior.blocks.size,
+        "evaluator": type(posterior.population).__name__.lower(),
+    }
+    settings = config.record() | chosen | {"inits": str(chosen["inits"])}
+    return {name: value for name, value in settings.items() if name not in _OF_THE_TEST}
+
+
+def _build(prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any], progress: Progress) -> InferenceData:
+    """Arrays of all chains, as many draws of each as the shortest has."""
+    setup, posterior = prepared.setup, prepared.posterior
+    n, kept = min(chain.sampling.n_kept for chain in chains), Kept.of(setup.config)
+    theta = np.stack([chain.sampling.kept.theta[:n] for chain in chains])
+    progress("Computing constrained values (Ctrl-C leaves out generated quantities)")
+    variables, trouble = _quantities(prepared, theta, kept)
+    log_likelihood = (
+        {"log_lik": variables.pop("log_lik")} if kept.observation_level and "log_lik" in variables else None
+    )
+    groups: dict[str, Any] = {}
+    if kept.save_warmup:
+        n_warmup = min(chain.warmup.n_kept for chain in chains)
+        warm = np.stack([chain.warmup.kept.theta[:n_warmup] for chain in chains])
+        groups["warmup_posterior"], _ = constrain(
+            posterior, warm, kept=PARAMETERS, seed=setup.seed, threads=setup.threads
+        )
+        groups["warmup_sample_stats"] = _statistics([chain.warmup.kept for chain in chains], n_warmup)
+    return inference_data.build(
+        posterior=variables,
+        sample_stats=_statistics([chain.sampling.kept for chain in chains], n),
+        unconstrained_posterior={"theta": theta},
+        log_likelihood=log_likelihood,
+        observed_data=_observed(posterior),
+        attrs={**_totals(chains), **attrs, "left_out": trouble},
+        **groups,
+    )
+
+
+def _quantities(prepared: Prepared, theta: FloatArray, kept: Kept) -> tuple[dict[str, FloatArray], str]:
+    """Constrained values of draws of shape (chain, draw, dim), and what went wrong with them.
+
+    Whatever keeps generated quantities from being computed leaves the parameters as they are: where a draw's fail
+    they are NaN, and when they are interrupted or take too much memory they are left out.
+    """
+    values = partial(constrain, prepared.posterior, theta, seed=prepared.setup.seed, threads=prepared.setup.threads)
+    try:
+        return values(kept=kept)
+    except (KeyboardInterrupt, MemoryError) as error:
+        if not kept.generated_quantities:
+            raise
+        why = "were interrupted" if isinstance(error, KeyboardInterrupt) else "took more memory than there is"
+    variables, _ = values(kept=PARAMETERS)
+    return variables, f"transformed parameters and generated quantities {why} and are left out"
+
+
+def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, say: Progress) -> ModeCheck:
+    """Whether chains missed a mode; no failure to find that out keeps the draws back."""
+    if stopped:
+        return ModeCheck(reason="the run was stopped")
+    setup = prepared.setup
+    rng, draws = streams.generator(setup.seed, streams.Run.CHECK), [chain.draws for chain in chains]
+    try:
+        return check_modes(prepared.posterior, draws, rng, threads=setup.threads, progress=say)
+    except TimeLimitError:
+        return ModeCheck(reason="`max_time` was reached")
+    except (Exception, KeyboardInterrupt) as error:
+        return ModeCheck(reason=reason(error), failed=True)
+
+
+def _starts(found: Anchored | None) -> list[dict[str, Any]] | None:
+    """What came of every start of the search for modes."""
+    if found is None:
+        return None
+    return [
+        {name: getattr(one, name) for name in ("kind", "log_density", "n_iterations", "outcome")}
+        for one in found.modes.starts
+    ]
+
+
+def _statistics(kept: Sequence[Records], n: int) -> dict[str, NDArray[Any]]:
+    return {name: np.stack([records[name][:n] for records in kept]) for name in kept[0].stats}
+
+
+def _totals(chains: Sequence[Chain]) -> dict[str, list[float]]:
+    """Counts and seconds of each chain over all its steps, thinned-away ones included."""
+    names = ["n_steps", *(one.total for one in chains[0].kernel.stats if one.total and one.name != "audit_time")]
+    return {
+        **{name: [chain.sampling.totals[name] for chain in chains] for name in names},
+        "sampling_time": [chain.sampling.totals["seconds"] for chain in chains],
+        "audit_time": [chain.sampling.totals["audit_time"] for chain in chains],
+        "warmup_time": [chain.warmup.totals["seconds"] for chain in chains],
+        **{
+            f"warmup_{name}": [chain.warmup.totals[name] for chain in chains]
+            for name in ("n_steps", "n_obs_used", "n_obs_evaluated")
+        },
+    }
+
+
+def normality(chains: Sequence[Chain], test: Test, *, variates: bool, max_error: float | None) -> dict[str, Any] | None:
+    """What the trials at the end of warmup came to, over all chains (see `decision.normality.figures`)."""
+    trials = [chain.tried for chain in chains if chain.tried is not None]
+    return figures(pool(trials), test, by_decisions=variates, max_error=max_error) if trials else None
+
+
+def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:
+    """Data with one value an observation; matrices of covariates are left out of the file."""
+    values, sizes = posterior.values, set(posterior.sizes)
+    return {
+        declaration.name: values.values[declaration.name]
+        for declaration in values.declarations
+        if len(declaration.all_dims) == 1 and declaration.all_dims[0] in sizes and declaration.base != "tuple"
+    }
+
+
+def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
+    """What was sampled, how decisions were taken, and with which software."""
+    blocks = posterior.blocks
+    stan = re.search(r"^Stan version: *([\d.]+)", posterior.full.info(), re.MULTILINE)
+    versions = {name: metadata.version(name) for name in ("bridgestan", "arviz", "numpy")}
+    versions["stansub"] = __version__
+    versions["python"] = platform.python_version()
+    versions["stan"] = stan[1] if stan else ""
+    return {
+        "model": posterior.name,
+        "n_observations": blocks.n_observations,
+        "n_blocks": len(blocks),
+        "block_size": blocks.size,
+        "test": test.name,
+        **{name: level for name in ("epsilon", "delta", "noise") if (level := _level(test, name)) is not None},
+        "test_settings": repr(test),
+        "guarantee": guarantee,
+        "data_order": "original" if posterior.order is None else "shuffled",
+        "form": posterior.form.kind,
+        "model_code": posterior.program.code,
+        "model_hash": hashlib.sha256(posterior.program.code.encode()).hexdigest()[:16],
+        "data_hash": posterior.values.digest(),
+        "versions": json.dumps(versions),
+        "proof_error": posterior.proof.error,
+    }
+
+
+def _level(test: Test, name: str) -> float | None:
+    """A setting of the test, which may be anyone's; None where it has none that is a number."""
+    value = getattr(test, name, None)
+    return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
+
+
+def _named(proposal: str | Proposal, found: Anchored | None) -> str:
+    """The proposal for the record."""
+    if not isinstance(proposal, str):
+        return type(proposal).__name__
+    if found is not None:
+        return found.name
+    return "adaptive-metropolis" if proposal == "auto" else proposal
+
+
+def _evaluated(found: Anchored | None, posterior: Posterior) -> float:
+    """Observations evaluated before any chain, a gradient counted as one evaluation of each."""
+    if found is None:
+        return 0.0
+    gradients = {0: 0, 1: 1, 2: 1 + 2 * posterior.dim}[found.order]
+    return (
+        found.n_obs_evaluated
+        + (found.modes.n_passes + len(found.modes.found) * gradients) * posterior.blocks.n_observations
+    )
+
+
+def _inits_told(inits: Inits) -> str:
+    """Inits for the record; values given from Python are not repeated."""
+    if isinstance(inits, Mapping):
+        return "given values"
+    if isinstance(inits, str | Path) or not isinstance(inits, Sequence):
+        return str(inits)
+    return ",".join(_inits_told(one) for one in inits)

@@ -1,0 +1,463 @@
+"""The options of `sample`, each declared once: name, type, default, bounds and a sentence.
+
+The command line's options, the parameters in docstrings, what is written to the output and what a run that goes on must
+have in common with its beginning all follow from `SampleConfig`. Nothing heavy is imported here, so that the command
+line answers at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import numbers
+import pickle
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+from stansub.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stansub.acceptance.rules import Test
+    from stansub.kernels.proposals import Proposal
+    from stansub.run.inits import Inits
+
+_Documented = TypeVar("_Documented", bound=Callable[..., Any])
+
+# Upper bounds of what is counted: beyond them nothing could be run, and sums would overflow.
+MOST_COUNT = 10**12
+MOST = {"chains": 10_000, "parallel_chains": 10_000, "repeats": 10_000, "seed": 2**63 - 1}
+
+# Groups of options, in the command line's help.
+CHAINS, DECISIONS, DATA, OUTPUT = "Chains", "Decisions", "Data", "Output"
+
+
+class Bounds(Protocol):
+    """Values that an option may have."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise InputError for any other."""
+        ...
+
+
+@dataclass(frozen=True)
+class Count:
+    """Integers within bounds, numpy's included."""
+
+    at_least: int = 1
+    at_most: int = MOST_COUNT
+
+    def check(self, name: str, value: Any) -> None:
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < self.at_least:
+            raise InputError(f"{name} {value!r} must be an integer of at least {self.at_least}")
+        if int(value) > self.at_most:
+            shown = f" {value}" if int(value) < 10**30 else ""
+            raise InputError(f"{name}{shown} must be an integer of at most {self.at_most:,}")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Numbers from ``low`` to ``high`` (None: without end), the ends themselves or not; ``must`` says it in words."""
+
+    must: str
+    low: float = 0.0
+    high: float | None = 1.0
+    closed: bool = False
+
+    def check(self, name: str, value: Any) -> None:
+        above = value >= self.low if self.closed else value > self.low
+        below = self.high is None or (value <= self.high if self.closed else value < self.high)
+        if not (above and below):
+            raise InputError(f"{name} {value} must be {self.must}")
+
+
+@dataclass(frozen=True)
+class Named:
+    """Names to choose from, beside other values or not; who uses them checks them."""
+
+    names: tuple[str, ...]
+
+    def check(self, name: str, value: Any) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class OneOf(Named):
+    """Names to choose from, and nothing else."""
+
+    def check(self, name: str, value: Any) -> None:
+        if value not in self.names:
+            raise InputError(f"{name} {value!r} is unknown; choose from {', '.join(self.names)}")
+
+
+RANGES = OneOf(("auto", "lipschitz", "function", "derivative", "scan", "estimate"))
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is declared of an option beside its name, type and default.
+
+    Attributes
+    ----------
+    text : str
+        What it does, in a sentence; names of other options in backticks.
+    group : str
+        In the command line's help; empty for what is given from Python alone.
+    bounds : Bounds or None
+    default : str
+        What None stands for, in words.
+    type_ : str
+        In docstrings, where the annotation does not say it briefly.
+    flag, metavar : str
+        On the command line, where they do not follow from the name.
+    resume : {"same", "longer", "any"}
+        What it must be where a run goes on: that of the beginning, that or more, or anything, because no draw depends
+        on it.
+    recorded : bool
+        Whether it is written to the output.
+    """
+
+    text: str
+    group: str = ""
+    bounds: Bounds | None = None
+    default: str = ""
+    type_: str = ""
+    flag: str = ""
+    metavar: str | None = None
+    resume: Literal["same", "longer", "any"] = "same"
+    recorded: bool = True
+
+
+def _option(default: Any, text: str, group: str = "", bounds: Bounds | None = None, **more: Any) -> Any:
+    """A field of `SampleConfig`; ``means`` among ``more`` is `Option.default`."""
+    means = more.pop("means", "")
+    return field(default=default, metadata={"option": Option(text, group, bounds, means, **more)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleConfig:
+    """Options of a run, checked.
+
+    Parameters
+    ----------
+    {options}
+
+    Raises
+    ------
+    InputError
+        When an option is out of range, or options do not go together.
+    """
+
+    chains: int = _option(4, "Number of chains.", CHAINS, Count(1, MOST["chains"]))
+    parallel_chains: int | None = _option(
+        None,
+        "Chains run at once, as threads over one copy of the data; the draws do not depend on it.",
+        CHAINS,
+        Count(1, MOST["chains"]),
+        means="one a core",
+        resume="any",
+    )
+    iter_warmup: int = _option(2000, "Warmup steps of each chain, in which the proposal is learned.", CHAINS, Count(0))
+    iter_sampling: int = _option(
+        10_000,
+        "Steps of each chain after warmup; one of a random walk moves less far than one of NUTS, so there are more.",
+        CHAINS,
+        Count(1),
+        resume="longer",
+    )
+    thin: int = _option(1, "Steps from one draw that is kept to the next.", CHAINS, Count(1))
+    seed: int | None = _option(
+        None,
+        "Seed of everything random.",
+        CHAINS,
+        Count(0, MOST["seed"]),
+        means="drawn, and written to the output",
+    )
+    inits: Inits | None = _option(
+        None,
+        "Radius of random inits on the unconstrained space, or constrained values (on the command line JSON files): "
+        "one for all chains or one a chain.",
+        CHAINS,
+        type_="float, path, mapping, or a sequence of them",
+        metavar="RADIUS|FILE[,FILE...]",
+        means="widely about the mode; radius 2 where there is none",
+    )
+    proposal: (
+        Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld"] | str | Proposal
+    ) = _option(
+        "auto",
+        "Moves about the mode (laplace-pcn, langevin), random walks that learn their scale and, as "
+        "adaptive-metropolis, their covariance in warmup, or Langevin moves with gradients of mini-batches (sgld); "
+        "auto has a short race about the mode.",
+        CHAINS,
+        Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld")),
+        type_="or Proposal",
+    )
+    max_time: float | None = _option(
+        None,
+        "Stop after this many seconds, set-up included, and keep the draws there are.",
+        CHAINS,
+        Interval("a number of seconds above 0", high=None),
+        resume="any",
+    )
+    test: Test | str | None = _option(
+        None,
+        "How a decision is taken from a subset of the data: by a t-test (pocock, austerity) or a concentration bound, "
+        "with the noise of the estimated log ratio counted in (barker, penalty), or from all the data (exact).",
+        DECISIONS,
+        Named(("austerity", "pocock", "hoeffding", "bernstein", "bernstein-serfling", "barker", "penalty", "exact")),
+        type_="or Test",
+        means="pocock",
+    )
+    epsilon: float | None = _option(
+        None,
+        "Error of the t-tests: per look (austerity), of a whole decision (pocock, on which barker and penalty fall "
+        "back).",
+        DECISIONS,
+    )
+    delta: float | None = _option(None, "Error of a whole decision under the concentration bounds.", DECISIONS)
+    max_error: float | None = _option(
+        None,
+        "Error of a whole decision that is accepted, whatever the test, instead of `epsilon` or `delta`; as many "
+        "decisions are audited as it takes to tell, if that is affordable.",
+        DECISIONS,
+        Interval("between 0 and 1; the exact test makes no errors"),
+    )
+    control_variates: Literal["auto", 0, 1, 2] | int | str = _option(
+        "auto",
+        "Order of the expansions at the mode that decisions take from the log likelihoods, so that they look at small "
+        "remainders only; auto weighs what they save against what they cost.",
+        DECISIONS,
+        Named(("auto", "0", "1", "2")),
+        type_='{"auto", 0, 1, 2}',
+    )
+    range_source: str = _option(
+        "auto",
+        "Where the bounds' range constant comes from: functions of the program (derivative with control variates, "
+        "lipschitz and function without) or, at a price, scan or estimate.",
+        DECISIONS,
+        Named(RANGES.names),
+        flag="range",
+    )
+    looks: Literal["geometric", "fixed"] | str | None = _option(
+        None,
+        "Whether the subset grows by a factor or by a fixed number of blocks.",
+        DECISIONS,
+        Named(("geometric", "fixed")),
+    )
+    first_look: int | None = _option(
+        None, "Blocks at the first look, and of each step of the fixed schedule.", DECISIONS, Count(1)
+    )
+    audit: float | None = _option(
+        None,
+        "Share of decisions decided again on all the data, so that the output can say how many were wrong.",
+        DECISIONS,
+        Interval("a share between 0 and 1", closed=True),
+        means="0.01; of many cheap ones some hundreds; as `max_error` asks",
+        resume="any",
+    )
+    block_size: int | None = _option(
+        None, "Observations a block, the unit that is drawn.", DATA, Count(1), means="chosen for the test"
+    )
+    observations: str | None = _option(
+        None,
+        "Integer data variable that counts the observations.",
+        DATA,
+        metavar="NAME",
+        means="found in the program",
+    )
+    evaluator: Literal["auto", "instances", "rewritten"] | str = _option(
+        "auto", "How block log likelihoods are evaluated.", DATA, OneOf(("auto", "instances", "rewritten"))
+    )
+    save_warmup: bool = _option(False, "Keep the warmup draws too, in groups of their own.", OUTPUT)
+    generated_quantities: bool = _option(
+        True, "Compute transformed parameters and generated quantities of the draws.", OUTPUT, resume="any"
+    )
+    observation_level: bool = _option(
+        False,
+        "Keep those with a value per observation too; log_lik goes to the group log_likelihood.",
+        OUTPUT,
+        resume="any",
+    )
+    show_progress: bool | None = _option(
+        None,
+        "Whether to show progress.",
+        means="bars on a terminal or in a notebook, elsewhere a line a stage",
+        resume="any",
+        recorded=False,
+    )
+    console: Console | None = _option(
+        None,
+        "Where progress goes.",
+        means="standard error",
+        resume="any",
+        recorded=False,
+        type_="rich.console.Console",
+    )
+
+    def __post_init__(self) -> None:
+        from stansub.run import choices
+        from stansub.tuning.adapt import check_proposal
+        from stansub.tuning.anchored import check_order
+
+        check(**{one.name: getattr(self, one.name) for one in fields(self)})
+        if self.thin > self.iter_sampling:
+            raise InputError(f"thin {self.thin} is more than iter_sampling {self.iter_sampling}: no draw would be kept")
+        check_order(self.control_variates)
+        check_proposal(self.proposal)
+        choices.check_range(self.make_test(), self.range_source)
+
+    def make_test(self) -> Test:
+        """The test asked for, or the default.
+
+        Raises
+        ------
+        InputError
+            When there is no such test, or it does not take what was given.
+        """
+        from stansub.run import choices
+
+        return choices.choose_test(
+            self.test,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            looks=self.looks,
+            first_look=self.first_look,
+            max_error=self.max_error,
+        )
+
+    @property
+    def order(self) -> str:
+        """Of the control variates: "auto", "0", "1" or "2"."""
+        return str(self.control_variates)
+
+    @property
+    def proposal_name(self) -> str:
+        """The proposal's name, or "given" for one without."""
+        return self.proposal if isinstance(self.proposal, str) else "given"
+
+    @property
+    def looks_given(self) -> bool:
+        """Whether the schedule of looks is the user's."""
+        named = self.test is None or isinstance(self.test, str)
+        return not named or self.looks is not None or self.first_look is not None
+
+    @property
+    def test_free(self) -> bool:
+        """Whether another test may take the default's place."""
+        return self.test is None and self.epsilon is None and self.max_error is None
+
+    def record(self) -> dict[str, Any]:
+        """The options by name in values that JSON has; what has no name of its own by type and digest."""
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self) if declared(one.name).recorded}
+
+    def differences(self, earlier: SampleConfig | Mapping[str, Any]) -> tuple[str, ...]:
+        """Names of the options with which a run cannot go on where another has ended.
+
+        Those that decide the draws must be the same, save that a seed need not be given again and ``iter_sampling`` may
+        be more than before.
+
+        Parameters
+        ----------
+        earlier : SampleConfig or mapping
+            Options of the other run, or what `record` made of them.
+        """
+        now, before = self.record(), earlier.record() if isinstance(earlier, SampleConfig) else dict(earlier)
+        differing: dict[str, Callable[[str], bool]] = {
+            "same": lambda name: now[name] != before.get(name),
+            "longer": lambda name: now[name] < before.get(name, 0),
+            "any": lambda name: False,
+        }
+        free = {"seed"} if self.seed is None else set()
+        return tuple(name for name in now if name not in free and differing[declared(name).resume](name))
+
+
+_DECLARED: dict[str, Option] = {one.name: one.metadata["option"] for one in fields(SampleConfig)}
+DEFAULTS: dict[str, Any] = {one.name: one.default for one in fields(SampleConfig)}
+# As they are written, such as "int | None".
+_ANNOTATIONS: dict[str, str] = {one.name: str(one.type) for one in fields(SampleConfig)}
+
+
+def declared(name: str) -> Option:
+    """What is declared of the option ``name``."""
+    return _DECLARED[name]
+
+
+def names(*groups: str) -> tuple[str, ...]:
+    """Names of the options in groups, all of them where none is given."""
+    return tuple(name for name, option in _DECLARED.items() if not groups or option.group in groups)
+
+
+def check(**values: Any) -> None:
+    """Raise InputError for a value out of its option's bounds; None is within them."""
+    for name, value in values.items():
+        bounds = _DECLARED[name].bounds
+        if bounds is not None and value is not None:
+            bounds.check(name, value)
+
+
+def plain_type(name: str) -> type:
+    """Type of the option's values as they are written on the command line."""
+    return {"int": int, "float": float, "bool": bool}.get(_ANNOTATIONS[name].removesuffix(" | None"), str)
+
+
+def parameters(wanted: Iterable[str] = ()) -> str:
+    """The options as entries of a numpydoc section: all of them, or those of certain names."""
+    entries = []
+    for name in tuple(wanted) or names():
+        option, optional = _DECLARED[name], ", optional" if DEFAULTS[name] is None else ""
+        text = option.text + (f" By default {option.default}." if option.default else "")
+        lines = textwrap.wrap(text, 112, initial_indent="    ", subsequent_indent="    ")
+        entries.append("\n".join([f"{name} : {_type_told(name, option)}{optional}", *lines]))
+    return "\n".join(entries)
+
+
+def documented(what: _Documented) -> _Documented:
+    """Put the options where the docstring has a line ``{options}``."""
+    text = what.__doc__ or ""
+    line = next(line for line in text.splitlines() if line.strip() == "{options}")
+    what.__doc__ = text.replace(line, textwrap.indent(parameters(), line.removesuffix("{options}")))
+    return what
+
+
+def _type_told(name: str, option: Option) -> str:
+    chosen = ", ".join(f'"{one}"' for one in option.bounds.names) if isinstance(option.bounds, Named) else ""
+    if option.type_ and not option.type_.startswith("or "):
+        return option.type_
+    if chosen:
+        return f"{{{chosen}}} {option.type_}".rstrip()
+    return plain_type(name).__name__
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if hasattr(value, "__fspath__"):
+        return str(value)
+    if isinstance(value, Sequence):
+        return [_plain(one) for one in value]
+    return _digest(value)
+
+
+def _digest(value: Any) -> str:
+    """A value's type or, of a function, name, and where it can be taken, a digest of what it holds."""
+    name = str(getattr(value, "__qualname__", type(value).__name__))
+    try:
+        if isinstance(value, Mapping):
+            import orjson
+
+            content = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_SORT_KEYS)
+        else:
+            content = pickle.dumps(value, protocol=5)
+    except Exception:  # values of any class fail in any way
+        return name
+    return f"{name} {hashlib.sha256(content).hexdigest()[:16]}"
+
+
+documented(SampleConfig)

@@ -1,0 +1,229 @@
+"""Chains on an executor: threads of this process, other processes, or a cluster.
+
+An executor is anything with the `submit` of `concurrent.futures`. Work is handed to it turn by turn, so that all chains
+are about equally far whenever sampling stops; between its turns a chain stands still, and can be saved.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import interrupts
+from stansub.errors import InputError
+
+# Seconds between two looks at the chains, and of a turn.
+_POLL, _TURN = 0.1, 0.5
+
+EXECUTORS = ("threads", "processes", "dask")
+
+
+class Executor(Protocol):
+    """What is needed of `concurrent.futures.Executor`."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]: ...
+
+
+class Advancing(Protocol):
+    """Work that is done piece by piece."""
+
+    def advance(self) -> bool:
+        """Do the next piece; False when nothing is left or the work was stopped."""
+        ...
+
+
+class Work(Protocol):
+    """Work that is done turn by turn on an executor."""
+
+    def begin(self, executor: Executor) -> Future[Any]:
+        """Hand over the next turn."""
+        ...
+
+    def end(self, result: Any) -> bool:
+        """Take in what the turn came to; False when nothing is left."""
+        ...
+
+
+@dataclass(frozen=True)
+class Local:
+    """Work on something that stays in this process."""
+
+    advancing: Advancing
+
+    def begin(self, executor: Executor) -> Future[Any]:
+        """Pieces for the time of a turn."""
+        return executor.submit(turn, self.advancing, _TURN)
+
+    def end(self, result: bool) -> bool:
+        """Whether something is left."""
+        return result
+
+
+def turn(advancing: Advancing, seconds: float) -> bool:
+    """Do pieces for so many seconds; whether something is left."""
+    end = time.perf_counter() + seconds
+    while advancing.advance():
+        if time.perf_counter() > end:
+            return True
+    return False
+
+
+@dataclass
+class Outcome:
+    """How the chains came to their end.
+
+    Attributes
+    ----------
+    stopped : str
+        "interrupted", "max_time", or nothing for chains that ran to their end.
+    failures : dict
+        Errors by position of the chain.
+    """
+
+    stopped: str = ""
+    failures: dict[int, Exception] = field(default_factory=dict)
+
+
+def run(
+    work: Sequence[Work],
+    *,
+    parallel: int,
+    stop: NDArray[np.int32],
+    executor: Executor | None = None,
+    max_time: float | None = None,
+    watch: Callable[[], None] = lambda: None,
+    between: Callable[[int], None] = lambda index: None,
+    on_interrupt: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Do all work to its end, an interrupt or the time limit.
+
+    The first interrupt (see `stansub.interrupts.first`) stops the work after the piece it is in; a second one raises
+    KeyboardInterrupt.
+
+    Parameters
+    ----------
+    parallel : int
+        Turns under way at a time.
+    stop : ndarray of int32, shape (1,)
+        Set to 1 to have all work stop.
+    executor : Executor, optional
+        Threads of its own by default.
+    max_time : float, optional
+        Seconds.
+    watch : callable
+        Called in this thread several times a second.
+    between : callable
+        Called in this thread with the position of work whose turn has ended, before its next one.
+    on_interrupt : callable
+        Called in this thread after the first interrupt.
+    """
+    outcome = Outcome()
+
+    def finish(reason: str) -> None:
+        if not stop[0]:
+            outcome.stopped = reason
+            stop[0] = 1
+
+    began, announced = time.perf_counter(), False
+    waiting, pending = deque(range(len(work))), dict[Future[Any], int]()
+    with interrupts.first(lambda: finish("interrupted")), _or_threads(executor, parallel) as pool:
+        try:
+            while pending or (waiting and not stop[0]):
+                while waiting and len(pending) < parallel and not stop[0]:
+                    index = waiting.popleft()
+                    pending[work[index].begin(pool)] = index
+                for future in wait(pending, timeout=_POLL, return_when=FIRST_COMPLETED).done:
+                    index = pending.pop(future)
+                    try:
+                        more = work[index].end(future.result())
+                        between(index)
+                        if more:
+                            waiting.append(index)
+                    except Exception as error:
+                        outcome.failures[index] = error
+                if max_time is not None and time.perf_counter() - began > max_time:
+                    finish("max_time")
+                if outcome.stopped == "interrupted" and not announced:
+                    announced = True
+                    on_interrupt()
+                watch()
+        except BaseException:
+            stop[0] = 1  # turns under way end
+            for future in pending:
+                future.cancel()
+            raise
+    return outcome
+
+
+@contextmanager
+def _or_threads(executor: Executor | None, parallel: int) -> Iterator[Executor]:
+    if executor is not None:
+        yield executor
+        return
+    with ThreadPoolExecutor(max_workers=parallel) as pool:
+        yield pool
+
+
+@contextmanager
+def opened(executor: str | Executor | None, parallel: int) -> Iterator[Executor | None]:
+    """The executor of this name, or the one given; None for threads.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, or where dask is not installed or its scheduler does not answer.
+    """
+    if executor is None or executor == "threads":
+        yield None
+    elif not isinstance(executor, str):
+        yield executor
+    elif executor == "processes":
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(parallel, mp_context=context, initializer=_ignore_interrupts) as pool:
+            yield pool
+    elif executor == "dask" or executor.startswith("dask:"):
+        with _dask(executor.removeprefix("dask").removeprefix(":"), parallel) as pool:
+            yield pool
+    else:
+        raise InputError(
+            f"executor {executor!r} is unknown; choose from {', '.join(EXECUTORS)}, dask:ADDRESS (of a scheduler), or "
+            "give an object with the submit of concurrent.futures"
+        )
+
+
+@contextmanager
+def _dask(address: str, parallel: int) -> Iterator[Executor]:
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError as error:
+        raise InputError("the executor dask needs the package distributed: pip install 'stansub[dask]'") from error
+    with ExitStack() as stack:
+        cluster = address
+        if not address:
+            options = {"n_workers": parallel, "threads_per_worker": 1, "dashboard_address": None}
+            cluster = stack.enter_context(distributed.LocalCluster(**options))
+        try:
+            client = stack.enter_context(distributed.Client(cluster, timeout=10))
+        except (OSError, ValueError) as error:
+            raise InputError(f"no dask scheduler answers at {address}: {error}") from error
+        client.run(_ignore_interrupts)
+        yield client.get_executor(pure=False)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal: the one that watches the chains decides what comes of it."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:  # outside the main thread, as in workers of dask that run no interrupts anyway
+        return

@@ -1,0 +1,448 @@
+"""What a run needs before its first step: posterior, test, what was found about the mode, and where chains start."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import streams
+from stansub.acceptance.ranges import Derivative, Range
+from stansub.acceptance.rules import Austerity, Test, is_t_test
+from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
+from stansub.errors import InputError
+from stansub.kernels.metropolis import MetropolisHastings
+from stansub.kernels.proposals import Proposal
+from stansub.kernels.sgld import MiniBatches
+from stansub.progress import Progress
+from stansub.run import choices
+from stansub.run.chain import Chain, Plan
+from stansub.run.config import SampleConfig
+from stansub.run.constrain import Kept, check_draws
+from stansub.run.inits import RADIUS, Init, load, start
+from stansub.stan import data as data_module
+from stansub.stan import source
+from stansub.stan.compiled import CompiledModel, compile_model
+from stansub.stan.instances import Instances
+from stansub.stan.posterior import Posterior
+from stansub.stan.syntax import Program
+from stansub.tuning.adapt import SGLD, make_adapter
+from stansub.tuning.anchored import PROPOSALS, Anchored, anchor, decider_with
+from stansub.tuning.mode import NoModeError
+from stansub.tuning.trial import WarmupTrial
+
+Model = str | Path | CompiledModel | Posterior
+Data = str | Path | Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run does, in values that can be pickled; with the program and the data it decides the draws.
+
+    Attributes
+    ----------
+    config : SampleConfig
+        What was asked for, with the seed that was drawn and the number of threads.
+    asked_rule, rule : Test
+        The test before its looks were fitted, and the one that chains begin with.
+    guarantee : str
+        What the test promises (see `stansub.run.choices.guarantee`).
+    range_kind : str
+        Where the range constant comes from.
+    found : Anchored or None
+        The mode, control variates and proposals there.
+    moves : str or Proposal
+        What chains propose with.
+    starts : tuple of Init or None
+        Where each chain starts; None for widely about the mode.
+    plan : Plan
+        How long chains run, what they keep, and the share of decisions that is audited.
+    trial : bool
+        Whether the normality that a t-test relies on is tried at the end of warmup.
+    notes : mapping of str to Chosen
+        What was chosen beside what was found about the mode, and why.
+    """
+
+    config: SampleConfig
+    asked_rule: Test
+    rule: Test
+    guarantee: str
+    range_kind: str
+    found: Anchored | None
+    moves: str | Proposal
+    starts: tuple[Init | None, ...]
+    plan: Plan
+    trial: bool
+    notes: Choices
+
+    @property
+    def seed(self) -> int:
+        """Of everything random."""
+        assert self.config.seed is not None
+        return self.config.seed
+
+    @property
+    def threads(self) -> int:
+        """Chains that run at once."""
+        assert self.config.parallel_chains is not None
+        return self.config.parallel_chains
+
+    @property
+    def choices(self) -> dict[str, Chosen]:
+        """What was chosen for the user, and why."""
+        return updated(self.found.choices if self.found is not None else {}, *self.notes.values())
+
+    @property
+    def order(self) -> int:
+        """Of the control variates."""
+        return self.found.order if self.found is not None else 0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that can begin.
+
+    Attributes
+    ----------
+    setup : Setup
+        Can be pickled; the others belong to this process.
+    posterior : Posterior
+    ranges : Ranges
+        Where the chains' deciders have the range constant from.
+    compiled_at : float
+        When the program was compiled, as `time.perf_counter` gives it.
+    data_file : str
+        Where the data come from; empty where they were given.
+    """
+
+    setup: Setup
+    posterior: Posterior
+    ranges: choices.Ranges
+    compiled_at: float
+    data_file: str
+
+
+def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) -> Prepared:
+    """Find and choose all that chains need.
+
+    Raises
+    ------
+    InputError
+        When the program, the data or an option cannot be used.
+    TimeLimitError
+        When the time limit comes before all is ready.
+    """
+    config = _settled(config)
+    assert config.seed is not None
+    if isinstance(model, Posterior):
+        _check_given(data, config)
+    inits = load(RADIUS if config.inits is None else config.inits, config.chains)
+    rule = config.make_test()
+    posterior, compiled_at = make_posterior(
+        model,
+        data,
+        block_size=config.block_size or partial(_block_size, rule, config),
+        seed=config.seed,
+        observations=config.observations,
+        evaluator=config.evaluator,
+        say=progress,
+    )
+    rule = choices.within(rule, config.max_error, len(posterior.blocks))
+    _check_memory(posterior, config)
+    ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
+    found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
+    promise = choices.guarantee(rule, ranges.kind)
+    given = config.block_size is not None or (isinstance(model, Posterior) and not model.any_block_size)
+    audit, audit_note = _audits(posterior, fitted, promise, config)
+    moves = found.proposal if found is not None and found.proposal is not None else config.proposal
+    setup = Setup(
+        config=config,
+        # What meetings begin with is the test before its looks were fitted, or that which took its place.
+        asked_rule=rule if type(fitted) is type(rule) else fitted,
+        rule=fitted,
+        guarantee=promise,
+        range_kind=ranges.kind,
+        found=found,
+        moves="adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves,
+        starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
+        plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
+        trial=promise == "asymptotic" and is_t_test(fitted) and config.iter_warmup > 0,
+        notes=updated(notes, _block_note(posterior, fitted, found, given=given), *audit_note),
+    )
+    data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
+    return Prepared(setup, posterior, ranges, compiled_at, data_file)
+
+
+def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress) -> list[Chain]:
+    """All chains of a run, each at its starting value (see `make_chain`)."""
+    setup, chains = prepared.setup, []
+    progress("Finding starting values")
+    for number, init in enumerate(setup.starts):
+        progress.advance(number, len(setup.starts))
+        chain = make_chain(
+            prepared.posterior,
+            setup.rule,
+            prepared.ranges,
+            setup.plan,
+            setup.moves,
+            init,
+            seed=setup.seed,
+            chain=number,
+            n_chains=len(setup.starts),
+            stop=stop,
+            trial=setup.trial,
+            found=setup.found,
+        )
+        chains.append(chain)
+    return chains
+
+
+def _settled(config: SampleConfig) -> SampleConfig:
+    """The options with what chance and the machine decide, and without the console, which cannot be pickled."""
+    seed = secrets.randbits(31) if config.seed is None else int(config.seed)
+    threads = min(config.chains, config.parallel_chains or choices.cores())
+    return replace(config, seed=seed, parallel_chains=threads, console=None)
+
+
+def _check_given(data: Data, config: SampleConfig) -> None:
+    given = any(one is not None for one in (data, config.block_size, config.observations))
+    if given or config.evaluator != "auto":
+        raise InputError("data, block_size, observations and evaluator are settled in the posterior that was given")
+
+
+def _block_size(rule: Test, config: SampleConfig, program: Program, n: int, instances: bool) -> int:
+    """Observations a block where the user names none."""
+    variates = config.order != "0"
+    if rule.needs_range:
+        variates = bool(choices.bounded_order(rule, program, config.order, config.range_source))
+    return choices.choose_block_size(rule, n, instances=instances, variates=variates)
+
+
+def _block_note(posterior: Posterior, rule: Test, found: Anchored | None, *, given: bool) -> Chosen:
+    variates = found is not None and found.order > 0
+    return choices.block_size_chosen(posterior.blocks.size, given=given, test=rule, variates=variates)
+
+
+def _check_memory(posterior: Posterior, config: SampleConfig) -> None:
+    check_draws(
+        posterior,
+        chains=config.chains,
+        draws=config.iter_sampling // config.thin,
+        warmup=config.iter_warmup // config.thin,
+        kept=Kept.of(config),
+    )
+
+
+def _audits(posterior: Posterior, rule: Test, promise: str, config: SampleConfig) -> tuple[float, tuple[Chosen, ...]]:
+    """The share of decisions to be audited, and where the user accepts an error what these audits can tell."""
+    n_decisions, n_observations = config.chains * config.iter_sampling, posterior.blocks.n_observations
+    if config.max_error is None or config.audit is not None or promise == "exact":
+        return choices.choose_audit(config.audit, n_decisions, n_observations), ()
+    share, note = choices.audit_within(config.max_error, n_decisions, n_observations)
+    return share, (replace(note, per_look=rule.epsilon) if isinstance(rule, Austerity) else note,)
+
+
+def _about_mode(
+    posterior: Posterior, rule: Test, ranges: choices.Ranges, config: SampleConfig, progress: Progress
+) -> tuple[Anchored | None, Test, Choices]:
+    """`about_mode` with these options; its reasons where nothing was found."""
+    assert config.seed is not None
+    assert config.parallel_chains is not None
+    found, rule, chosen = about_mode(
+        posterior,
+        rule,
+        order=config.order,
+        proposal=config.proposal,
+        n_steps=config.chains * (config.iter_warmup + config.iter_sampling),
+        seed=config.seed,
+        threads=config.parallel_chains,
+        looks_given=config.looks_given,
+        test_free=config.test_free,
+        spread=ranges.source,
+        say=progress,
+    )
+    return found, rule, {} if found is not None else chosen
+
+
+def about_mode(
+    posterior: Posterior,
+    test: Test,
+    *,
+    order: str,
+    proposal: str | Proposal,
+    n_steps: int,
+    seed: int,
+    threads: int,
+    looks_given: bool,
+    test_free: bool = False,
+    spread: Range | None = None,
+    say: Callable[[str], None],
+) -> tuple[Anchored | None, Test, Choices]:
+    """What sampling about the mode rests on, or nothing where that is not to be; the test; and what was chosen why.
+
+    Raises
+    ------
+    NoModeError
+        Where there is no mode and the user has asked for what needs one.
+    """
+    name = proposal if isinstance(proposal, str) else "given"
+    if order == "0" and name not in PROPOSALS:
+        return None, test, {}
+    try:
+        found, test = anchor(
+            posterior,
+            test,
+            order=order,
+            proposal=name,
+            n_steps=n_steps,
+            seed=seed,
+            threads=threads,
+            looks_given=looks_given,
+            test_free=test_free,
+            spread=spread,
+            progress=say,
+        )
+    except NoModeError as error:
+        if order in ("1", "2") or name in PROPOSALS[1:] or isinstance(spread, Derivative):
+            raise
+        return None, test, updated({}, NoVariatesWithoutMode(str(error)))
+    return found, test, found.choices
+
+
+def make_posterior(
+    model: Model,
+    data: Data,
+    *,
+    block_size: Callable[[Program, int, bool], int] | int,
+    seed: int,
+    observations: str | None,
+    evaluator: str,
+    say: Callable[[str], None],
+) -> tuple[Posterior, float]:
+    """The posterior, and when its program was compiled (as `time.perf_counter` gives it).
+
+    Parameters
+    ----------
+    block_size : int or callable
+        Observations a block, or a function that chooses: of the program, the number of observations, and whether each
+        block costs an instance. See `sample` for the other arguments.
+
+    Raises
+    ------
+    InputError
+        When the program or the data cannot be used.
+    """
+    if isinstance(model, Posterior):
+        if model.any_block_size and callable(block_size):
+            instances = isinstance(model.population, Instances)
+            model = model.recut(block_size(model.program, model.blocks.n_observations, instances))
+        return model, time.perf_counter()
+    compiled, values = _compiled(model, {} if data is None else data, evaluator=evaluator, say=say)
+    compiled_at = time.perf_counter()
+    posterior = compiled.with_data(
+        values,
+        block_size=partial(block_size, compiled.program) if callable(block_size) else block_size,
+        seed=seed,
+        observations=observations,
+        evaluator=evaluator,  # type: ignore[arg-type]
+        progress=say,
+    )
+    if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
+        raise InputError(
+            f"`observations={observations!r}`: the program's own sum runs over {posterior.form.n}; leave it out"
+        )
+    return posterior, compiled_at
+
+
+def _compiled(
+    model: str | Path | CompiledModel,
+    data: str | Path | Mapping[str, Any],
+    *,
+    evaluator: str,
+    say: Callable[[str], None],
+) -> tuple[CompiledModel, data_module.Data]:
+    """The compiled program, and the data that it declares."""
+    if isinstance(model, CompiledModel):
+        say("Reading the data")
+        return model, model.read_data(data)
+    say("Reading program and data")
+    # What does not fit is told before the minute that a compilation takes.
+    read = source.read(model)
+    if not read.program.parameters.declarations:
+        raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
+    values = data_module.read(data, read.program.data.declarations)
+    return compile_model(read, progress=say, rewritten=evaluator != "instances"), values
+
+
+def make_chain(
+    posterior: Posterior,
+    test: Test,
+    ranges: choices.Ranges,
+    plan: Plan,
+    proposal: str | Proposal,
+    init: Init | None,
+    *,
+    seed: int,
+    chain: int,
+    n_chains: int = 1,
+    stop: NDArray[np.int32],
+    trial: bool = False,
+    found: Anchored | None = None,
+) -> Chain:
+    """Chain number ``chain``, standing at its starting value, with random streams that follow from ``seed``.
+
+    Parameters
+    ----------
+    init : Init or None
+        Where it starts; None for widely about the mode.
+    stop : ndarray of int32, shape (1,)
+        Set to 1 to have all chains stop.
+    found : Anchored, optional
+        The mode, and control variates there.
+    trial : bool
+        Whether to try at the end of warmup if the normality that a t-test relies on is in order; nothing is to be tried
+        where the first look takes all the blocks.
+
+    Raises
+    ------
+    InputError
+        When no starting value has a finite log density, or the proposal does not fit the program.
+    """
+    init_rng, rng, audit_rng, trial_rng = (
+        streams.generator(seed, stream, chain=chain)
+        for stream in (streams.Chain.INIT, streams.Chain.STEPS, streams.Chain.AUDITS, streams.Chain.TRIAL)
+    )
+    evaluator = posterior.population.evaluator()
+    variates = found.variates if found is not None else None
+    if found is None or init is not None:
+        theta = start(posterior, init or Init(), init_rng, chain=chain)
+    else:
+        first = streams.generator(seed, streams.Run.STARTS).random()
+        theta = found.start(posterior, init_rng, (first + chain / n_chains) % 1.0)
+    decider = decider_with(posterior, evaluator, test, variates, ranges.source)
+    kernel = MetropolisHastings(decider)
+    adapter = make_adapter(
+        proposal,
+        posterior.dim,
+        batches=MiniBatches(evaluator, posterior.blocks.sizes, variates) if proposal == SGLD else None,
+        cholesky=found.mode.cholesky if found is not None else None,
+    )
+    table = test.table(len(posterior.blocks))
+    return Chain(
+        kernel,
+        kernel.init(theta),
+        adapter,
+        plan,
+        rng=rng,
+        audit_rng=audit_rng,
+        n_observations=posterior.blocks.n_observations,
+        stop=stop,
+        trial=WarmupTrial(evaluator, table, trial_rng, variates) if trial and table.n.size > 1 else None,
+    )

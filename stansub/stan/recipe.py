@@ -1,0 +1,76 @@
+"""What a posterior is made from, as a value: with it another process makes the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from stansub.errors import RunError
+from stansub.stan.compiled import compile_model
+from stansub.stan.data import Data
+from stansub.stan.instances import Instances
+from stansub.stan.posterior import Posterior
+from stansub.stan.source import Source
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A posterior without its libraries and evaluators; it can be pickled.
+
+    Attributes
+    ----------
+    source : Source
+        The program, in its canonical form.
+    values : Data
+        In the user's order.
+    block_size : int
+    seed : int
+        Of the shuffle and of ``transformed data``.
+    observations : str or None
+        Name of the data variable that counts the observations, where the user has given it.
+    evaluator : {"instances", "rewritten"}
+    """
+
+    source: Source
+    values: Data
+    block_size: int
+    seed: int
+    observations: str | None
+    evaluator: Literal["instances", "rewritten"]
+
+    @classmethod
+    def of(cls, posterior: Posterior) -> Recipe:
+        """What a posterior was made from."""
+        return cls(
+            Source(posterior.name, posterior.program.code, posterior.program),
+            posterior.values,
+            posterior.blocks.size,
+            posterior.seed,
+            posterior.observations,
+            "instances" if isinstance(posterior.population, Instances) else "rewritten",
+        )
+
+    def make(self, progress: Callable[[str], None] | None = None) -> Posterior:
+        """The posterior; its program is compiled already where the user's cache is shared.
+
+        Raises
+        ------
+        RunError
+            When it comes out with another cut of the data.
+        """
+        compiled = compile_model(self.source, progress=progress, rewritten=self.evaluator == "rewritten")
+        posterior = compiled.with_data(
+            self.values,
+            block_size=self.block_size,
+            seed=self.seed,
+            observations=self.observations,
+            evaluator=self.evaluator,
+            progress=progress,
+        )
+        if posterior.blocks.size != self.block_size:
+            raise RunError(
+                f"{self.source.name}: made anew it has blocks of {posterior.blocks.size} observations, not of "
+                f"{self.block_size}"
+            )
+        return posterior
