@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import stansub
+from stansub.output import inference_data
 
 TESTS = [
     stansub.Pocock(epsilon=0.1),
@@ -74,7 +75,7 @@ def main() -> None:
         seconds = time.perf_counter() - began
         draws = idata["unconstrained_posterior"]["theta"].to_numpy()
         ess = min(float(az.ess(draws[:, :, k])) for k in range(draws.shape[2]))
-        stats, facts = idata["sample_stats"], idata.attrs
+        stats, facts = idata["sample_stats"], inference_data.attrs(idata)
         n = facts["n_observations"]
         steps = options.chains * options.iter_sampling
         share = float(stats["n_obs_used"].mean()) / n

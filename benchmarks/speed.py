@@ -111,7 +111,7 @@ def two_chains(n: int) -> None:
             control_variates=0,
             show_progress=False,
         )
-        return chains * 3000 / max(idata.attrs["sampling_time"])
+        return chains * 3000 / max(idata["chain_stats"]["sampling_time"].to_numpy())
 
     ratios = [steps_per_second(2) / steps_per_second(1) for _ in range(3)]
     print(f"{'two chains against one, exact, N = ' + format(n, ','):<52} {statistics.median(ratios):7.2f} times")

@@ -44,7 +44,12 @@ def sample(
     from stansub.run import sample as run
 
     target = output or Path(f"{model.stem}.nc")
+    # Draws of the run that is resumed may be replaced by more of them.
+    force = force or options["resume"] is not None
     files.check_target(target, overwrite=force)
+    kept = options["checkpoint"] = options["checkpoint"] or options["resume"] or target.with_suffix(".checkpoint")
+    if force and options["resume"] is None:
+        Path(kept).unlink(missing_ok=True)
     console = FlagConsole(stderr=True)
     result = run.draw(model, data, config.SampleConfig(**options, show_progress=not quiet, console=console))
     found = run.check(result)

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -19,7 +20,7 @@ from stansub import memory
 from stansub._version import __version__
 from stansub.errors import InputError
 from stansub.nuts import cmdstan, equivalence, nutpie
-from stansub.nuts.base import Engine, Program, Settings
+from stansub.nuts.base import Engine, Program, Run, Settings
 from stansub.output import files, inference_data
 from stansub.output.checks import R_HAT_MAX
 from stansub.output.statistics import affordable, table
@@ -94,8 +95,9 @@ def reference(
     InferenceData
         Groups ``posterior`` and ``sample_stats`` (ArviZ's names). Attributes tell what was run (``engine``,
         ``engine_version``, ``engine_reason``, ``settings``, ``versions``), for which model and data
-        (``reference_for``, ``model_hash``, ``data_hash``), at what cost (``sampling_time``, ``n_gradients`` and the
-        like, a value a chain) and how well (``n_divergences``, ``r_hat_max``, ``ess_bulk_min``, ``ess_tail_min``).
+        (``reference_for``, ``model_hash``, ``data_hash``) and how well (``r_hat_max``, ``ess_bulk_min``,
+        ``ess_tail_min``); the group ``chain_stats`` at what cost (``sampling_time``, ``n_gradients`` and the like) and
+        with how many divergences (``n_divergences``).
         Quantities with a value per observation are left out (``not_kept`` names them, and what had to go with them).
 
     Raises
@@ -150,19 +152,28 @@ def reference(
             "versions": _versions(),
             "settings": asdict(settings),
             "not_kept": ", ".join(sorted({*tall, *gone})),
-            "warmup_time": run.warmup_time,
-            "sampling_time": run.sampling_time,
-            "warmup_n_gradients": run.warmup_n_gradients,
-            "n_gradients": run.n_gradients,
-            "n_divergences": run.sample_stats["diverging"].sum(axis=1),
-            "n_max_treedepth": run.sample_stats["reached_max_treedepth"].sum(axis=1),
             "time_split": run.time_split,
             "compile_time": run.compile_time + parsed_at - began,
             "setup_time": run.setup_time + read_at - parsed_at,
             "wall_time": run.wall_time,
         }
         attrs |= _quality(posterior, run.sample_stats)
-        return inference_data.build(posterior=posterior, sample_stats=run.sample_stats, attrs=attrs)
+        return inference_data.build(
+            posterior=posterior, sample_stats=run.sample_stats, chain_stats=_chain_stats(run), attrs=attrs
+        )
+
+
+def _chain_stats(run: Run) -> dict[str, NDArray[Any]]:
+    """What each chain took and how it went, each of shape (chain,)."""
+    stats = {
+        "warmup_time": run.warmup_time,
+        "sampling_time": run.sampling_time,
+        "warmup_n_gradients": run.warmup_n_gradients,
+        "n_gradients": run.n_gradients,
+        "n_divergences": run.sample_stats["diverging"].sum(axis=1),
+        "n_max_treedepth": run.sample_stats["reached_max_treedepth"].sum(axis=1),
+    }
+    return {name: np.asarray(values) for name, values in stats.items()}
 
 
 def choose_engine(engine: str) -> tuple[Engine, str]:

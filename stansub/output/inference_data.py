@@ -51,6 +51,8 @@ JSON_ATTRS = (
 )
 # Names of the attributes that are lists, as JSON: NetCDF does not tell a list of one value from the value.
 LIST_ATTRS = "list_attrs"
+# The group of what is counted over a whole chain.
+CHAIN_STATS = "chain_stats"
 _FOREIGN_GROUPS = ("posterior", "sample_stats")
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 
@@ -65,6 +67,7 @@ def build(
     log_likelihood: "Variables | None" = None,
     observed_data: "Variables | None" = None,
     constant_data: "Variables | None" = None,
+    chain_stats: "Variables | None" = None,
     dims: Mapping[str, Sequence[str]] | None = None,
     coords: Mapping[str, Any] | None = None,
     attrs: Mapping[str, Any],
@@ -77,6 +80,8 @@ def build(
         Arrays of shape (chain, draw, ...) by variable name.
     observed_data, constant_data
         Arrays of any shape by variable name.
+    chain_stats
+        Counts and seconds of each chain over all its steps, of shape (chain,), by name.
     dims
         Names of a variable's dimensions after chain and draw; `<variable>_dim_<k>` where not given.
     coords
@@ -106,9 +111,10 @@ def build(
         "log_likelihood": log_likelihood,
     }
     data = {"observed_data": observed_data, "constant_data": constant_data}
+    kinds = (drawn, ("chain", "draw")), ({CHAIN_STATS: chain_stats}, ("chain",)), (data, ())
     datasets = {
         name: _dataset(variables, lead, dims or {}, coords or {}, facts if name == "sample_stats" else schema)
-        for groups_, lead in ((drawn, ("chain", "draw")), (data, ()))
+        for groups_, lead in kinds
         for name, variables in groups_.items()
         if variables
     }
@@ -138,13 +144,16 @@ def group(idata: "InferenceData", name: str) -> "xarray.Dataset":
 def attrs(idata: "InferenceData") -> dict[str, Any]:
     """Facts about the run, in plain Python values.
 
-    Totals per chain are lists even for one chain, also where ArviZ read the file; `settings` and `versions` are dicts.
+    What stands in the group ``chain_stats`` (in files of earlier versions among the attributes) is a list with a value
+    a chain, even for one chain and where ArviZ read the file; ``settings`` and ``versions`` are dicts.
     """
     facts: dict[str, Any] = {str(name): _plain(value) for name, value in _restored(idata.attrs).items()}
     facts.pop(LIST_ATTRS, None)
     for name in JSON_ATTRS:
         if isinstance(facts.get(name), str):
             facts[name] = json.loads(facts[name])
+    if CHAIN_STATS in groups(idata):
+        facts |= {str(name): values.values.tolist() for name, values in group(idata, CHAIN_STATS).data_vars.items()}
     return facts
 
 

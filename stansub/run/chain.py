@@ -124,9 +124,10 @@ class Phase:
                 raise ValueError("the records kept are not those of this state")
         self.counted = counted
 
-    def rows(self, start: int) -> Records:
+    def rows(self, start: int, end: int | None = None) -> Records:
         """A copy of the rows kept from row ``start`` on, all of which stand here."""
-        return self.kept.rows(np.arange(start - self._elsewhere, self.n_kept - self._elsewhere))
+        end = self.n_kept if end is None else end
+        return self.kept.rows(np.arange(start - self._elsewhere, end - self._elsewhere))
 
 
 class Status(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import numbers
@@ -30,7 +29,7 @@ from stansub.memory import reason
 from stansub.output import files, inference_data
 from stansub.output.words import sentence
 from stansub.progress import Progress, TimeLimitError
-from stansub.run.chain import Chain
+from stansub.run.chain import Chain, Totals
 from stansub.run.constrain import PARAMETERS, Kept, constrain
 from stansub.run.executors import Outcome
 from stansub.run.inits import RADIUS, Inits
@@ -64,12 +63,15 @@ class Finished:
         With what the chains chose together in warmup.
     began : float
         When they began, as `time.perf_counter` gives it.
+    seconds : float
+        For which they had run before they were resumed.
     """
 
     chains: Sequence[Chain]
     outcome: Outcome
     setup: Setup
     began: float
+    seconds: float = 0.0
 
 
 def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
@@ -150,7 +152,7 @@ def collect(
         "compile_time": prepared.compiled_at - progress.began,
         "setup_time": finished.began - prepared.compiled_at,
         "setup_times": progress.seconds,
-        "wall_time": time.perf_counter() - finished.began,
+        "wall_time": finished.seconds + time.perf_counter() - finished.began,
     }
     with telling(console, show=show) as say:
         return _build(prepared, drawn, attrs, say)
@@ -213,7 +215,8 @@ def _build(prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any]
         unconstrained_posterior={"theta": theta},
         log_likelihood=log_likelihood,
         observed_data=_observed(posterior),
-        attrs={**_totals(chains), **attrs, "left_out": trouble},
+        chain_stats=_totals(chains),
+        attrs={**attrs, "left_out": trouble},
         **groups,
     )
 
@@ -263,19 +266,21 @@ def _statistics(kept: Sequence[Records], n: int) -> dict[str, NDArray[Any]]:
     return {name: np.stack([records[name][:n] for records in kept]) for name in kept[0].stats}
 
 
-def _totals(chains: Sequence[Chain]) -> dict[str, list[float]]:
-    """Counts and seconds of each chain over all its steps, thinned-away ones included."""
-    names = ["n_steps", *(one.total for one in chains[0].kernel.stats if one.total and one.name != "audit_time")]
+def _totals(chains: Sequence[Chain]) -> dict[str, NDArray[Any]]:
+    """Counts and seconds of each chain over all its steps, thinned-away ones included, each of shape (chain,)."""
+    sampling, warmup = ([getattr(chain, phase).totals for chain in chains] for phase in ("sampling", "warmup"))
+    counts = ["n_steps", *(one.total for one in chains[0].kernel.stats if one.total and one.total != "audit_time")]
     return {
-        **{name: [chain.sampling.totals[name] for chain in chains] for name in names},
-        "sampling_time": [chain.sampling.totals["seconds"] for chain in chains],
-        "audit_time": [chain.sampling.totals["audit_time"] for chain in chains],
-        "warmup_time": [chain.warmup.totals["seconds"] for chain in chains],
-        **{
-            f"warmup_{name}": [chain.warmup.totals[name] for chain in chains]
-            for name in ("n_steps", "n_obs_used", "n_obs_evaluated")
-        },
+        **{name: _each(sampling, name) for name in counts},
+        "sampling_time": _each(sampling, "seconds"),
+        "audit_time": _each(sampling, "audit_time"),
+        "warmup_time": _each(warmup, "seconds"),
+        **{f"warmup_{name}": _each(warmup, name) for name in ("n_steps", "n_obs_used", "n_obs_evaluated")},
     }
+
+
+def _each(totals: Sequence[Totals], name: str) -> NDArray[Any]:
+    return np.array([one[name] for one in totals])
 
 
 def normality(chains: Sequence[Chain], test: Test, *, variates: bool, max_error: float | None) -> dict[str, Any] | None:
@@ -314,7 +319,7 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "data_order": "original" if posterior.order is None else "shuffled",
         "form": posterior.form.kind,
         "model_code": posterior.program.code,
-        "model_hash": hashlib.sha256(posterior.program.code.encode()).hexdigest()[:16],
+        "model_hash": posterior.model_hash,
         "data_hash": posterior.values.digest(),
         "versions": json.dumps(versions),
         "proof_error": posterior.proof.error,

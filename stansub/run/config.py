@@ -13,6 +13,7 @@ import pickle
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from stansub.errors import InputError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from stansub.acceptance.rules import Test
     from stansub.kernels.proposals import Proposal
+    from stansub.run.executors import Executor
     from stansub.run.inits import Inits
 
 _Documented = TypeVar("_Documented", bound=Callable[..., Any])
@@ -159,6 +161,16 @@ class SampleConfig:
         means="one a core",
         resume="any",
     )
+    executor: Literal["threads", "processes", "dask"] | str | Executor = _option(
+        "threads",
+        "What runs the chains: threads of one process, processes that load the data each, or a dask cluster on this "
+        "machine or (dask:ADDRESS) elsewhere that sees its files; the draws do not depend on it.",
+        CHAINS,
+        Named(("threads", "processes", "dask")),
+        type_="or anything with the submit of concurrent.futures",
+        metavar="NAME",
+        resume="any",
+    )
     iter_warmup: int = _option(2000, "Warmup steps of each chain, in which the proposal is learned.", CHAINS, Count(0))
     iter_sampling: int = _option(
         10_000,
@@ -280,6 +292,35 @@ class SampleConfig:
         "Keep those with a value per observation too; log_lik goes to the group log_likelihood.",
         OUTPUT,
         resume="any",
+    )
+    checkpoint: Path | str | None = _option(
+        None,
+        "File in which the run is kept while it goes on, so that it can be resumed.",
+        OUTPUT,
+        type_="path",
+        metavar="FILE",
+        means="none; on the command line the output's name with .checkpoint",
+        resume="any",
+        recorded=False,
+    )
+    checkpoint_every: float = _option(
+        60.0,
+        "Seconds between two checkpoints: what is lost at most; inf for none.",
+        OUTPUT,
+        Interval("a number of seconds above 0", high=None),
+        metavar="SECONDS",
+        resume="any",
+        recorded=False,
+    )
+    resume: Path | str | None = _option(
+        None,
+        "Checkpoint of a run that was killed, stopped or, with more `iter_sampling`, finished: it goes on draw for "
+        "draw as if it had never ended. Where nothing was kept yet it begins anew.",
+        OUTPUT,
+        type_="path",
+        metavar="FILE",
+        resume="any",
+        recorded=False,
     )
     show_progress: bool | None = _option(
         None,

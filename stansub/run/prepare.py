@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import streams
+from stansub.acceptance.decide import make_decider
 from stansub.acceptance.ranges import Derivative, Range
 from stansub.acceptance.rules import Austerity, Test, is_t_test
 from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
@@ -34,9 +35,10 @@ from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import Program
 from stansub.tuning.adapt import SGLD, make_adapter
-from stansub.tuning.anchored import PROPOSALS, Anchored, anchor, decider_with
+from stansub.tuning.anchored import PROPOSALS, Anchored, anchor
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.trial import WarmupTrial
+from stansub.types import FloatArray
 
 Model = str | Path | CompiledModel | Posterior
 Data = str | Path | Mapping[str, Any] | None
@@ -60,7 +62,7 @@ class Setup:
         The mode, control variates and proposals there.
     moves : str or Proposal
         What chains propose with.
-    starts : tuple of Init or None
+    starts : tuple of Init, ndarray or None
         Where each chain starts; None for widely about the mode.
     plan : Plan
         How long chains run, what they keep, and the share of decisions that is audited.
@@ -77,10 +79,17 @@ class Setup:
     range_kind: str
     found: Anchored | None
     moves: str | Proposal
-    starts: tuple[Init | None, ...]
+    starts: tuple[Init | FloatArray | None, ...]
     plan: Plan
     trial: bool
     notes: Choices
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields; an executor is left out, which belongs to one process."""
+        config = self.config
+        if not isinstance(config.executor, str):
+            config = replace(config, executor="threads")
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"config": config}
 
     @property
     def seed(self) -> int:
@@ -387,7 +396,7 @@ def make_chain(
     ranges: choices.Ranges,
     plan: Plan,
     proposal: str | Proposal,
-    init: Init | None,
+    init: Init | FloatArray | None,
     *,
     seed: int,
     chain: int,
@@ -400,7 +409,7 @@ def make_chain(
 
     Parameters
     ----------
-    init : Init or None
+    init : Init, ndarray of shape (dim,) or None
         Where it starts; None for widely about the mode.
     stop : ndarray of int32, shape (1,)
         Set to 1 to have all chains stop.
@@ -421,12 +430,17 @@ def make_chain(
     )
     evaluator = posterior.population.evaluator()
     variates = found.variates if found is not None else None
-    if found is None or init is not None:
+    if isinstance(init, np.ndarray):
+        theta = init
+    elif found is None or init is not None:
         theta = start(posterior, init or Init(), init_rng, chain=chain)
     else:
         first = streams.generator(seed, streams.Run.STARTS).random()
         theta = found.start(posterior, init_rng, (first + chain / n_chains) % 1.0)
-    decider = decider_with(posterior, evaluator, test, variates, ranges.source)
+    if found is None:
+        decider = make_decider(evaluator, posterior.blocks.sizes, test, spread=ranges.source)
+    else:
+        decider = found.decider(posterior, evaluator, test, ranges.source)
     kernel = MetropolisHastings(decider)
     adapter = make_adapter(
         proposal,

@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial, wraps
-from typing import TYPE_CHECKING, ParamSpec, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,10 @@ from stansub.output.inference_data import arviz_module
 from stansub.output.summary import Summary, summarise
 from stansub.output.words import words
 from stansub.progress import Progress
-from stansub.run import stages
+from stansub.run import chains as chains_module
+from stansub.run import checkpoint, elsewhere, resume, stages
 from stansub.run.chain import Chain
+from stansub.run.checkpoint import Checkpoint
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
 from stansub.run.config import SampleConfig, documented
 from stansub.run.prepare import Data, Model, Prepared, make_chains, prepare
@@ -132,26 +135,51 @@ def draw(model: Model, data: Data, config: SampleConfig) -> InferenceData:
     # ArviZ takes a second or two to import: while data are read and compilers run, not beside the chains. A daemon that
     # still imports when an error ends the program would crash the interpreter.
     threading.Thread(target=_import_arviz).start()
+    meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
     with telling(console, show=show, max_time=config.max_time) as progress:
-        prepared = prepare(model, data, config, progress)
-        chains = make_chains(prepared, stop, progress)
-    rescuing = partial(files.rescuing, partial(keep_unconstrained, chains), called="unconstrained draws")
+        ready = _ready(model, data, config, stop, meeting, progress)
+    rescuing = partial(files.rescuing, partial(keep_unconstrained, ready.chains), called="unconstrained draws")
+    prepared = ready.prepared
     with rescuing(failures=(Exception,)):
-        finished = run_chains(prepared, chains, stop, max_time=progress.left(), console=console, show=show)
+        finished = run_chains(ready, stop, meeting, max_time=progress.left(), console=console, show=show)
     with rescuing():
         return collect(prepared, finished, progress, console=console, show=show)
 
 
+class _Ready(NamedTuple):
+    """Chains that can begin, or go on."""
+
+    prepared: Prepared
+    chains: Sequence[Chain]
+    meetings: stages.Meetings | None
+    found: Checkpoint | None
+
+
+def _ready(
+    model: Model, data: Data, config: SampleConfig, stop: NDArray[np.int32], meeting: Progress, progress: Progress
+) -> _Ready:
+    """Chains at their starting values or, where a run is resumed, where they were."""
+    if config.checkpoint is not None and config.resume is None:
+        checkpoint.check_target(Path(config.checkpoint))
+    found = checkpoint.read(Path(config.resume)) if config.resume is not None else None
+    if found is None:
+        prepared = prepare(model, data, config, progress)
+        return _Ready(prepared, make_chains(prepared, stop, progress), _meetings(prepared, meeting), None)
+    prepared = resume.prepare(model, data, config, found, Path(str(config.resume)), progress)
+    meetings = _meetings(prepared, meeting)
+    return _Ready(prepared, resume.chains_of(prepared, found, meetings, stop, progress), meetings, found)
+
+
 def run_chains(
-    prepared: Prepared,
-    chains: Sequence[Chain],
+    ready: _Ready,
     stop: NDArray[np.int32],
+    meeting: Progress,
     *,
     max_time: float | None,
     console: Console,
     show: bool,
 ) -> Finished:
-    """Run the chains to their end, an interrupt or the time limit: all that there is about threads.
+    """Run the chains to their end, an interrupt or the time limit.
 
     Parameters
     ----------
@@ -160,17 +188,22 @@ def run_chains(
     max_time : float, optional
         Seconds.
     """
+    prepared, chains, meetings, found = ready
     began, setup = time.perf_counter(), prepared.setup
     if isinstance(chains[0].proposal, Sgld):
         setup = replace(setup, notes=updated(setup.notes, chains[0].proposal.batches.choice()))
-    meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
-    meetings = _meetings(prepared, meeting)
-    with chain_progress(len(chains), meeting, show=show, console=console) as view:
-        outcome = stages.run(
+    keeper = _keeper(ready, console)
+    with (
+        elsewhere.going(setup.config.executor, prepared, setup.threads) as away,
+        chain_progress(len(chains), meeting, show=show, console=console) as view,
+    ):
+        outcome = chains_module.run(
             chains,
             meetings,
             parallel=setup.threads,
             stop=stop,
+            elsewhere=away,
+            keeper=keeper,
             max_time=max_time,
             watch=_Watch(chains, view),
             on_interrupt=lambda: console.print(
@@ -179,7 +212,27 @@ def run_chains(
         )
     if meetings is not None:
         setup = replace(setup, found=meetings.found, rule=meetings.test)
-    return Finished(chains, outcome, setup, began)
+    return Finished(chains, outcome, setup, began, found.seconds if found is not None else 0.0)
+
+
+def _keeper(ready: _Ready, console: Console) -> checkpoint.Keeper | None:
+    """Who writes the checkpoints of this run."""
+    prepared, chains, meetings, found = ready
+    config = prepared.setup.config
+    path = config.checkpoint or config.resume
+    if path is None:
+        return None
+
+    def failed(reason: str) -> None:
+        console.print(f"No more checkpoints are written ({reason}); sampling goes on")
+
+    seconds = found.seconds if found is not None else 0.0
+    keeper = checkpoint.Keeper(
+        Path(path), config.checkpoint_every, prepared, chains, meetings, seconds=seconds, on_failure=failed
+    )
+    if found is not None and config.checkpoint in (None, config.resume):
+        keeper.continue_from()
+    return keeper
 
 
 def _meetings(prepared: Prepared, progress: Progress) -> stages.Meetings | None:

@@ -10,11 +10,11 @@ What is chosen depends on the seed and the data alone, not on the clock or the n
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stansub import chosen, streams
 from stansub.acceptance.ranges import Range
@@ -22,8 +22,7 @@ from stansub.acceptance.rules import Test
 from stansub.errors import InputError
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Mixture, RandomWalk
-from stansub.progress import Progress, StoppedError
-from stansub.run import executors
+from stansub.progress import Progress
 from stansub.run.chain import WARMUP_STRETCH, Chain
 from stansub.stan.posterior import Posterior
 from stansub.target import taylor
@@ -207,6 +206,8 @@ class Meetings:
         Their test.
     at : tuple of int
         Steps of warmup after which they meet.
+    last : int
+        Steps after which they have met last.
     """
 
     def __init__(
@@ -216,9 +217,18 @@ class Meetings:
         self.found, self.test = found, test
         self._about: Normal = found.mode
         self._moved_at: list[int] = []
+        self.last = 0
         steps = [int(share * asked.iter_warmup) // WARMUP_STRETCH * WARMUP_STRETCH for share in _MEETINGS]
         long_enough = asked.iter_warmup >= _LEAST_WARMUP
         self.at = tuple(sorted({n for n in steps if n})) if long_enough else ()
+
+    def save(self) -> tuple[Any, ...]:
+        """What came of the meetings so far, as a value that can be pickled."""
+        return self.found, self.test, self._about, self._moved_at, self.last
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Go on from what `save` gave."""
+        self.found, self.test, self._about, self._moved_at, self.last = saved
 
     def meet(self, chains: Sequence[Chain], n_steps: int) -> Iterator[None]:
         """Look at the draws of the stage that ended after ``n_steps``, and give the chains what follows, in pieces."""
@@ -233,6 +243,7 @@ class Meetings:
         for number, chain in enumerate(chains):
             share, rest = divmod(evaluated, len(chains))
             chain.charge(share + (number < rest), seconds / len(chains))
+        self.last = n_steps
         self._progress.end()
 
     def _decide(
@@ -446,61 +457,3 @@ class Meetings:
         """Record choices, that of the expansion point after the mode."""
         mode, *rest = self.found.choices.values()
         self.found = replace(self.found, choices=chosen.updated(chosen.updated({}, mode, point, *rest), point, *others))
-
-
-class _Pieces:
-    """Work of a generator, piece by piece."""
-
-    def __init__(self, work: Iterator[None], stop: NDArray[np.int32]) -> None:
-        self._work, self._stop = work, stop
-
-    def advance(self) -> bool:
-        try:
-            return not self._stop[0] and next(self._work, self) is None
-        except StoppedError:
-            return False
-
-
-def run(
-    chains: Sequence[Chain],
-    meetings: Meetings | None,
-    *,
-    parallel: int,
-    stop: NDArray[np.int32],
-    max_time: float | None = None,
-    watch: Callable[[], None] = lambda: None,
-    on_interrupt: Callable[[], None] = lambda: None,
-) -> executors.Outcome:
-    """Run chains to their end, an interrupt or the time limit, with their meetings; see `stansub.run.executors.run`.
-
-    A chain that fails in a stage takes no part in what follows.
-    """
-    began, outcome = time.perf_counter(), executors.Outcome()
-
-    def go(work: Sequence[executors.Advancing], n_threads: int) -> dict[int, Exception]:
-        left = None if max_time is None else max_time - (time.perf_counter() - began)
-        part = executors.run(
-            [executors.Local(one) for one in work],
-            parallel=n_threads,
-            stop=stop,
-            max_time=left,
-            watch=watch,
-            on_interrupt=on_interrupt,
-        )
-        outcome.stopped = part.stopped
-        return part.failures
-
-    for n_steps in (*(meetings.at if meetings is not None else ()), 0):
-        living = [number for number in range(len(chains)) if number not in outcome.failures]
-        for number in living:
-            chains[number].wait_after(n_steps)
-        failed = go([chains[number] for number in living], parallel)
-        outcome.failures.update({living[place]: error for place, error in failed.items()})
-        met = [chains[number] for number in living if number not in outcome.failures]
-        if meetings is None or not n_steps or stop[0] or not met:
-            break
-        for error in go([_Pieces(meetings.meet(met, n_steps), stop)], 1).values():
-            raise error
-        if stop[0]:
-            break
-    return outcome

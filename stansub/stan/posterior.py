@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -136,6 +137,11 @@ class Posterior:
             f"<Posterior of {self.name}: {self.blocks.n_observations:,} observations in {len(self.blocks):,} blocks, "
             f"{self.dim:,} unconstrained parameters>"
         )
+
+    @property
+    def model_hash(self) -> str:
+        """Of the program, comments and layout left out."""
+        return hashlib.sha256(self.program.code.encode()).hexdigest()[:16]
 
     @property
     def dim(self) -> int:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,10 @@ class ControlVariates:
             self.values,
             self.precisions,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields: what is made for the decision loop belongs to one process."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def changes(self, theta: FloatArray, proposed: FloatArray) -> FloatArray:
         """Changes of the blocks' expansions between two points, shape (M,)."""

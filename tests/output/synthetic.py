@@ -7,6 +7,26 @@ import numpy as np
 from stansub.output import inference_data
 
 CHAINS, DRAWS, N = 4, 1000, 100_000
+CHAIN_STATS = (
+    "n_steps",
+    "n_accepted",
+    "n_obs_used",
+    "n_obs_evaluated",
+    "n_undecided",
+    "n_audited",
+    "n_audit_wrong",
+    "n_bound_violated",
+    "n_nonfinite",
+    "n_fallback",
+    "n_audited_estimates",
+    "audit_squares",
+    "sampling_time",
+    "warmup_time",
+    "n_gradients",
+    "warmup_n_gradients",
+    "n_divergences",
+    "n_max_treedepth",
+)
 
 
 def run(
@@ -55,6 +75,11 @@ def run(
         "sampling_time": [1.5] * chains,
         "warmup_time": [1.0] * chains,
     } | (attrs or {})
+    totals = {name: np.asarray(facts.pop(name)) for name in CHAIN_STATS if name in facts}
     return inference_data.build(
-        posterior=drawn if posterior is None else posterior, sample_stats=stats, attrs=facts, **groups
+        posterior=drawn if posterior is None else posterior,
+        sample_stats=stats,
+        chain_stats=totals,
+        attrs=facts,
+        **groups,
     )

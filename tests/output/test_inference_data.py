@@ -69,7 +69,7 @@ def test_round_trip_keeps_every_group_value_type_and_attribute(tmp_path: Path) -
     write(idata, tmp_path / "draws.nc", overwrite=False)
     back = read(tmp_path / "draws.nc")
     assert set(groups(back)) == set(groups(idata))
-    assert len(groups(back)) == 8
+    assert len(groups(back)) == 9
     for name in groups(idata):
         before, after = group(idata, name), group(back, name)
         xarray.testing.assert_equal(before, after)
@@ -126,6 +126,25 @@ def test_one_chain_is_checked_as_before_it_was_written(tmp_path: Path) -> None:
         assert (record_of(back), findings_of(back)) == before
 
 
+@pytest.mark.parametrize("chains", [1, 3])
+def test_files_of_earlier_versions_have_totals_among_their_attributes(tmp_path: Path, chains: int) -> None:
+    now = run(chains=chains)
+    totals = {name: values.values.tolist() for name, values in group(now, "chain_stats").data_vars.items()}
+    stats, posterior = (
+        {str(name): values.values for name, values in group(now, part).data_vars.items()}
+        for part in ("sample_stats", "posterior")
+    )
+    facts = {name: value for name, value in attrs(now).items() if not name.startswith(("creat", "inference"))}
+    earlier = inference_data.build(posterior=posterior, sample_stats=stats, attrs=facts | totals)
+    write(earlier, tmp_path / "earlier.nc")
+    write(now, tmp_path / "now.nc")
+    back, new = read(tmp_path / "earlier.nc"), read(tmp_path / "now.nc")
+    assert "chain_stats" not in groups(back)
+    assert len(totals) == 11
+    assert {name: attrs(back)[name] for name in totals} == {name: attrs(new)[name] for name in totals} == totals
+    assert (record_of(back), findings_of(back)) == (record_of(new), findings_of(new))
+
+
 def test_text_that_netcdf_cannot_hold_does_not_keep_draws_from_being_written(tmp_path: Path) -> None:
     idata = run(draws=4, attrs={"data_file": "/data/caf\udce9.json"})
     idata.attrs["warnings"] = "a\0b"
@@ -145,10 +164,13 @@ def test_attributes_come_back_in_plain_python(tmp_path: Path) -> None:
     json.dumps(facts)
 
 
-def test_totals_stand_at_the_root_and_in_sample_stats_and_the_schema_everywhere() -> None:
+def test_totals_stand_in_a_group_with_a_value_a_chain_and_the_schema_everywhere() -> None:
     idata = full_run()
-    stats = group(idata, "sample_stats").attrs
-    assert list(stats["n_steps"]) == attrs(idata)["n_steps"] == [40, 40]
+    stats = group(idata, "chain_stats")
+    assert stats["n_steps"].dims == ("chain",)
+    assert stats["n_steps"].values.tolist() == attrs(idata)["n_steps"] == [40, 40]
+    assert "n_steps" not in idata.attrs
+    assert group(idata, "sample_stats").attrs["test"] == attrs(idata)["test"]
     for name in groups(idata):
         assert group(idata, name).attrs["inference_library"] == "stansub"
 

@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from stansub.cli.compare import compare as command
+from stansub.cli.flags import as_flags
 from stansub.diagnostics import compare as module
 from stansub.diagnostics.compare import compare
 from stansub.errors import InputError, RunError
@@ -73,7 +74,7 @@ def run() -> Callable[..., Any]:
         result = CliRunner().invoke(app, [str(argument) for argument in arguments])
         if fails:
             assert isinstance(result.exception, InputError)
-            assert fails in str(result.exception)
+            assert fails in as_flags(str(result.exception))
             assert "\n" not in str(result.exception)
         else:
             assert result.exit_code == 0, result.output

@@ -189,7 +189,7 @@ def test_the_same_seed_gives_the_same_draws_whatever_the_threads(
     again = stansub.sample(logistic, logistic_data, parallel_chains=parallel_chains, **SHORT)
     for name in inference_data.groups(short):
         one, other = inference_data.group(short, name), inference_data.group(again, name)
-        for variable in one.data_vars:
+        for variable in (each for each in one.data_vars if not str(each).endswith("_time")):
             np.testing.assert_array_equal(one[variable].values, other[variable].values, err_msg=f"{name} {variable}")
     assert facts(again)["choice_values"]["proposal"] == facts(short)["choice_values"]["proposal"]
     assert facts(again)["anchor_n_obs_evaluated"] == facts(short)["anchor_n_obs_evaluated"]

@@ -47,6 +47,8 @@ def same(left: Any, right: Any) -> None:
         a, b = inference_data.group(left, name), inference_data.group(right, name)
         assert list(a.data_vars) == list(b.data_vars)
         for variable in a.data_vars:
+            if variable.endswith("_time"):
+                continue
             np.testing.assert_array_equal(a[variable].values, b[variable].values, err_msg=f"{name} {variable}")
 
 
@@ -282,7 +284,7 @@ def test_a_time_limit_that_is_not_reached_is_no_stop(logistic: CompiledModel, lo
 
 
 def test_a_time_limit_within_warmup_says_so(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
-    with pytest.raises(RunError, match=r"max-time.*iter-warmup"):
+    with pytest.raises(RunError, match=r"max_time.*iter_warmup"):
         stansub.sample(logistic, logistic_data, max_time=4.0, **(SHORT | {"iter_warmup": 2_000_000}))
 
 
@@ -356,7 +358,8 @@ def test_the_only_chain_that_is_left_can_be_told_of_and_compared(
     idata = stansub.sample(logistic, logistic_data, test=LOOSE, **settings)
     stansub.write_draws(idata, tmp_path / "draws.nc")
     back = stansub.read_draws(tmp_path / "draws.nc")
-    assert all(isinstance(back.attrs[name], np.ndarray) for name in ("n_steps", "n_fallback", "audit_squares"))
+    totals = inference_data.group(back, "chain_stats")
+    assert all(totals[name].shape == (1,) for name in ("n_steps", "n_fallback", "audit_squares"))
     assert record_of(back) == record_of(idata)
     assert findings_of(back) == findings_of(idata)
     assert sorted(stansub.compare(back, short).parameters.index) == ["alpha", "beta[1]", "beta[2]"]

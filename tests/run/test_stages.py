@@ -15,6 +15,7 @@ from stansub import CompiledModel, RandomWalk
 from stansub.output import inference_data
 from stansub.output.summary import table
 from stansub.progress import Progress
+from stansub.run import chains as chains_module
 from stansub.run import stages
 from stansub.run.executors import Outcome
 from stansub.tuning import anchored
@@ -253,6 +254,7 @@ class FakeMeetings:
     """Remembers who met when; may stop the run or fail."""
 
     at = (10, 20)
+    last = 0
 
     def __init__(self, stop: Any, *, stops_at: int = -1, fails: bool = False, stops_within: bool = False) -> None:
         self.met: list[tuple[int, int]] = []
@@ -276,7 +278,7 @@ class FakeMeetings:
 def run(chains: Any, **options: Any) -> tuple[Outcome, FakeMeetings]:
     stop = np.zeros(1, np.int32)
     meetings: Any = FakeMeetings(stop, **options)
-    return stages.run(chains, meetings, parallel=2, stop=stop), meetings
+    return chains_module.run(chains, meetings, parallel=2, stop=stop), meetings
 
 
 def test_chains_meet_and_go_on_without_those_that_failed() -> None:
@@ -324,6 +326,6 @@ def test_the_time_limit_holds_in_a_stage() -> None:
     stop = np.zeros(1, np.int32)
     meetings: Any = FakeMeetings(stop)
     chains: Any = [EndlessChain(stop)]
-    outcome = stages.run(chains, meetings, parallel=1, stop=stop, max_time=0.2)
+    outcome = chains_module.run(chains, meetings, parallel=1, stop=stop, max_time=0.2)
     assert outcome.stopped == "max_time"
     assert meetings.met == []

@@ -1,0 +1,281 @@
+"""Checkpoints: a run in a file while it goes on, so that one that was killed can go on where it was.
+
+The file is an SQLite database. Each checkpoint is one transaction, in which what was drawn since the one before is
+added: whenever the process dies, the file holds the last whole one, and it can be read meanwhile.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stansub.errors import InputError
+from stansub.kernels.base import Records
+from stansub.run.chain import Chain, Phase
+from stansub.run.prepare import Prepared, Setup
+from stansub.run.stages import Meetings
+
+_FORMAT = "stansub checkpoint 1"
+_TABLES = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB);
+CREATE TABLE IF NOT EXISTS chains (number INTEGER PRIMARY KEY, state BLOB);
+CREATE TABLE IF NOT EXISTS records (number INTEGER, phase TEXT, start INTEGER, rows BLOB);
+"""
+_PHASES = ("warmup", "sampling")
+
+
+class Kept(NamedTuple):
+    """One chain of a checkpoint.
+
+    Attributes
+    ----------
+    state : bytes
+        Of `Chain.save`.
+    warmup, sampling : Records or None
+        What was kept; None for nothing.
+    """
+
+    state: bytes
+    warmup: Records | None
+    sampling: Records | None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a file holds.
+
+    Attributes
+    ----------
+    setup : Setup
+        Before the chains met.
+    meetings : object
+        Of `Meetings.save`; None for a run without.
+    chains : dict of int to Kept
+    block_size : int
+    evaluator : str
+    model_hash, data_hash : str
+        Of the program and the data.
+    seconds : float
+        For which chains have run.
+    finished : bool
+        Whether all chains have come to their end.
+    """
+
+    setup: Setup
+    meetings: Any
+    chains: dict[int, Kept]
+    block_size: int
+    evaluator: str
+    model_hash: str
+    data_hash: str
+    seconds: float
+    finished: bool
+
+
+def read(path: Path) -> Checkpoint | None:
+    """What there is of a run; None where nothing was kept yet.
+
+    Raises
+    ------
+    InputError
+        When the file is no checkpoint.
+    """
+    if not path.exists() or path.stat().st_size == 0:
+        return None
+    try:
+        with _connected(path) as database:
+            facts = dict(database.execute("SELECT name, value FROM facts"))
+            if not facts:
+                return None
+            if facts.get("format") != _FORMAT:
+                raise InputError(f"{path} is not a checkpoint of this version of stansub")
+            chains = {
+                number: Kept(state, *(_records(database, number, phase) for phase in _PHASES))
+                for number, state in database.execute("SELECT number, state FROM chains")
+            }
+    except sqlite3.DatabaseError as error:
+        raise InputError(f"{path} is not a checkpoint: {error}") from error
+    values = {name: pickle.loads(value) for name, value in facts.items() if name != "format"}
+    return Checkpoint(chains=chains, **values) if chains else None
+
+
+class Keeper:
+    """Writes checkpoints of a run.
+
+    Parameters
+    ----------
+    path : Path
+    every : float
+        Seconds between two checkpoints.
+    prepared : Prepared
+    chains : sequence of Chain
+    meetings : Meetings or None
+    seconds : float
+        For which the chains have run before.
+    on_failure : callable
+        Called, once, with the reason why the file cannot be written; sampling goes on.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        every: float,
+        prepared: Prepared,
+        chains: Sequence[Chain],
+        meetings: Meetings | None,
+        *,
+        seconds: float = 0.0,
+        on_failure: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        self._path, self._every, self._prepared = path, every, prepared
+        self._chains, self._meetings, self._on_failure = chains, meetings, on_failure
+        self._began = time.monotonic() - seconds
+        self._due = time.monotonic() + every
+        self._saved: dict[int, tuple[bytes, int, int]] = {}
+        self._rows = {(number, phase): 0 for number in range(len(chains)) for phase in _PHASES}
+        self._new, self._failed = True, False
+
+    def continue_from(self) -> None:
+        """What the chains have now stands in the file already."""
+        self._new = False
+        self._rows = {
+            (number, phase): getattr(chain, phase).n_kept
+            for number, chain in enumerate(self._chains)
+            for phase in _PHASES
+        }
+
+    def between(self, number: int, living: Sequence[int]) -> None:
+        """Save a chain that stands still, if it is time; write the file when all that live are saved."""
+        if time.monotonic() < self._due:
+            return
+        self._save(number)
+        if set(living) <= set(self._saved):
+            self.write()
+
+    def met(self) -> None:
+        """The chains have met: what was saved of them before no longer fits together."""
+        self._saved.clear()
+
+    def finish(self, living: Sequence[int]) -> None:
+        """Write the last checkpoint."""
+        for number in living:
+            self._save(number)
+        self.write()
+
+    def write(self) -> None:
+        """Write what is saved, in one transaction."""
+        self._due = time.monotonic() + self._every
+        saved, self._saved = self._saved, {}
+        if self._failed or not saved:
+            return
+        try:
+            if self._new:
+                self._path.unlink(missing_ok=True)
+            with _connected(self._path) as database:
+                if self._new:
+                    database.executescript(_TABLES)
+                with database:
+                    self._write(database, saved)
+            self._new = False
+        except (OSError, sqlite3.Error, pickle.PicklingError, TypeError, AttributeError) as error:
+            self._failed = True
+            self._on_failure(f"{self._path}: {error}")
+
+    def _save(self, number: int) -> None:
+        chain = self._chains[number]
+        self._saved[number] = (chain.save(), chain.warmup.n_kept, chain.sampling.n_kept)
+
+    def _write(self, database: sqlite3.Connection, saved: dict[int, tuple[bytes, int, int]]) -> None:
+        put = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
+        if self._new:
+            database.execute(put, ("format", _FORMAT))
+            for name, value in _unchanging(self._prepared).items():
+                database.execute(put, (name, pickle.dumps(value)))
+        changing = {
+            "setup": self._prepared.setup,
+            "meetings": self._meetings.save() if self._meetings is not None else None,
+            "seconds": time.monotonic() - self._began,
+            "finished": all(chain.done for chain in self._chains),
+        }
+        for name, value in changing.items():
+            database.execute(put, (name, pickle.dumps(value)))
+        for number, (state, *n_kept) in saved.items():
+            database.execute("INSERT OR REPLACE INTO chains VALUES (?, ?)", (number, state))
+            for phase, end in zip(_PHASES, n_kept, strict=True):
+                self._append(database, number, phase, end)
+
+    def _append(self, database: sqlite3.Connection, number: int, phase: str, end: int) -> None:
+        start, kept = self._rows[number, phase], getattr(self._chains[number], phase)
+        if end > start:
+            rows = _packed(kept, start, end)
+            database.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (number, phase, start, rows))
+            self._rows[number, phase] = end
+
+
+def check_target(path: Path) -> None:
+    """Raise InputError where a run stands that has not come to its end."""
+    if not path.exists():
+        return
+    found = read(path)
+    if found is not None and not found.finished:
+        raise InputError(
+            f"{path} holds a run that has not come to its end: go on with it (`resume={path}`), or delete it"
+        )
+
+
+def check_same(found: Checkpoint, path: Path, *, model_hash: str, data_hash: str) -> None:
+    """Raise InputError unless a checkpoint is of this program and these data."""
+    for what, now, before in (
+        ("another program", model_hash, found.model_hash),
+        ("other data", data_hash, found.data_hash),
+    ):
+        if now != before:
+            raise InputError(f"{path} is of {what}: a run goes on with the same program and data only")
+
+
+def _unchanging(prepared: Prepared) -> dict[str, Any]:
+    posterior = prepared.posterior
+    return {
+        "block_size": posterior.blocks.size,
+        "evaluator": type(posterior.population).__name__.lower(),
+        "model_hash": posterior.model_hash,
+        "data_hash": posterior.values.digest(),
+    }
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+    database = sqlite3.connect(path, timeout=20)
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+def _packed(phase: Phase, start: int, end: int) -> bytes:
+    records, stream = phase.rows(start, end), io.BytesIO()
+    columns: dict[str, Any] = {f"stat {name}": one for name, one in records.stats.items()}
+    np.savez(stream, theta=records.theta, **columns)
+    return stream.getvalue()
+
+
+def _records(database: sqlite3.Connection, number: int, phase: str) -> Records | None:
+    query = "SELECT rows FROM records WHERE number = ? AND phase = ? ORDER BY start"
+    parts = []
+    for (rows,) in database.execute(query, (number, phase)):
+        with np.load(io.BytesIO(rows)) as arrays:
+            parts.append({name: arrays[name] for name in arrays.files})
+    if not parts:
+        return None
+    together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    theta = together.pop("theta")
+    return Records(theta, {name.removeprefix("stat "): one for name, one in together.items()})

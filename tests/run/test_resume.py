@@ -1,0 +1,201 @@
+"""Runs that are resumed: draw for draw as if they had never ended, wherever they were killed."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import stansub
+from stansub import CompiledModel, InputError
+from stansub.output import inference_data
+from stansub.run import checkpoint
+
+EXAMPLES = Path(__file__).parents[2] / "stan_models"
+SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 400, "iter_sampling": 600, "seed": 3, "show_progress": False}
+
+
+def theta(idata: Any) -> NDArray[np.float64]:
+    values: NDArray[np.float64] = inference_data.group(idata, "unconstrained_posterior")["theta"].values
+    return values
+
+
+def statistics(idata: Any) -> dict[str, NDArray[Any]]:
+    stats = inference_data.group(idata, "sample_stats")
+    return {str(name): stats[name].values for name in stats.data_vars}
+
+
+def assert_same(one: Any, other: Any) -> None:
+    np.testing.assert_array_equal(theta(one), theta(other))
+    there = statistics(other)
+    for name, values in statistics(one).items():
+        if "time" not in name:
+            np.testing.assert_array_equal(values, there[name], err_msg=name)
+
+
+class Stops:
+    """Ends a run after so many checkpoints, as a kill does: nothing is written afterwards."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+        self.left, write = after, checkpoint.Keeper.write
+
+        def counted(keeper: checkpoint.Keeper) -> None:
+            if self.left == 0:
+                raise KeyboardInterrupt
+            write(keeper)
+            self.left -= 1
+
+        monkeypatch.setattr(checkpoint.Keeper, "write", counted)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"proposal": "adaptive-metropolis"}, {"proposal": "sgld"}, {"save_warmup": True}]
+)
+def test_a_resumed_run_is_one_that_never_ended(
+    logistic: CompiledModel,
+    logistic_data: dict[str, Any],
+    tmp_path: Path,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = stansub.sample(logistic, logistic_data, **SHORT, **options)
+    file = tmp_path / "run.checkpoint"
+    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)  # a checkpoint after every stretch of steps
+    n_ends = 0
+    for after in (1, 2, 5, 9):
+        with monkeypatch.context() as patch:
+            Stops(patch, after)
+            kept: Any = {"resume": file} if file.exists() else {"checkpoint": file}
+            with pytest.raises(KeyboardInterrupt):
+                stansub.sample(logistic, logistic_data, checkpoint_every=1e-9, **kept, **SHORT, **options)
+            n_ends += 1
+    resumed = stansub.sample(logistic, logistic_data, resume=file, **SHORT, **options)
+    assert n_ends == 4
+    assert_same(whole, resumed)
+    if "save_warmup" in options:
+        warm = [inference_data.group(one, "warmup_posterior")["alpha"].values for one in (whole, resumed)]
+        np.testing.assert_array_equal(*warm)
+
+
+def test_more_draws_extend_a_finished_run(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "run.checkpoint"
+    short = stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
+    longer = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 900, "seed": None})
+    assert theta(longer).shape[1] == 900
+    np.testing.assert_array_equal(theta(longer)[:, :600], theta(short))
+    assert not np.array_equal(theta(longer)[:, 600:], theta(longer)[:, :300])
+    again = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 1000})
+    np.testing.assert_array_equal(theta(again)[:, :900], theta(longer))
+
+
+def test_what_is_not_the_same_run_is_refused(
+    logistic: CompiledModel, normal_mean: CompiledModel, logistic_data: dict[str, Any], mean_data: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.checkpoint"
+    stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
+    for options, reason in (
+        ({"seed": 4}, "`seed` was 3 and is 4"),
+        ({"thin": 2}, "`thin` was 1 and is 2"),
+        ({"iter_sampling": 500}, "`iter_sampling` was 600 and is 500"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            stansub.sample(logistic, logistic_data, resume=file, **SHORT | options)
+    other = logistic_data | {"y": 1 - np.asarray(logistic_data["y"])}
+    with pytest.raises(InputError, match="is of other data"):
+        stansub.sample(logistic, other, resume=file, **SHORT)
+    with pytest.raises(InputError, match="is of another program"):
+        stansub.sample(normal_mean, mean_data, resume=file, **SHORT)
+    damaged = tmp_path / "damaged.checkpoint"
+    damaged.write_text("not a database at all, but long enough to look like one" * 20)
+    with pytest.raises(InputError, match="is not a checkpoint"):
+        stansub.sample(logistic, logistic_data, resume=damaged, **SHORT)
+
+
+def test_a_run_that_has_not_come_to_its_end_is_not_overwritten(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "run.checkpoint"
+    stansub.sample(logistic, logistic_data, checkpoint=file, max_time=1e-9 + 1.0, **SHORT | {"iter_sampling": 10**6})
+    with pytest.raises(InputError, match="has not come to its end"):
+        stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
+
+
+def test_where_nothing_was_kept_a_run_begins_anew(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path
+) -> None:
+    whole = stansub.sample(logistic, logistic_data, **SHORT)
+    assert_same(whole, stansub.sample(logistic, logistic_data, resume=tmp_path / "none.checkpoint", **SHORT))
+
+
+def test_a_file_that_cannot_be_written_does_not_end_the_run(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "no folder" / "run.checkpoint"
+    idata = stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
+    assert theta(idata).shape == (2, 600, 3)
+    assert "No more checkpoints are written" in " ".join(capsys.readouterr().err.split())
+
+
+def killed(n_kills: int, folder: Path, data: Path, *, seed: int, options: list[str]) -> int:
+    """Run the command until it ends by itself, killing it up to ``n_kills`` times; how often it was killed."""
+    rng, kills = random.Random(seed), 0
+    command = [sys.executable, "-P", "-m", "stansub.cli", "sample", str(EXAMPLES / "logistic.stan"), str(data)]
+    command += ["--output", str(folder / "killed.nc"), "--checkpoint-every", "0.05", "--quiet", *options]
+    begun = False
+    while True:
+        file = folder / "killed.checkpoint"
+        again = ["--resume", str(file)] if begun else []
+        process = subprocess.Popen([*command, *again], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=folder)
+        begun = True
+        if kills < n_kills:
+            time.sleep(rng.uniform(0.3, 5.0))
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+                process.wait()
+                continue
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors.decode()
+        if kills >= n_kills:
+            return kills
+        # It ended before it was to be killed: begin again.
+        for name in ("killed.nc", "killed.checkpoint"):
+            (folder / name).unlink()
+        begun = False
+
+
+def check_kills(n_kills: int, folder: Path, values: dict[str, Any], *, executor: str = "threads") -> None:
+    data = folder / "data.json"
+    data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in values.items()}))
+    options = ["--chains", "2", "--iter-warmup", "4000", "--iter-sampling", "30000", "--seed", "5", "--thin", "10"]
+    whole = stansub.sample(
+        EXAMPLES / "logistic.stan",
+        data,
+        chains=2,
+        iter_warmup=4000,
+        iter_sampling=30_000,
+        seed=5,
+        thin=10,
+        show_progress=False,
+    )
+    assert killed(n_kills, folder, data, seed=n_kills, options=[*options, "--executor", executor]) == n_kills
+    assert_same(whole, inference_data.read(folder / "killed.nc"))
+
+
+def test_killed_at_random_moments(logistic_data: dict[str, Any], tmp_path: Path) -> None:
+    check_kills(3, tmp_path, logistic_data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["threads", "processes"])
+def test_killed_a_hundred_times(logistic_data: dict[str, Any], tmp_path: Path, executor: str) -> None:
+    check_kills(100 if executor == "threads" else 20, tmp_path, logistic_data, executor=executor)
