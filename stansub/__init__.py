@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         Penalty,
         Pocock,
     )
+    from stansub.diagnostics.compare import compare
+    from stansub.diagnostics.comparison import Comparison
     from stansub.diagnostics.normality import diagnose
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from stansub.nuts.reference import reference
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
-    from stansub.report.compare import compare
-    from stansub.report.comparison import Comparison
     from stansub.run.config import SampleConfig
     from stansub.run.sample import sample
     from stansub.stan.compiled import CompiledModel, compile_model
@@ -87,8 +87,8 @@ _HOMES = {
     "SampleConfig": "run.config",
     "sample": "run.sample",
     "reference": "nuts.reference",
-    "compare": "report.compare",
-    "Comparison": "report.comparison",
+    "compare": "diagnostics.compare",
+    "Comparison": "diagnostics.comparison",
     "diagnose": "diagnostics.normality",
     "risk": "diagnostics.risk",
     "read_draws": "output.inference_data",

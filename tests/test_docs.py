@@ -26,7 +26,8 @@ def test_ci_runs_the_command_of_the_readme():
     assert commands[0] in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-PAGES = ["README.md", "CONTRIBUTING.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+DOCS = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = ["README.md", "CONTRIBUTING.md", *DOCS]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -43,9 +44,21 @@ def test_links_lead_somewhere(name):
     assert [link for link in links if not ((ROOT / name).parent / link).exists()] == []
 
 
-def test_every_page_is_linked_from_the_readme():
+def test_every_page_is_linked_from_the_readme_or_from_that_of_its_folder():
     text = (ROOT / "README.md").read_text()
-    assert [name for name in PAGES if name.startswith("docs/") and f"]({name})" not in text] == []
+    for name in DOCS:
+        folder = (ROOT / name).parent
+        if folder == ROOT / "docs" or name.endswith("README.md"):
+            assert f"]({name})" in text
+        else:
+            assert f"]({Path(name).name})" in (folder / "README.md").read_text()
+
+
+def test_every_module_has_its_line_in_the_architecture():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    modules = [path for path in (ROOT / "stansub").rglob("*.py") if not path.name.startswith("_")]
+    named = re.findall(r"`[\w/]*?([\w*]+\.py)`", text)
+    assert [path.name for path in modules if not any(path.match(pattern) for pattern in named)] == []
 
 
 def test_commands_that_are_shown_exist():

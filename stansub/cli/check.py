@@ -33,13 +33,13 @@ def doctor(
 
     if clear:
         typer.echo(toolchain.clear(), err=True)
-    findings = toolchain.diagnose()
+    checks = toolchain.examine()
     console = FlagConsole()
-    width = max(len(finding.name) for finding in findings)
-    for finding in findings:
-        mark = "[green]ok[/]" if finding.ok else "[red]--[/]"
-        console.print(f"{mark}  {finding.name:<{width}}  {finding.value}", highlight=False, soft_wrap=True)
-        if not finding.ok and finding.remedy:
-            console.print(f"    {'':<{width}}  {finding.remedy}", style="yellow", highlight=False, soft_wrap=True)
-    if not all(finding.ok for finding in findings):
+    width = max(len(one.name) for one in checks)
+    for one in checks:
+        mark = "[green]ok[/]" if one.ok else "[red]--[/]"
+        console.print(f"{mark}  {one.name:<{width}}  {one.value}", highlight=False, soft_wrap=True)
+        if not one.ok and one.remedy:
+            console.print(f"    {'':<{width}}  {one.remedy}", style="yellow", highlight=False, soft_wrap=True)
+    if not all(one.ok for one in checks):
         raise typer.Exit(1)

@@ -83,11 +83,11 @@ def compare(
     Without REFERENCE.nc the reference stored beside the draws (MODEL_reference.nc) is used if it fits; if there is
     none, NUTS is run and its draws are stored there.
     """
+    from stansub.diagnostics.compare import compare as put_beside
     from stansub.errors import MISSED_MODE, InputError
     from stansub.output import files, inference_data
-    from stansub.output.diagnosis import missed_modes
+    from stansub.output.record import missed_modes
     from stansub.report import brief, render
-    from stansub.report.compare import compare as put_beside
     from stansub.run.progress import telling, wanted
 
     if json is not None and output_dir is not None:
@@ -112,8 +112,8 @@ def compare(
         console=console,
     )
     try:
-        with telling(console, show=wanted(False if quiet else None, console)) as say:
-            say("Writing the report")
+        with telling(console, show=wanted(False if quiet else None, console)) as log:
+            log("Writing the report")
             if json is not None:
                 written = [render.write_figures(comparison, json, overwrite=force)]
             else:

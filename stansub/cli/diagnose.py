@@ -83,21 +83,23 @@ def _print(result: NormalityTrial, console: Console) -> None:
     """The verdict, the table of the tails, and what to do."""
     from rich.text import Text
 
-    def say(text: str, style: str = "", *, hang: int = 0) -> None:
+    from stansub.output.words import clause
+
+    def write(text: str, style: str = "", *, hang: int = 0) -> None:
         for line in textwrap.wrap(text, _WIDTH, subsequent_indent=" " * hang) or [""]:
             console.print(Text(line, style=style), soft_wrap=True)
 
-    say(result.headline, "bold green" if result.trusted else "bold yellow")
-    for reason in result.reasons:
-        say(f"  {reason[0].upper()}{reason[1:]}.", "yellow", hang=2)
+    write(result.headline, "bold green" if result.trusted else "bold yellow")
+    for reason in map(clause, result.reasons):
+        write(f"  {reason[0].upper()}{reason[1:]}.", "yellow", hang=2)
     for advice in result.advice:
-        say(f"  -> {advice}", hang=5)
+        write(f"  -> {advice}", hang=5)
     if result.note:
-        say(result.note)
-    say("")
+        write(result.note)
+    write("")
     for label, text in _facts(result):
-        say(f"{label:<13}{text}", hang=13)
-    say("")
+        write(f"{label:<13}{text}", hang=13)
+    write("")
     header, *rows = _table(result)
     console.print(Text(header, style="bold"), soft_wrap=True)
     for row in rows:
@@ -105,7 +107,7 @@ def _print(result: NormalityTrial, console: Console) -> None:
 
 
 def _facts(result: NormalityTrial) -> Iterator[tuple[str, str]]:
-    from stansub.output.diagnosis import normality_told
+    from stansub.output.words import normality_trial
 
     test, seen = result.test, result.pairs[result.pairs["phase"] == "end"]
     blocks = f"{result.n_blocks:,} blocks of {result.block_size:,} observation{'s' * (result.block_size > 1)}"
@@ -115,7 +117,7 @@ def _facts(result: NormalityTrial) -> Iterator[tuple[str, str]]:
         f"{len(seen):,} pairs of a state and a proposal, {result.settings['subsets']:,} subsets of each at every look; "
         f"seed {result.settings['seed']}",
     )
-    yield "Normality", normality_told(result.figures)
+    yield "Normality", normality_trial(result.figures)
     yield (
         "Differences",
         f"of the blocks: skewness up to {seen['skewness'].abs().max():.2g}, excess kurtosis up to "
@@ -125,7 +127,7 @@ def _facts(result: NormalityTrial) -> Iterator[tuple[str, str]]:
 
 def _table(result: NormalityTrial) -> Iterator[str]:
     """How often |t| is beyond critical values: a header and a line a look."""
-    from stansub.output.diagnosis import percent
+    from stansub.output.words import percent
 
     ends = result.tails[result.tails["phase"] == "end"]
     levels = ends[~ends["in_use"]]["nominal"].round(6).unique()

@@ -40,7 +40,7 @@ def sample(
     that no chain visited, 130 interrupted and nothing to write.
     """
     from stansub.output import files, inference_data, summary
-    from stansub.output.diagnosis import missed_modes
+    from stansub.output.record import missed_modes
     from stansub.run import sample as run
 
     target = output or Path(f"{model.stem}.nc")
@@ -55,8 +55,8 @@ def sample(
     found = run.check(result)
     written, trouble = inference_data.write_anywhere(result, target, overwrite=force)
     try:
-        told = result.attrs["warnings"].splitlines()
-        note = f" ({len(told)} warning{'s' * (len(told) > 1)} below the summary)" if told else ""
+        lines = result.attrs["warnings"].splitlines()
+        note = f" ({len(lines)} warning{'s' * (len(lines) > 1)} below the summary)" if lines else ""
         console.print(f"Draws: {written}{note}", highlight=False, soft_wrap=True)
         summary.render(result, FlagConsole(), summary=found, verbose=verbose)
     except KeyboardInterrupt:

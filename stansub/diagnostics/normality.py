@@ -20,15 +20,19 @@ from stansub.acceptance.normality import LEVELS, TOLERATED, Pair, Trial, coarsen
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.acceptance.rules import NoiseTest, Test, is_t_test
 from stansub.errors import InputError
-from stansub.output.diagnosis import normality_reasons, percent
+from stansub.findings import HeavyTail, TrialDecisionsWrong
+from stansub.output.checks import normality_fails
+from stansub.output.words import clause, percent
 from stansub.run import choices
-from stansub.run.chain import WARMUP_STRETCH, Plan
+from stansub.run.chain import WARMUP_STRETCH, Chain, Plan
 from stansub.run.inits import RADIUS, Inits, load
 from stansub.run.prepare import about_mode, make_chain, make_posterior
 from stansub.run.progress import default_console, telling, wanted
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
+from stansub.target.factors import Evaluator
+from stansub.target.taylor import ControlVariates
 from stansub.tuning.adapt import check_proposal
 from stansub.tuning.anchored import check_order
 from stansub.tuning.trial import pairs_at
@@ -75,7 +79,7 @@ class NormalityTrial:
         of them that went ``wrong``.
     trials : dict
         By phase, the statistics themselves, for pictures.
-    reasons : tuple of str
+    reasons : tuple of HeavyTail and TrialDecisionsWrong
         Why the test cannot be trusted.
     advice : tuple of str
         What to do then, the first first.
@@ -94,7 +98,7 @@ class NormalityTrial:
     tails: pd.DataFrame
     pairs: pd.DataFrame
     trials: Mapping[str, Trial]
-    reasons: tuple[str, ...]
+    reasons: tuple[HeavyTail | TrialDecisionsWrong, ...]
     advice: tuple[str, ...]
     note: str
 
@@ -164,29 +168,14 @@ def diagnose(
     InputError
         When the program, the data or an option cannot be used, or the first look takes all the blocks.
     """
-    choices.check_count("pairs", pairs, at_least=8, at_most=_MOST)
-    choices.check_count("subsets", subsets, at_least=50, at_most=_MOST)
-    for name, value, least in (
-        ("iter_warmup", iter_warmup, 8 * WARMUP_STRETCH),
-        ("block_size", block_size, 1),
-        ("seed", seed, 0),
-    ):
-        if value is not None:
-            choices.check_count(name, value, at_least=least)
-    rule = choices.choose_test(test, epsilon=epsilon, delta=None, looks=looks, first_look=first_look)
-    if choices.guarantee(rule, "none") != "asymptotic" or not is_t_test(rule):
-        promise = "takes every decision on all the data" if not rule.needs_range else "holds for any data"
-        promise = "is tried by the audit of `stansub sample`" if isinstance(rule, NoiseTest) else promise
-        raise InputError(
-            f"the {rule.name} test {promise}, so that there is nothing to try; choose test pocock or austerity, with "
-            "an epsilon above 0"
-        )
+    _check_counts(pairs, subsets, iter_warmup, block_size, seed)
+    rule = _t_test(test, epsilon, looks, first_look)
     order = check_order(control_variates)
     check_proposal(proposal)
     seed = secrets.randbits(31) if seed is None else int(seed)
     (start,) = load(RADIUS if inits is None else inits, 1)
     console = console or default_console()
-    with telling(console, show=wanted(show_progress, console)) as say:
+    with telling(console, show=wanted(show_progress, console)) as log:
         posterior, _ = make_posterior(
             model,
             data,
@@ -195,9 +184,8 @@ def diagnose(
             seed=seed,
             observations=observations,
             evaluator=evaluator,
-            say=say,
+            say=log,
         )
-        n_blocks = len(posterior.blocks)
         anchored, rule, _ = about_mode(
             posterior,
             rule,
@@ -207,16 +195,13 @@ def diagnose(
             seed=seed,
             threads=choices.cores(),
             looks_given=not (test is None or isinstance(test, str)) or looks is not None or first_look is not None,
-            say=say,
+            say=log,
         )
-        variates = anchored.variates if anchored else None
-        table = rule.table(n_blocks)
-        if table.n.size == 1:
+        if rule.table(len(posterior.blocks)).n.size == 1:
             raise InputError(
-                f"the first look takes all the {n_blocks:,} blocks, so that every decision is taken on all the data "
-                "and there is nothing to try; lower --block-size or --first-look"
+                f"the first look takes all the {len(posterior.blocks):,} blocks, so that every decision is taken on "
+                "all the data and there is nothing to try; lower `block_size` or `first_look`"
             )
-        stop = np.zeros(1, np.int32)
         chain = make_chain(
             posterior,
             rule,
@@ -226,38 +211,98 @@ def diagnose(
             None if anchored and inits is None else start,
             seed=seed,
             chain=0,
-            stop=stop,
+            stop=np.zeros(1, np.int32),
             found=anchored,
         )
+        variates = anchored.variates if anchored else None
         rng = streams.generator(seed, streams.Chain.TRIAL)
-        evaluate = posterior.population.evaluator()
-        found: dict[str, list[Pair]] = {"start": [], "end": []}
-        for stretch, (n_start, n_end) in enumerate(_when(pairs, -(-iter_warmup // WARMUP_STRETCH))):
-            if stretch:
-                chain.advance()
-            status = chain.status
-            say(f"Trial chain: {status.steps:,} of {iter_warmup:,} steps, {status.share:.0%} of the data a decision")
-            for phase, n in (("start", n_start), ("end", n_end)):
-                if n:
-                    found[phase] += pairs_at(evaluate, chain.position, chain.proposal, n, rng, variates)[0]
-        if not found["end"]:
-            raise InputError(
-                "no proposal in the later half of the trial chain had a finite log density: give --inits nearer to "
-                "plausible values, or a larger --iter-warmup"
-            )
-        say("Drawing subsets")
-        trials = {phase: try_pairs(taken, table, n_subsets=subsets, rng=rng) for phase, taken in found.items() if taken}
-        judged = partial(figures, by_decisions=variates is not None)
-        short = judged(trials["end"], rule)
-        reasons = tuple(normality_reasons(short))
-        advice = tuple(_advice(found["end"], posterior, rule, subsets, rng, say, judged)) if reasons else ()
+        found = _pairs_along(chain, posterior.population.evaluator(), variates, pairs, iter_warmup, rng, log)
+        settings = {"pairs": pairs, "subsets": subsets, "iter_warmup": iter_warmup, "seed": seed}
+        return _judge(found, posterior, rule, variates is not None, settings, rng, log)
+
+
+def _check_counts(pairs: int, subsets: int, iter_warmup: int, block_size: int | None, seed: int | None) -> None:
+    choices.check_count("pairs", pairs, at_least=8, at_most=_MOST)
+    choices.check_count("subsets", subsets, at_least=50, at_most=_MOST)
+    for name, value, least in (
+        ("iter_warmup", iter_warmup, 8 * WARMUP_STRETCH),
+        ("block_size", block_size, 1),
+        ("seed", seed, 0),
+    ):
+        if value is not None:
+            choices.check_count(name, value, at_least=least)
+
+
+def _t_test(test: Test | str | None, epsilon: float | None, looks: str | None, first_look: int | None) -> Test:
+    """The test asked for; InputError for one that does not rely on normal means."""
+    rule = choices.choose_test(test, epsilon=epsilon, delta=None, looks=looks, first_look=first_look)
+    if choices.guarantee(rule, "none") == "asymptotic" and is_t_test(rule):
+        return rule
+    promise = "takes every decision on all the data" if not rule.needs_range else "holds for any data"
+    promise = "is tried by the audit of `stansub sample`" if isinstance(rule, NoiseTest) else promise
+    raise InputError(
+        f"the {rule.name} test {promise}, so that there is nothing to try; choose test pocock or austerity, with "
+        "an epsilon above 0"
+    )
+
+
+def _pairs_along(
+    chain: Chain,
+    evaluator: Evaluator,
+    variates: ControlVariates | None,
+    n_pairs: int,
+    iter_warmup: int,
+    rng: np.random.Generator,
+    log: Callable[[str], None],
+) -> dict[str, list[Pair]]:
+    """Run the trial chain and take pairs of a state and a proposal along it, by phase.
+
+    Raises
+    ------
+    InputError
+        When no proposal in the later half has a finite log density.
+    """
+    found: dict[str, list[Pair]] = {"start": [], "end": []}
+    for stretch, (n_start, n_end) in enumerate(_when(n_pairs, -(-iter_warmup // WARMUP_STRETCH))):
+        if stretch:
+            chain.advance()
+        status = chain.status
+        log(f"Trial chain: {status.steps:,} of {iter_warmup:,} steps, {status.share:.0%} of the data a decision")
+        for phase, n in (("start", n_start), ("end", n_end)):
+            if n:
+                found[phase] += pairs_at(evaluator, chain.position, chain.proposal, n, rng, variates)[0]
+    if not found["end"]:
+        raise InputError(
+            "no proposal in the later half of the trial chain had a finite log density: give `inits` nearer to "
+            "plausible values, or a larger `iter_warmup`"
+        )
+    return found
+
+
+def _judge(
+    found: Mapping[str, Sequence[Pair]],
+    posterior: Posterior,
+    rule: Test,
+    by_decisions: bool,
+    settings: Mapping[str, Any],
+    rng: np.random.Generator,
+    log: Callable[[str], None],
+) -> NormalityTrial:
+    """Draw subsets of the pairs, say whether the test can be trusted, and what to do where it cannot."""
+    log("Drawing subsets")
+    subsets, table = settings["subsets"], rule.table(len(posterior.blocks))
+    trials = {phase: try_pairs(taken, table, n_subsets=subsets, rng=rng) for phase, taken in found.items() if taken}
+    judged = partial(figures, by_decisions=by_decisions)
+    short = judged(trials["end"], rule)
+    reasons = normality_fails(short)
+    advice = tuple(_advice(found["end"], posterior, rule, subsets, rng, log, judged)) if reasons else ()
     return NormalityTrial(
         model=posterior.name,
         n_observations=posterior.blocks.n_observations,
-        n_blocks=n_blocks,
+        n_blocks=len(posterior.blocks),
         block_size=posterior.blocks.size,
         test=rule,
-        settings={"pairs": pairs, "subsets": subsets, "iter_warmup": iter_warmup, "seed": seed},
+        settings=settings,
         figures=short,
         tails=_tails(trials),
         pairs=_pairs(trials),
@@ -317,10 +362,10 @@ def _walk(proposal: str) -> str:
 def _note(trials: Mapping[str, Trial], test: Test, judged: Callable[[Trial, Test], dict[str, Any]]) -> str:
     if "start" not in trials:
         return "On the way from the inits no proposal had a finite log density."
-    reasons = tuple(normality_reasons(judged(trials["start"], test)))
+    reasons = normality_fails(judged(trials["start"], test))
     if not reasons:
         return ""
-    return f"On the way from the inits, whose draws are thrown away: {'; and '.join(reasons)}."
+    return f"On the way from the inits, whose draws are thrown away: {'; and '.join(map(clause, reasons))}."
 
 
 def _advice(
@@ -329,7 +374,7 @@ def _advice(
     test: Test,
     subsets: int,
     rng: np.random.Generator,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     judged: Callable[[Trial, Test], dict[str, Any]],
 ) -> Iterator[str]:
     """Settings under which the same pairs pass the trial, the least change of either kind, and tests that need none."""
@@ -352,16 +397,16 @@ def _advice(
     remedies: list[str] = []
     for factor in _BLOCK_FACTORS:
         if 2 * first * factor <= n_blocks:
-            say(f"Trying blocks of {factor * block_size:,} observations")
+            log(f"Trying blocks of {factor * block_size:,} observations")
             if outcome := passes([coarsened(pair, factor) for pair in pairs], test):
-                remedies.append(f"--block-size {factor * block_size} passes the trial: {outcome}.")
+                remedies.append(f"`block_size={factor * block_size}` passes the trial: {outcome}.")
                 break
     for factor in _LOOK_FACTORS:
         if 2 * first * factor <= n_blocks:
-            say(f"Trying a first look of {factor * first:,} blocks")
+            log(f"Trying a first look of {factor * first:,} blocks")
             if outcome := passes(pairs, choices.with_looks(test, None, factor * first)):
                 share = percent(factor * first / n_blocks)
-                remedies.append(f"--first-look {factor * first} passes the trial ({share} of the data): {outcome}.")
+                remedies.append(f"`first_look={factor * first}` passes the trial ({share} of the data): {outcome}.")
                 break
     yield from remedies
     if 2 * first * min(_BLOCK_FACTORS) > n_blocks:
@@ -370,9 +415,9 @@ def _advice(
         yield "None of the larger blocks and first looks that were tried passes."
     functions = {function.name for function in posterior.program.functions}
     known = [name for name in (DERIVATIVES[2], LIPSCHITZ, "log_lik_range") if name in functions]
-    yield "--test bernstein-serfling holds for any data; " + (
+    yield "`test='bernstein-serfling'` holds for any data; " + (
         f"it takes the range from the program's own {known[0]}."
         if known
         else f"it needs a function {DERIVATIVES[2]}, or draws most of the data and needs {LIPSCHITZ} or log_lik_range."
     )
-    yield "--test exact takes every decision on all the data, and is never wrong."
+    yield "`test='exact'` takes every decision on all the data, and is never wrong."

@@ -32,7 +32,7 @@ from stansub.diagnostics.risk_truth import MAX_R_HAT, Truth, check_same, make_tr
 from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 from stansub.memory import reason
 from stansub.output import files, inference_data
-from stansub.output.diagnosis import percent
+from stansub.output.words import percent
 from stansub.run import choices, collect, executors, inits
 from stansub.run.prepare import make_posterior
 from stansub.run.progress import default_console, telling, wanted
@@ -53,7 +53,7 @@ MAX_TIME = 10.0
 # Keeps the streams of runs apart from those of `sample`, whose draws may be the truth.
 _STREAMS = 2
 _ENDLESS = 2**62
-# Share of the truth's own error in the lowest risk from which it is told.
+# Share of the truth's own error in the lowest risk from which it is noted.
 _LARGE_FLOOR = 0.3
 # The exact chains that stand for the truth where NUTS does not: how many, steps of each, draws kept of each.
 _EXACT_CHAINS, _EXACT_STEPS, _EXACT_KEPT = 4, (5_000, 400_000), 10_000
@@ -138,22 +138,13 @@ def risk(
     show = wanted(show_progress, console)
     rules = _rules(epsilons, test, looks, first_look)
     budget = _budget(max_time, max_steps)
-    for name, value, least in (
-        ("repeats", repeats, MIN_REPEATS),
-        ("parallel_chains", parallel_chains, 1),
-        ("block_size", block_size, 1),
-        ("seed", seed, 0),
-    ):
-        if value is not None:
-            choices.check_count(name, value, at_least=least)
-    if not 0 <= audit <= 1:
-        raise InputError(f"audit {audit} must be a share between 0 and 1")
+    _check_counts(repeats, parallel_chains, block_size, seed, audit)
     given = reference if reference is None or isinstance(reference, str | Path) else "given draws"
     stored = _stored(reference)
     seed = secrets.randbits(31) if seed is None else int(seed)
     parallel = parallel_chains or choices.cores()
     looser = next((rule for rule in rules.values() if not isinstance(rule, Exact)), Exact())
-    with telling(console, show=show) as say:
+    with telling(console, show=show) as log:
         posterior, _ = make_posterior(
             model,
             data,
@@ -162,7 +153,7 @@ def risk(
             seed=seed,
             observations=observations,
             evaluator=evaluator,
-            say=say,
+            say=log,
         )
         about = _about(posterior, looser)
         functions = Functions(posterior, quantities)
@@ -170,8 +161,8 @@ def risk(
             check_same(stored, about, str(given))
     if stored is None:
         stored, given = _made(str(given or "nuts"), posterior, repeats, budget, parallel, seed, show_progress, console)
-    with telling(console, show=show) as say:
-        say("Reading the truth off the reference draws")
+    with telling(console, show=show) as log:
+        log("Reading the truth off the reference draws")
         truth = make_truth(
             stored, posterior, functions, source=str(given), seed=np.random.SeedSequence(seed, spawn_key=(_STREAMS,))
         )
@@ -189,33 +180,62 @@ def risk(
     if not kept:
         reason = _too_few(failures, stopped, len(courses))
         raise InterruptError(reason) if stopped and not failures else RunError(reason)
-    axis = "seconds" if math.isfinite(budget.seconds) else "steps"
     facts = {
         **about,
         "test": test,
         "epsilons": list(rules),
         "repeats": repeats,
-        "max_time": budget.seconds if axis == "seconds" else None,
+        "max_time": budget.seconds if budget.axis == "seconds" else None,
         "max_steps": max_steps,
-        "budget_axis": axis,
+        "budget_axis": budget.axis,
         "audit": audit,
         "seed": seed,
         "starts": "reference draws" if inits is None else "inits",
+        "stopped": stopped,
+    }
+    left_out = [epsilon for epsilon in rules if epsilon not in kept]
+    notes = tuple(_notes(truth, failures, stopped, left_out))
+    return _found(kept, rules, truth, posterior.blocks.n_observations, facts, notes)
+
+
+def _check_counts(
+    repeats: int, parallel_chains: int | None, block_size: int | None, seed: int | None, audit: float
+) -> None:
+    for name, value, least in (
+        ("repeats", repeats, MIN_REPEATS),
+        ("parallel_chains", parallel_chains, 1),
+        ("block_size", block_size, 1),
+        ("seed", seed, 0),
+    ):
+        if value is not None:
+            choices.check_count(name, value, at_least=least)
+    if not 0 <= audit <= 1:
+        raise InputError(f"audit {audit} must be a share between 0 and 1")
+
+
+def _found(
+    kept: Mapping[float, Mapping[int, Course]],
+    rules: Mapping[float, Test],
+    truth: Truth,
+    n_observations: int,
+    facts: Mapping[str, Any],
+    notes: tuple[str, ...],
+) -> Risk:
+    """The frames of the runs that are kept, with the facts of the truth."""
+    of_truth = {
         "truth": truth.source,
         "truth_r_hat": truth.r_hat,
         "truth_ess": truth.ess,
         "floor": {what: target.floor for what, target in truth.targets.items()},
-        "stopped": stopped,
     }
-    left_out = [epsilon for epsilon in rules if epsilon not in kept]
     found = Risk(
         curves=curves(kept, truth),
-        settings=settings(kept, rules, posterior.blocks.n_observations),
-        losses=losses(kept, truth, axis),
-        facts=facts,
-        notes=tuple(_notes(truth, failures, stopped, left_out)),
+        settings=settings(kept, rules, n_observations),
+        losses=losses(kept, truth, facts["budget_axis"]),
+        facts={**facts, **of_truth},
+        notes=notes,
     )
-    return replace(found, notes=(*found.notes, *_unresolved(found)))
+    return replace(found, notes=(*notes, *_unresolved(found)))
 
 
 def write(found: Risk, path: str | Path) -> None:
@@ -245,7 +265,7 @@ def parse_epsilons(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise InputError(f"--epsilon {text}: give numbers separated by commas, such as 0,0.01,0.05") from error
+        raise InputError(f"`epsilon={text}`: give numbers separated by commas, such as 0,0.01,0.05") from error
 
 
 def _rules(epsilons: Sequence[float], test: str, looks: str | None, first_look: int | None) -> dict[float, Test]:
@@ -313,7 +333,7 @@ def _made(
         return made, f"NUTS ({engine['engine']} {engine['engine_version']})"
     steps = _exact_steps(posterior, repeats, budget)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DrawsWarning)  # the truth's own R-hat and ESS are told with the result
+        warnings.simplefilter("ignore", DrawsWarning)  # the truth's own R-hat and ESS stand with the result
         made = sample(
             posterior,
             chains=_EXACT_CHAINS,

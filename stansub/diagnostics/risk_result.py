@@ -15,7 +15,7 @@ from stansub.diagnostics.risk_curves import MIN_REPEATS, grid, split
 from stansub.diagnostics.risk_functions import MEANS, VARIANCES
 from stansub.diagnostics.risk_runs import Course
 from stansub.diagnostics.risk_truth import Truth
-from stansub.output.diagnosis import audit_of
+from stansub.output.record import audit_of
 from stansub.run.chain import Totals
 from stansub.types import FloatArray
 
@@ -28,7 +28,7 @@ AXES = ("seconds", "passes", "steps")
 Runs = Mapping[float, Mapping[int, Course]]
 
 _POINTS = 40
-# Settings are told apart at this level, shared among the comparisons.
+# Settings are distinguished at this level, shared among the comparisons.
 _LEVEL = 0.05
 
 
@@ -95,10 +95,12 @@ def headlines(found: Risk) -> list[str]:
         paired = losses.pivot(index="repeat", columns="epsilon", values="loss")
         others = [epsilon for epsilon in mse if epsilon]
         if 0.0 in mse and others:
-            told: dict[str, list[str]] = {"better": [], "not told apart": [], "worse": []}
+            groups: dict[str, list[str]] = {"better": [], "not distinguished": [], "worse": []}
             for epsilon in others:
-                told[_compared(np.log((paired[epsilon] / paired[0.0]).to_numpy()), len(others))].append(f"{epsilon:g}")
-            against = "; ".join(f"{word}: {', '.join(those)}" for word, those in told.items() if those)
+                groups[_compared(np.log((paired[epsilon] / paired[0.0]).to_numpy()), len(others))].append(
+                    f"{epsilon:g}"
+                )
+            against = "; ".join(f"{word}: {', '.join(those)}" for word, those in groups.items() if those)
             line += f"; against exact decisions ({_sized(mse[0.0])}) epsilon is {against}"
         lines.append(line)
     return lines
@@ -113,10 +115,10 @@ def _compared(log_ratios: FloatArray, comparisons: int) -> str:
     ratios = log_ratios[~np.isnan(log_ratios)]
     n = len(ratios)
     if n < MIN_REPEATS:
-        return "not told apart"
+        return "not distinguished"
     error = ratios.std(ddof=1) / math.sqrt(n)
     if abs(ratios.mean()) <= stdtrit(n - 1, 1 - _LEVEL / 2 / comparisons) * error:
-        return "not told apart"
+        return "not distinguished"
     return "better" if ratios.mean() < 0 else "worse"
 
 

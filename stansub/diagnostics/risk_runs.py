@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -46,6 +47,11 @@ class Budget:
 
     seconds: float
     steps: int
+
+    @property
+    def axis(self) -> str:
+        """What the budget is counted in."""
+        return "seconds" if math.isfinite(self.seconds) else "steps"
 
 
 @dataclass(frozen=True)

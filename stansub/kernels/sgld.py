@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub.chosen import MiniBatchGradients
 from stansub.target.taylor import ControlVariates
 from stansub.types import FloatArray
 
@@ -96,12 +97,9 @@ class MiniBatches:
 
         return gradient
 
-    def summary(self) -> str:
-        """One line: how gradients are estimated."""
-        text = f"gradients from {self.size:,} of {self.n_blocks:,} blocks a step"
-        if self._expansion is not None:
-            return f"{text}, for what the expansions leave"
-        return f"{text}; without control variates their noise keeps steps short" if self.size < self.n_blocks else text
+    def choice(self) -> MiniBatchGradients:
+        """How gradients are estimated."""
+        return MiniBatchGradients(self.size, self.n_blocks, control_variates=self._expansion is not None)
 
 
 @dataclass(frozen=True)

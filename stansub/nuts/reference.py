@@ -22,7 +22,7 @@ from stansub.errors import InputError
 from stansub.nuts import cmdstan, equivalence, nutpie
 from stansub.nuts.base import Engine, Program, Run, Settings
 from stansub.output import files, inference_data
-from stansub.output.diagnosis import R_HAT_MAX
+from stansub.output.checks import R_HAT_MAX
 from stansub.output.statistics import affordable, table
 from stansub.run.choices import check_count, cores
 from stansub.run.progress import default_console, telling, wanted

@@ -173,14 +173,14 @@ def rescuing(
         try:
             place = keep()
         except Exception as second:
-            told = f"{reason(error)}; the {called} are lost, as keeping them failed too: {reason(second)}"
-            raise RunError(told) from error
+            message = f"{reason(error)}; the {called} are lost, as keeping them failed too: {reason(second)}"
+            raise RunError(message) from error
         if place is None:
             raise
-        told = f"{reason(error)}; the {called} were kept in {place}"
+        message = f"{reason(error)}; the {called} were kept in {place}"
         if isinstance(error, KeyboardInterrupt):
-            raise InterruptError(told, written=True) from error
-        raise RunError(told) from error
+            raise InterruptError(message, written=True) from error
+        raise RunError(message) from error
 
 
 def keep_arrays(arrays: Mapping[str, Array]) -> Path | None:

@@ -38,7 +38,17 @@ SCHEMA_ATTRS = (
     "inference_library",
     "inference_library_version",
 )
-JSON_ATTRS = ("mode_check", "starts", "asked", "settings", "versions", "normality", "choices", "setup_times")
+JSON_ATTRS = (
+    "mode_check",
+    "starts",
+    "asked",
+    "settings",
+    "versions",
+    "normality",
+    "choices",
+    "choice_values",
+    "setup_times",
+)
 # Names of the attributes that are lists, as JSON: NetCDF does not tell a list of one value from the value.
 LIST_ATTRS = "list_attrs"
 # The group of what is counted over a whole chain.

@@ -10,8 +10,8 @@ import numpy as np
 
 from stansub.errors import InputError
 from stansub.output import files
-from stansub.output.diagnosis import error_level
 from stansub.output.inference_data import attrs, group, groups
+from stansub.output.record import error_level
 from stansub.output.statistics import affordable, count, scalars, table
 from stansub.output.style import CHAIN_COLOURS, DPI, ERROR_COLOUR, INK, STYLE, clipped, few_ticks, percent_ticks
 
@@ -231,8 +231,10 @@ def _chain_legend(figure: "Figure", chains: int) -> None:
 
 
 def _title(facts: dict[str, Any], subject: str) -> str:
-    option, level = error_level(facts)
-    test = f" ({facts['test']}{f', {option} = {level:g}' if level else ''})" if "test" in facts else ""
+    level = error_level(facts)
+    test = (
+        f" ({facts['test']}{f', {level.option} = {level.value:g}' if level.value else ''})" if "test" in facts else ""
+    )
     model = f"{facts['model']}: " if "model" in facts else ""
     return f"{model}{subject}{test}"
 

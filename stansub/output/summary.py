@@ -2,25 +2,17 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.text import Text
 
-from stansub.output.diagnosis import (
-    R_HAT_MAX,
-    UNKNOWN,
-    Caution,
-    Diagnosis,
-    diagnose,
-    error_level,
-    estimates_told,
-    missed_modes,
-    normality_told,
-    percent,
-)
+from stansub.findings import Finding, Severity
+from stansub.output.checks import R_HAT_MAX, findings_of
 from stansub.output.inference_data import attrs
+from stansub.output.record import UNKNOWN, RunRecord, error_level, record_of
 from stansub.output.statistics import affordable, count, table
+from stansub.output.words import audited_decisions, audited_estimates, normality_trial, percent, with_level, words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,13 +20,9 @@ if TYPE_CHECKING:
 
     from stansub.output.inference_data import InferenceData
 
-__all__ = ["Summary", "diagnose", "render", "summarise", "table"]
-
 _WIDTH = 100
 _ALIGNED_MAX = 9
 
-# Labels of what was chosen for the user, where the name itself says too little.
-_CHOSEN = {"anchor": "Expansion point"}
 # Width of the labels.
 _LABEL = 17
 
@@ -45,14 +33,18 @@ class Summary(NamedTuple):
     Attributes
     ----------
     statistics
-        Of the quantities that are shown, and of those beyond that the cautions look at.
-    diagnosis
+        Of the quantities that are shown, and of those beyond that the checks look at.
+    record
+        What the run cost and showed.
+    findings
+        What speaks against the draws, the gravest first.
     n_shown, n_scalars
         Quantities shown, and all there are.
     """
 
     statistics: "pd.DataFrame"
-    diagnosis: Diagnosis
+    record: RunRecord
+    findings: tuple[Finding, ...]
     n_shown: int
     n_scalars: int
 
@@ -69,12 +61,14 @@ def summarise(
     Parameters
     ----------
     max_rows
-        Quantities shown; None for all. The cautions look further than the rows shown.
+        Quantities shown; None for all. The checks look further than the rows shown.
     """
     n_scalars = count(idata, var_names)
     n_shown = n_scalars if max_rows is None else min(max_rows, n_scalars)
     statistics = table(idata, percentiles=percentiles, var_names=var_names, max_rows=max(n_shown, affordable(idata)))
-    return Summary(statistics, diagnose(idata, statistics=statistics), n_shown, n_scalars)
+    record = record_of(idata)
+    findings = findings_of(idata, statistics=statistics, record=record)
+    return Summary(statistics, record, findings, n_shown, n_scalars)
 
 
 def render(
@@ -85,7 +79,7 @@ def render(
     verbose: bool = False,
     **options: Any,
 ) -> None:
-    """Print the table, whether the draws can be trusted, what they cost, and the cautions, each with its remedy.
+    """Print the table, whether the draws can be trusted, what they cost, and the findings, each with its remedy.
 
     Parameters
     ----------
@@ -94,54 +88,61 @@ def render(
     summary
         What `summarise` made of the draws; made here, with `options`, where there is none yet.
     """
-    statistics, diagnosis, n_shown, n_scalars = summary or summarise(idata, **options)
+    shown, facts = summary or summarise(idata, **options), attrs(idata)
 
-    def say(text: str, style: str = "") -> None:
+    def write(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
-    def warn(caution: Caution, style: str) -> None:
-        for line in textwrap.wrap(f"Warning: {caution.text}", _WIDTH, subsequent_indent=" " * 9):
-            say(line, style)
-        for line in textwrap.wrap(f"      -> {caution.remedy}", _WIDTH, subsequent_indent=" " * 9):
-            say(line)
+    def warn(finding: Finding, style: str) -> None:
+        text, remedy = words(finding)
+        for line in textwrap.wrap(f"Warning: {text}", _WIDTH, subsequent_indent=" " * 9):
+            write(line, style)
+        for line in textwrap.wrap(f"      -> {remedy}", _WIDTH, subsequent_indent=" " * 9):
+            write(line)
 
-    n_missed = len(missed_modes(attrs(idata)))
-    for caution in diagnosis.cautions[:n_missed]:  # nobody should read the table without these
-        warn(caution, "bold red")
-    header, *rows = _lines(statistics.iloc[:n_shown])
-    say(header, "bold")
-    for row, r_hat in zip(rows, statistics["r_hat"], strict=False):
-        say(row, "yellow" if r_hat > R_HAT_MAX else "")
-    if n_shown < n_scalars:
-        say(f"{n_shown:,} of {n_scalars:,} quantities; stansub summary --all shows the others", "dim")
-    if len(statistics) < n_scalars:
-        say(f"R-hat and ESS were checked for the first {len(statistics):,} quantities", "dim")
-    facts = attrs(idata)
-    parts = [_trust(diagnosis, facts), _cost(diagnosis, facts), *([_choices(facts)] if verbose else [])]
+    for finding in shown.findings:  # nobody should read the table without these
+        if finding.severity is Severity.REJECT:
+            warn(finding, "bold red")
+    _write_table(shown, write)
+    parts = [_trust(shown.record, facts), _cost(shown.record, facts), *([_choices(facts)] if verbose else [])]
     for part in parts:
-        say("")
+        write("")
         for label, text in part:
             for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", _WIDTH, subsequent_indent=" " * _LABEL):
-                say(line)
-    say("")
-    if not diagnosis.cautions:
-        say("These checks found nothing to warn of.", "green")
-    for caution in diagnosis.cautions[n_missed:]:
-        warn(caution, "bold yellow")
+                write(line)
+    write("")
+    if not shown.findings:
+        write("These checks found nothing to warn of.", "green")
+    for finding in shown.findings:
+        if finding.severity is not Severity.REJECT:
+            warn(finding, "bold yellow")
 
 
-def _trust(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+def _write_table(shown: Summary, write: Callable[[str, str], None]) -> None:
+    """Write the table, rows with a large R-hat in another colour, and how much of it is not shown."""
+    statistics, n_shown, n_scalars = shown.statistics, shown.n_shown, shown.n_scalars
+    header, *rows = _lines(statistics.iloc[:n_shown])
+    write(header, "bold")
+    for row, r_hat in zip(rows, statistics["r_hat"], strict=False):
+        write(row, "yellow" if r_hat > R_HAT_MAX else "")
+    if n_shown < n_scalars:
+        write(f"{n_shown:,} of {n_scalars:,} quantities; stansub summary --all shows the others", "dim")
+    if len(statistics) < n_scalars:
+        write(f"R-hat and ESS were checked for the first {len(statistics):,} quantities", "dim")
+
+
+def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """What tells whether the draws can be trusted."""
-    drawn = f"{diagnosis.n_chains} x {diagnosis.n_draws:,}"
-    if diagnosis.acceptance_rate is not None:
-        drawn += f", {percent(diagnosis.acceptance_rate)} of the proposals accepted"
+    drawn = f"{record.n_chains} x {record.n_draws:,}"
+    if record.acceptance_rate is not None:
+        drawn += f", {percent(record.acceptance_rate)} of the proposals accepted"
     yield "Draws", drawn
     yield from _nuts(facts)
     if "mode_check" in facts:
         yield "Modes", _modes(facts["mode_check"])
     if "test" in facts:
-        yield "Decisions", _decisions(diagnosis, facts)
-    yield from _audits(diagnosis, facts)
+        yield "Decisions", _decisions(record, facts)
+    yield from _audits(record, facts)
 
 
 def _modes(check: Mapping[str, Any]) -> str:
@@ -154,11 +155,10 @@ def _modes(check: Mapping[str, Any]) -> str:
     return f"{check['n_starts']} fresh starts after sampling found {found}, {seen}"
 
 
-def _decisions(diagnosis: Diagnosis, facts: dict[str, Any]) -> str:
+def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
     """How decisions were taken, and what that promises."""
-    if diagnosis.fallback_share is not None:
-        return _with_noise(diagnosis.fallback_share, facts)
-    option, level = error_level(facts)
+    if record.fallback_share is not None:
+        return _with_noise(record.fallback_share, facts)
     says = {
         "asymptotic": "the error level holds only as far as subset means are near normal",
         "bound": "the error bound holds if the range constants do",
@@ -166,24 +166,24 @@ def _decisions(diagnosis: Diagnosis, facts: dict[str, Any]) -> str:
         UNKNOWN: "what this test promises is not known",
     }
     guarantee = str(facts.get("guarantee", ""))
-    told = says.get(guarantee, guarantee)
-    return f"{facts['test']}{f' with {option} = {level:g}' if level else ''}; {told}".rstrip("; ")
+    promise = says.get(guarantee, guarantee)
+    return f"{with_level(facts['test'], error_level(facts))}; {promise}".rstrip("; ")
 
 
-def _cost(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """What the draws took."""
-    if diagnosis.share_of_data is not None:
-        told = f"{percent(diagnosis.share_of_data)} of the {facts['n_observations']:,} observations per decision"
-        if diagnosis.undecided_share is not None and error_level(facts)[1] != 0:
-            told += f"; {percent(diagnosis.undecided_share)} of the decisions needed all"
-        if diagnosis.passes_per_step is not None:
-            told += f"; {diagnosis.passes_per_step:.2g} passes over the data evaluated per step"
-        yield "Data", told
-    if diagnosis.observations_per_second is not None and diagnosis.steps_per_second is not None:
+    if record.share_of_data is not None:
+        text = f"{percent(record.share_of_data)} of the {facts['n_observations']:,} observations per decision"
+        if record.undecided_share is not None and error_level(facts).value != 0:
+            text += f"; {percent(record.undecided_share)} of the decisions needed all"
+        if record.passes_per_step is not None:
+            text += f"; {record.passes_per_step:.2g} passes over the data evaluated per step"
+        yield "Data", text
+    if record.observations_per_second is not None and record.steps_per_second is not None:
         yield (
             "Speed",
-            f"{_short(diagnosis.observations_per_second)} observations evaluated and "
-            f"{_short(diagnosis.steps_per_second)} steps a second, per chain",
+            f"{_short(record.observations_per_second)} observations evaluated and "
+            f"{_short(record.steps_per_second)} steps a second, per chain",
         )
     if "n_steps" in facts and "wall_time" in facts:
         times = ("compile_time", "compiling"), ("setup_time", "set-up"), ("wall_time", "warmup and sampling")
@@ -193,9 +193,9 @@ def _cost(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, st
 def _choices(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """How the sampler was chosen, with the reasons."""
     for name, reason in facts.get("choices", {}).items():
-        yield _CHOSEN.get(name, name.capitalize()), reason
+        yield name.capitalize(), reason
     if "normality" in facts:
-        yield "Normality", normality_told(facts["normality"])
+        yield "Normality", normality_trial(facts["normality"])
 
 
 def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:
@@ -207,19 +207,12 @@ def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:
     )
 
 
-def _audits(diagnosis: Diagnosis, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    audit, estimates = diagnosis.audit, diagnosis.estimates
+def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    audit, estimates = record.audit, record.estimates
     if estimates is not None:
-        yield "Audit", f"{estimates_told(estimates)}."
+        yield "Audit", f"{audited_estimates(estimates)}."
     if audit is not None:
-        between = f"between {percent(audit.low)} and {percent(audit.high)}"
-        which = "other" if estimates is not None else "audited"
-        error = between if audit.n_wrong else f"at most {percent(audit.high)}"
-        yield (
-            "Audit",
-            f"{audit.n_wrong:,} of {audit.n_audited:,} {which} decisions were wrong: decision error {error} "
-            "with 95 % confidence. This is about single decisions, not the error of the posterior.",
-        )
+        yield "Audit", audited_decisions(audit, "other" if estimates is not None else "audited")
     elif estimates is None and "n_steps" in facts:
         yield "Audit", "none"
 
@@ -236,8 +229,8 @@ def _nuts(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     )
     if "wall_time" in facts:
         before = facts.get("compile_time", 0) + facts.get("setup_time", 0)
-        told = f"{_seconds(facts['wall_time'])} for all chains, warmup included; {_seconds(before)} before that"
-        yield "Time", f"{told} (compiling, loading the data)"
+        took = f"{_seconds(facts['wall_time'])} for all chains, warmup included; {_seconds(before)} before that"
+        yield "Time", f"{took} (compiling, loading the data)"
 
 
 def _seconds(seconds: float) -> str:

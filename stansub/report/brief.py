@@ -12,7 +12,7 @@ from stansub.report.page import Cell, Table, apart, compose, fixed, signed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from stansub.report.comparison import Comparison
+    from stansub.diagnostics.comparison import Comparison
 
 _WIDTH = 100
 _ROWS = 8
@@ -25,35 +25,35 @@ _STYLES = {"agrees": "bold green", "differs": "bold yellow", "do not use": "bold
 def render(comparison: "Comparison", console: "Console") -> None:
     """Print the verdict and its reasons, the parameters that differ most, the cost, and what to do."""
 
-    def say(text: str = "", style: str = "") -> None:
+    def write(text: str = "", style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
     def wrapped(text: str, lead: str = "", style: str = "") -> None:
         for line in textwrap.wrap(lead + text, _WIDTH, subsequent_indent=" " * len(lead)):
-            say(line, style)
+            write(line, style)
 
     page = compose(comparison)
     wrapped(page.headline, style=_STYLES[page.word])
     for reason in page.reasons[:_REASONS]:
         wrapped(reason, "- ")
     if len(page.reasons) > _REASONS:
-        say(f"- {len(page.reasons) - _REASONS} more in the report")
-    say()
+        write(f"- {len(page.reasons) - _REASONS} more in the report")
+    write()
     worst = _worst(comparison)
-    _tabulate(worst, say)
+    _tabulate(worst, write)
     others = len(comparison.parameters) - len(worst.rows)
     if others > 0:
-        say(f"the {len(worst.rows)} that differ most of {len(comparison.parameters):,} quantities", "dim")
+        write(f"the {len(worst.rows)} that differ most of {len(comparison.parameters):,} quantities", "dim")
     for label, names in apart(comparison, page.samplers, most=_ROWS):
         wrapped(f"{label}: {names}", "Not compared: ")
-    say()
+    write()
     costs = zip(comparison.cost.index, page.cost.rows, strict=True)
-    _tabulate(page.cost._replace(rows=tuple(row for figure, row in costs if figure in _COSTS)), say)
-    if page.cautions:
-        say()
-    for sampler, caution in page.cautions:
-        wrapped(caution.text, f"Warning ({sampler}): ", "bold yellow")
-        wrapped(caution.remedy, "      -> ")
+    _tabulate(page.cost._replace(rows=tuple(row for figure, row in costs if figure in _COSTS)), write)
+    if page.warnings:
+        write()
+    for sampler, warning in page.warnings:
+        wrapped(warning.text, f"Warning ({sampler}): ", "bold yellow")
+        wrapped(warning.remedy, "      -> ")
 
 
 def _worst(comparison: "Comparison") -> Table:
@@ -78,10 +78,10 @@ def _worst(comparison: "Comparison") -> Table:
     return Table((), ("", "mean diff / sd", "z", "sd ratio", "z", "pooled R-hat"), tuple(rows))
 
 
-def _tabulate(table: Table, say: Callable[[str, str], None]) -> None:
-    """Say the table's lines, names on the left and figures on the right of their columns."""
+def _tabulate(table: Table, write: Callable[[str, str], None]) -> None:
+    """Write the table's lines, names on the left and figures on the right of their columns."""
     cells = [table.columns, *([cell.text for cell in row] for row in table.rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for number, (name, *figures) in enumerate(cells):
         right = (text.rjust(width) for text, width in zip(figures, widths[1:], strict=True))
-        say("  ".join([name.ljust(widths[0]), *right]), "" if number else "bold")
+        write("  ".join([name.ljust(widths[0]), *right]), "" if number else "bold")

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub.diagnostics.alignment import align
+from stansub.diagnostics.statistics import independence_lag
 from stansub.output.inference_data import attrs, group, groups
 from stansub.output.style import BLUE, ERROR_COLOUR, INK, ORANGE, STYLE, clipped, few_ticks, percent_ticks
-from stansub.report.alignment import align
-from stansub.report.statistics import independence_lag
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from stansub.report.comparison import Comparison
+    from stansub.diagnostics.comparison import Comparison
 
     Picture: TypeAlias = Callable[[Comparison], Figure | None]
 
@@ -172,11 +172,11 @@ def worst_pair(comparison: "Comparison") -> "Figure | None":
         x, y = across.sides[k].ravel(), up.sides[k].ravel()
         few = np.linspace(0, len(x) - 1, min(_POINTS, len(x))).astype(int)
         ax.scatter(x[few], y[few], s=5, color=colour, alpha=0.3, linewidth=0, rasterized=True)
-        told = sampler
+        label = sampler
         if np.ptp(x) > 0 and np.ptp(y) > 0:
             _contours(ax, x, y, window, colour)
-            told += f", correlation {np.corrcoef(x, y)[0, 1]:.2f}"
-        ax.plot([], [], color=colour, linewidth=1.6, label=told)
+            label += f", correlation {np.corrcoef(x, y)[0, 1]:.2f}"
+        ax.plot([], [], color=colour, linewidth=1.6, label=label)
     ax.set(xlim=window[0], ylim=window[1], xlabel=clipped(names[0], 40), ylabel=clipped(names[1], 40))
     ax.xaxis.set_major_locator(few_ticks(6))
     ax.yaxis.set_major_locator(few_ticks(6))
@@ -298,8 +298,8 @@ def share_of_data(comparison: "Comparison") -> "Figure | None":
     ax.axhline(share.mean(), color=INK, linewidth=1, linestyle=(0, (4, 3)), label=f"overall, {share.mean():.1%}")
     if "audit_wrong" in stats and stats["audit_wrong"].values.any():
         chain, draw = np.nonzero(stats["audit_wrong"].values)
-        told = f"audited and found wrong ({len(draw):,})"
-        ax.plot(draw, share[chain, draw], "x", color=ERROR_COLOUR, markersize=5, label=told)
+        label = f"audited and found wrong ({len(draw):,})"
+        ax.plot(draw, share[chain, draw], "x", color=ERROR_COLOUR, markersize=5, label=label)
     ax.set(xlim=(0, share.shape[1]), xlabel="Draw", ylabel="Share of the data")
     logarithmic = low.min() < 0.1
     ax.set_yscale("log" if logarithmic else "linear")

@@ -8,17 +8,19 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stansub._version import __version__
-from stansub.output.diagnosis import R_HAT_MAX, Caution, error_level, estimates_of, estimates_told, percent
+from stansub.diagnostics.statistics import share as test_level
+from stansub.output.checks import R_HAT_MAX
 from stansub.output.inference_data import attrs, group
+from stansub.output.record import error_level, estimates_of
+from stansub.output.words import Words, audited_estimates, percent, with_level, words
 from stansub.report import figures
 from stansub.report.figures import sampler_names
-from stansub.report.statistics import share as test_level
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from stansub.diagnostics.comparison import Comparison
     from stansub.output.inference_data import InferenceData
-    from stansub.report.comparison import Comparison
 
 MAX_ROWS = 60
 MISSING = "–"
@@ -70,7 +72,7 @@ class Page(NamedTuple):
     samplers: tuple[str, str]
     reasons: tuple[str, ...]
     advice: str
-    cautions: tuple[tuple[str, Caution], ...]
+    warnings: tuple[tuple[str, Words], ...]
     speed: tuple[str, ...]
     cost: Table
     notes: tuple[str, ...]
@@ -131,7 +133,7 @@ PICTURES = (
 _ADVICE = {
     "agrees": "Use the subsampled draws in place of the reference's, as far as the precision above goes. More draws of "
     "both would show smaller differences.",
-    "differs": "If differences of this size matter, sample again with a smaller --epsilon or with --test exact, and "
+    "differs": "If differences of this size matter, sample again with a smaller `epsilon` or with `test='exact'`, and "
     "compare again. If they do not, the draws can be used with that error stated.",
     "do not use": "Follow the remedies below, sample again, and compare again. Until then this comparison says nothing "
     "good of the draws.",
@@ -224,7 +226,7 @@ def compose(comparison: "Comparison") -> Page:
     verdict = comparison.verdict
     shown = comparison.parameters.iloc[:MAX_ROWS]
     significant = test_level(comparison.overall["level"], len(comparison.parameters))
-    sides = zip(samplers, (comparison.cautions, comparison.reference_cautions), strict=True)
+    sides = zip(samplers, (comparison.findings, comparison.reference_findings), strict=True)
     return Page(
         title=f"{comparison.name}: {samplers[0]} draws beside {'NUTS' if samplers[1] == 'NUTS' else 'the reference'}",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -236,7 +238,7 @@ def compose(comparison: "Comparison") -> Page:
             reason for reason in verdict.reasons if reason.rstrip(".").lower() not in verdict.headline.lower()
         ),
         advice=_ADVICE[verdict.word],
-        cautions=tuple((sampler, caution) for sampler, cautions in sides for caution in cautions),
+        warnings=tuple((sampler, words(one)) for sampler, findings in sides for one in findings),
         speed=tuple(speed(comparison)),
         cost=_cost(comparison, samplers),
         notes=tuple(sentence(note) for note in comparison.cost.attrs.get("notes", ())),
@@ -440,8 +442,7 @@ def _facts(idata: "InferenceData") -> Iterable[tuple[str, str]]:
         if facts.get("equivalence"):
             yield "Other formulation", str(facts["equivalence"])
     elif "test" in facts:
-        option, level = error_level(facts)
-        yield "Sampler", f"stansub, {facts['test']}{f' with {option} = {level:g}' if level else ''}"
+        yield "Sampler", f"stansub, {with_level(facts['test'], error_level(facts))}"
         yield "Blocks", f"{facts.get('n_blocks', 0):,} of {facts.get('block_size', 0):,} observations"
     else:
         yield "Sampler", "not recorded"
@@ -460,13 +461,13 @@ def _facts(idata: "InferenceData") -> Iterable[tuple[str, str]]:
     if "n_audited" in facts:
         wrong, audited = _total(facts.get("n_audit_wrong", 0)), _total(facts["n_audited"])
         estimates = estimates_of(_total(facts.get("n_audited_estimates", 0)), sum(facts.get("audit_squares", [])))
-        told = [f"{wrong:,} of {audited:,} audited decisions were wrong"] if audited else []
-        told += [estimates_told(estimates)] if estimates is not None else []
-        yield "Audit", "; ".join(told) or "none"
+        parts = [f"{wrong:,} of {audited:,} audited decisions were wrong"] if audited else []
+        parts += [audited_estimates(estimates)] if estimates is not None else []
+        yield "Audit", "; ".join(parts) or "none"
     if facts.get("stopped"):
-        yield "StoppedError", str(facts["stopped"])
+        yield "Stopped", str(facts["stopped"])
     if facts.get("time_split"):
-        yield "Warmup and sampling told apart", str(facts["time_split"])
+        yield "Warmup and sampling separated", str(facts["time_split"])
     if facts.get("created_at"):
         yield "Made", str(facts["created_at"])[:19].replace("T", " ")
 

@@ -18,7 +18,7 @@ from stansub.report import page as page_module
 from stansub.report.page import PICTURES, Drawn, Page
 
 if TYPE_CHECKING:
-    from stansub.report.comparison import Comparison
+    from stansub.diagnostics.comparison import Comparison
 
 HTML, MARKDOWN, FIGURES = "report.html", "report.md", "comparison.json"
 _DPI = 110
@@ -87,7 +87,7 @@ def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite
         for name in set(_names()) - set(contents):  # pictures of an earlier report that this one does not have
             (target / name).unlink(missing_ok=True)
     except OSError as err:
-        raise RunError(f"could not write {folder}: {err.strerror}; free space or choose another --output-dir") from err
+        raise RunError(f"could not write {folder}: {err.strerror}; free space or choose another `output_dir`") from err
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return tuple(Path(folder) / name for name in contents)
@@ -175,9 +175,9 @@ def _template(name: str, written: Callable[[str], str]) -> Any:
 
 
 def _marked_up(text: str) -> str:
-    """HTML with options (--epsilon) and what stands between backticks as code, all else as text."""
+    """HTML with what stands between backticks as code, all else as text."""
     safe = html_module.escape(text)
-    return re.sub(r"`([^`]+)`|(?<![\w-])(--[a-z][a-z-]*)", r"<code>\1\2</code>", safe)
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", safe)
 
 
 def _escaped(text: str) -> str:

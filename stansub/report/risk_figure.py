@@ -10,8 +10,8 @@ import numpy as np
 from stansub.diagnostics.risk_functions import VARIANCES
 from stansub.diagnostics.risk_result import Risk, label
 from stansub.output import plots
-from stansub.output.diagnosis import percent
 from stansub.output.style import CHAIN_COLOURS, INK, STYLE
+from stansub.output.words import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LINES = ("-", (0, (5, 1.5)), (0, (1, 1)))
 # A squared bias below so many standard errors is shown as a limit.
-_TOLD = 2.0
+_SIGNIFICANT = 2.0
 # The truth's own error is shown where it is at most so many times smaller than what is seen.
 _NEAR = 50.0
 _FLOOR_COLOUR = "#8C8C8C"
@@ -87,7 +87,7 @@ def save(found: Risk, path: str | os.PathLike[str]) -> None:
 def _limits(curves: pd.DataFrame, final: pd.DataFrame, floor: float) -> tuple[float, float]:
     """What holds all that can be shown, and the truth's own error where it is not far below."""
     upper = float((curves["mse"] + curves["mse_se"]).max())
-    shown = np.concatenate([curves["mse"], final["variance"], final["bias2"] + _TOLD * final["bias2_se"]])
+    shown = np.concatenate([curves["mse"], final["variance"], final["bias2"] + _SIGNIFICANT * final["bias2_se"]])
     lowest = max(float(np.min(shown[shown > 0], initial=upper)), 0.2 * floor)
     return min(0.5 * lowest, 0.7 * floor if floor > lowest / _NEAR else upper), 1.5 * upper
 
@@ -117,11 +117,11 @@ def _parts(ax: Axes, final: pd.DataFrame) -> None:
         ax.errorbar(
             place - 0.14, row["variance"], row["variance_se"], marker="o", markersize=6, color=colour, capsize=2
         )
-        told = row["bias2"] > _TOLD * row["bias2_se"]
-        if told:
+        significant = row["bias2"] > _SIGNIFICANT * row["bias2_se"]
+        if significant:
             ax.errorbar(place + 0.14, row["bias2"], row["bias2_se"], marker="s", markersize=6, color=colour, capsize=2)
         else:
-            limit = max(row["bias2"], 0.0) + _TOLD * row["bias2_se"]
+            limit = max(row["bias2"], 0.0) + _SIGNIFICANT * row["bias2_se"]
             ax.plot(place + 0.14, limit, marker="v", markersize=7, color=colour, markerfacecolor="white", linestyle="")
     ax.set_xticks(range(len(final)), [f"{epsilon:g}" if epsilon else "exact" for epsilon in final.index])
     ax.set_xlim(-0.6, len(final) - 0.4)
@@ -141,7 +141,7 @@ def _legend(picture: Figure, found: Risk) -> None:
     for marker, face, meaning in (
         ("o", _FLOOR_COLOUR, "variance"),
         ("s", _FLOOR_COLOUR, "squared bias"),
-        ("v", "white", f"squared bias, at most ({_TOLD:g} standard errors)"),
+        ("v", "white", f"squared bias, at most ({_SIGNIFICANT:g} standard errors)"),
     ):
         handles.append(Line2D([], [], color=_FLOOR_COLOUR, marker=marker, markerfacecolor=face, linestyle=""))
         labels.append(meaning)

@@ -11,8 +11,9 @@ from typing import Any
 from stansub.acceptance import ranges as sources
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.acceptance.rules import Austerity, Exact, Fixed, Test, is_own, level_of_looks, make_test
+from stansub.chosen import BlockReason, BlockSize, ErrorAudited, ErrorNotAudited
 from stansub.errors import InputError
-from stansub.output.diagnosis import UNKNOWN
+from stansub.output.record import UNKNOWN
 from stansub.run import config
 from stansub.run.config import MOST, MOST_COUNT, RANGES, Count
 from stansub.stan.posterior import Posterior
@@ -133,19 +134,15 @@ def choose_block_size(test: Test, n: int, *, instances: bool, variates: bool = F
     return fitting_size(VARIATES_BLOCK_SIZE if variates else PLAIN_BLOCK_SIZE, n, instances=instances)
 
 
-def tell_block_size(size: int, *, given: bool, test: Test, variates: bool) -> str:
+def block_size_chosen(size: int, *, given: bool, test: Test, variates: bool) -> BlockSize:
     """The size of a block, and why."""
     if given:
-        reason = "as given"
-    elif isinstance(test, Exact):
-        reason = "exact decisions use them all"
-    elif variates:
-        reason = "with control variates a decision needs so many blocks, nearly whatever their size"
-    elif test.needs_range:
-        reason = "the range of a block's sum grows as its size"
-    else:
-        reason = "adjacent observations are read several times faster than single ones"
-    return f"{size:,} observation{'s' if size > 1 else ''} each: {reason}"
+        return BlockSize(size, BlockReason.GIVEN)
+    if isinstance(test, Exact):
+        return BlockSize(size, BlockReason.EXACT)
+    if variates:
+        return BlockSize(size, BlockReason.CONTROL_VARIATES)
+    return BlockSize(size, BlockReason.RANGE if test.needs_range else BlockReason.SPEED)
 
 
 @dataclass(frozen=True)
@@ -179,7 +176,7 @@ def choose_audit(audit: float | None, n_steps: int, n_observations: int) -> floa
     return min(_AUDIT_SHARE, affordable / n_steps)
 
 
-def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[float, str]:
+def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[float, ErrorAudited | ErrorNotAudited]:
     """The share of decisions to be audited so that their error can be told to be within ``max_error``, and why.
 
     Where none of n audited decisions is wrong, the error is at most 1 - 0.025^(1 / n) with 95 % confidence (Clopper and
@@ -189,18 +186,16 @@ def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[f
     least = math.ceil(math.log(0.025) / math.log1p(-max_error))
     n = math.ceil(least + 2 * math.sqrt(least))  # which ones are audited is random, and so is their number
     usual, passes = choose_audit(None, n_steps, n_observations), 2 * n
+    n_usual = round(usual * n_steps)
     if n <= usual * n_steps:
-        return usual, f"{max_error:g}: {round(usual * n_steps):,} audits can tell with 95 % confidence"
-    if n > n_steps:
-        return usual, f"{max_error:g}: to tell with 95 % confidence takes {n:,} audits, more than there are decisions"
-    if passes > _PASSES_WITHIN and passes * n_observations > _OBSERVATIONS_WITHIN:
-        return usual, (
-            f"{max_error:g}: {round(usual * n_steps):,} audits cannot tell; to tell with 95 % confidence takes {n:,}, "
-            f"{passes:,} passes over the data: `audit={n / n_steps:.2g}`"
+        return usual, ErrorAudited(max_error=max_error, n_audits=n_usual)
+    affordable = passes <= _PASSES_WITHIN or passes * n_observations <= _OBSERVATIONS_WITHIN
+    if n > n_steps or not affordable:
+        made = None if n > n_steps else n_usual
+        return usual, ErrorNotAudited(
+            max_error=max_error, n_needed=n, n_audits=made, n_passes=passes, share=n / n_steps
         )
-    return n / n_steps, (
-        f"{max_error:g}: {n:,} audits, at most {passes:,} passes over the data, can tell with 95 % confidence"
-    )
+    return n / n_steps, ErrorAudited(max_error=max_error, n_audits=n, n_passes=passes)
 
 
 def check_range(test: Test, kind: str) -> None:

@@ -27,6 +27,7 @@ from stansub.kernels.base import Records
 from stansub.kernels.proposals import Proposal
 from stansub.memory import reason
 from stansub.output import files, inference_data
+from stansub.output.words import sentence
 from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain, Totals
 from stansub.run.constrain import PARAMETERS, Kept, constrain
@@ -164,7 +165,8 @@ def _facts(prepared: Prepared, finished: Finished, chains: Sequence[Chain]) -> d
     return {
         **facts(posterior, setup.rule, setup.guarantee),
         "normality": normality(chains, setup.rule, variates=setup.order > 0, max_error=config.max_error),
-        "choices": setup.choices or None,
+        "choices": {name: sentence(one) for name, one in setup.choices.items()},
+        "choice_values": {name: one.record() for name, one in setup.choices.items()},
         "starts": _starts(setup.found),
         "anchor_n_obs_evaluated": _evaluated(before.found, posterior),
         "asked": config.record(),

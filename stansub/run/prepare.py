@@ -18,6 +18,7 @@ from stansub._loop import Decider, Subset, Table
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.ranges import Derivative, Range
 from stansub.acceptance.rules import Austerity, Test, is_t_test
+from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.recipes import Leaf, Metropolis, Recipe
@@ -70,7 +71,7 @@ class Setup:
         How long chains run, what they keep, and the share of decisions that is audited.
     trial : bool
         Whether the normality that a t-test relies on is tried at the end of warmup.
-    notes : dict of str to str
+    notes : mapping of str to Chosen
         What was chosen beside what was found about the mode, and why.
     """
 
@@ -84,7 +85,7 @@ class Setup:
     starts: tuple[Init | FloatArray | None, ...]
     plan: Plan
     trial: bool
-    notes: dict[str, str]
+    notes: Choices
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields; an executor is left out, which belongs to one process."""
@@ -106,9 +107,9 @@ class Setup:
         return self.config.parallel_chains
 
     @property
-    def choices(self) -> dict[str, str]:
+    def choices(self) -> dict[str, Chosen]:
         """What was chosen for the user, and why."""
-        return (self.found.choices if self.found is not None else {}) | self.notes
+        return updated(self.found.choices if self.found is not None else {}, *self.notes.values())
 
     @property
     def order(self) -> int:
@@ -185,7 +186,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
         plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
         trial=promise == "asymptotic" and is_t_test(fitted) and config.iter_warmup > 0 and config.kernel is None,
-        notes=notes | {"blocks": _block_note(posterior, fitted, found, given=given)} | audit_note,
+        notes=updated(notes, _block_note(posterior, fitted, found, given=given), *audit_note),
     )
     data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
     return Prepared(setup, posterior, ranges, compiled_at, data_file)
@@ -236,9 +237,9 @@ def _block_size(rule: Test, config: SampleConfig, program: Program, n: int, inst
     return choices.choose_block_size(rule, n, instances=instances, variates=variates)
 
 
-def _block_note(posterior: Posterior, rule: Test, found: Anchored | None, *, given: bool) -> str:
+def _block_note(posterior: Posterior, rule: Test, found: Anchored | None, *, given: bool) -> Chosen:
     variates = found is not None and found.order > 0
-    return choices.tell_block_size(posterior.blocks.size, given=given, test=rule, variates=variates)
+    return choices.block_size_chosen(posterior.blocks.size, given=given, test=rule, variates=variates)
 
 
 def _check_memory(posterior: Posterior, config: SampleConfig) -> None:
@@ -251,19 +252,18 @@ def _check_memory(posterior: Posterior, config: SampleConfig) -> None:
     )
 
 
-def _audits(posterior: Posterior, rule: Test, promise: str, config: SampleConfig) -> tuple[float, dict[str, str]]:
+def _audits(posterior: Posterior, rule: Test, promise: str, config: SampleConfig) -> tuple[float, tuple[Chosen, ...]]:
     """The share of decisions to be audited, and where the user accepts an error what these audits can tell."""
     n_decisions, n_observations = config.chains * config.iter_sampling, posterior.blocks.n_observations
     if config.max_error is None or config.audit is not None or promise == "exact":
-        return choices.choose_audit(config.audit, n_decisions, n_observations), {}
+        return choices.choose_audit(config.audit, n_decisions, n_observations), ()
     share, note = choices.audit_within(config.max_error, n_decisions, n_observations)
-    level = f", with epsilon = {rule.epsilon:.2g} at each look" if isinstance(rule, Austerity) else ""
-    return share, {"max error": note + level}
+    return share, (replace(note, per_look=rule.epsilon) if isinstance(rule, Austerity) else note,)
 
 
 def _about_mode(
     posterior: Posterior, rule: Test, ranges: choices.Ranges, config: SampleConfig, progress: Progress
-) -> tuple[Anchored | None, Test, dict[str, str]]:
+) -> tuple[Anchored | None, Test, Choices]:
     """`about_mode` with these options; its reasons where nothing was found."""
     assert config.seed is not None
     assert config.parallel_chains is not None
@@ -296,7 +296,7 @@ def about_mode(
     test_free: bool = False,
     spread: Range | None = None,
     say: Callable[[str], None],
-) -> tuple[Anchored | None, Test, dict[str, str]]:
+) -> tuple[Anchored | None, Test, Choices]:
     """What sampling about the mode rests on, or nothing where that is not to be; the test; and what was chosen why.
 
     Raises
@@ -324,7 +324,7 @@ def about_mode(
     except NoModeError as error:
         if order in ("1", "2") or name in PROPOSALS[1:] or isinstance(spread, Derivative):
             raise
-        return None, test, {"control variates": f"none: {error}"}
+        return None, test, updated({}, NoVariatesWithoutMode(str(error)))
     return found, test, found.choices
 
 

@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub import memory
+from stansub.chosen import updated
 from stansub.errors import DrawsWarning
+from stansub.findings import NotChecked
 from stansub.kernels.sgld import Sgld
 from stansub.memory import reason
 from stansub.output import files
 from stansub.output.inference_data import arviz_module
 from stansub.output.summary import Summary, summarise
+from stansub.output.words import words
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
 from stansub.run import checkpoint, elsewhere, resume, stages
@@ -118,8 +121,8 @@ def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
     """
     idata = draw(model, data, config)
     check(idata)
-    for caution in idata.attrs["warnings"].splitlines():
-        warnings.warn(caution, DrawsWarning, stacklevel=3)
+    for line in idata.attrs["warnings"].splitlines():
+        warnings.warn(line, DrawsWarning, stacklevel=3)
     return idata
 
 
@@ -188,8 +191,7 @@ def run_chains(
     prepared, chains, meetings, found = ready
     began, setup = time.perf_counter(), prepared.setup
     if isinstance(chains[0].proposal, Sgld):
-        moves = f"Langevin moves with {chains[0].proposal.batches.summary()}"
-        setup = replace(setup, notes=setup.notes | {"proposal": moves})
+        setup = replace(setup, notes=updated(setup.notes, chains[0].proposal.batches.choice()))
     keeper = _keeper(ready, console)
     with (
         elsewhere.going(setup.config.executor, prepared, setup.threads) as away,
@@ -261,10 +263,10 @@ def check(idata: InferenceData) -> Summary | None:
     summary = None
     try:
         summary = summarise(idata)
-        cautions = [f"{caution.text} {caution.remedy}" for caution in summary.diagnosis.cautions]
+        lines = [words(finding).line for finding in summary.findings]
     except (Exception, KeyboardInterrupt) as error:
-        cautions = [f"These draws were not checked ({reason(error)}). Look at `stansub summary`."]
-    idata.attrs["warnings"] = "\n".join(cautions)
+        lines = [words(NotChecked(reason(error))).line]
+    idata.attrs["warnings"] = "\n".join(lines)
     return summary
 
 

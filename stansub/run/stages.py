@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stansub import streams
+from stansub import chosen, streams
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.rules import Test
 from stansub.errors import InputError
@@ -253,7 +253,7 @@ class Meetings:
         asked, found, posterior = self._asked, self.found, self._posterior
         moments = pool(draws)
         if moments is None:
-            self._tell(f"kept: too few different draws in the first {n_steps:,} steps of warmup")
+            self._keep(chosen.KeptForFewDraws(n_steps))
             return
         distance = float(np.abs((moments.position - self._about.position) / moments.sds).max())
         ratio = moments.sds / np.sqrt(np.sum(self._about.cholesky**2, axis=1))
@@ -261,10 +261,9 @@ class Meetings:
         accepted = float(np.mean([chain.recent_acceptance for chain in chains]))
         anchor = found.variates.anchor if found.variates is not None else self._about.position
         away = float(np.abs((moments.position - anchor) / moments.sds).max())
-        told = f"the mean of the chains after {n_steps:,} steps of warmup is {away:.1f} sds from it"
         if distance < _NEAR and alike and accepted >= _AS_OFTEN * found.rate:
             if self._about is found.mode:
-                self._tell(f"kept: {told}, and their sds are alike")
+                self._keep(chosen.KeptSinceNear(n_steps, away))
             return
         evaluated = 0
         apart, group = r_hat(draws), about_one_mode(posterior, draws)
@@ -273,9 +272,7 @@ class Meetings:
             moments = pool(draws)
         together = np.concatenate(draws)
         if moments is None or 2 * len(group) <= len(chains):
-            self._tell(
-                f"kept: after {n_steps:,} steps of warmup the chains are far apart with lower density between them"
-            )
+            self._keep(chosen.KeptSinceApart(n_steps))
             return
         if asked.order != "0" and (found.variates is not None or free_order(asked.test, asked.order)):
             away = float(np.abs((moments.position - anchor) / moments.sds).max())
@@ -305,7 +302,6 @@ class Meetings:
         if isinstance(found.proposal, RandomWalk):
             other = theta + rng.standard_normal((_PAIRS, dim)) @ walk(moments.cholesky).cholesky.T
         steps = scaled_steps(moments.position, moments.hessian)
-        told = f"the mean of the chains after {n_steps:,} steps of warmup is {distance:.1f} sds from it"
         same_blocks = int(rng.integers(1 << 32))
 
         def measure(anchor: FloatArray, steps: FloatArray) -> Pilot:
@@ -316,7 +312,7 @@ class Meetings:
         try:
             there = measure(moments.position, steps)
         except ValueError as error:
-            self._tell(f"kept: {told}, where {error}")
+            self._keep(chosen.KeptSinceUndefined(n_steps, distance, str(error)))
             return 0
         here = there
         if present is not None:
@@ -330,8 +326,7 @@ class Meetings:
         costs = {order: cost for order, cost in costs.items() if fits_in[order]}
         new = min(costs, key=lambda order: costs[order], default=0)
         now = taylor.decision_cost(here, dim, left)[found.order]
-        before, after, plain = (f"{max(1, round(n)):,}" for n in (here.blocks[found.order], *there.blocks[[new, 0]]))
-        of = f"of {n_blocks:,} blocks"
+        needed, needed_there = taylor.blocks_by_order(here)[found.order], taylor.blocks_by_order(there)
         if new and costs[new] < _SAVED * min(now, decisions[0] if free else np.inf):
             try:
                 variates = taylor.build(
@@ -343,29 +338,20 @@ class Meetings:
                     progress=self._progress,
                 )
             except InputError as error:
-                self._tell(f"kept: {told}, where there are {error}")
+                self._keep(chosen.KeptSinceUndefined(n_steps, distance, f"there are {error}"))
                 return evaluated
-            origin = "the anchor before" if self._moved_at else "the mode"
-            earlier = f", as after {_list(self._moved_at)}" if self._moved_at else ""
-            self._moved_at.append(n_steps)
-            self._take(
-                variates,
-                f"re-anchored at the mean of the chains after {n_steps:,} steps of warmup{earlier}, {distance:.1f} sds "
-                f"from {origin}: a decision needs about {after} {of}, {before} before",
-                f"order {new}: at this anchor a decision needs about {after} {of} ({round(there.blocks[2]):,} with "
-                f"order 2, {round(there.blocks[1]):,} with order 1, {plain} with none)",
+            moved = chosen.Moved(
+                n_steps, distance, tuple(self._moved_at), needed_there[new], blocks_before=needed, n_blocks=n_blocks
             )
+            self._moved_at.append(n_steps)
+            self._take(variates, moved, chosen.VariatesMoved(new, needed_there, n_blocks))
             return evaluated + int(taylor.n_gradients(n_blocks, dim)[new]) * population.blocks.size
         if present is not None and free and decisions[0] < _SAVED * now:
-            self._take(
-                None,
-                f"given up after {n_steps:,} steps of warmup",
-                f"none: after {n_steps:,} steps of warmup a decision needs about {before} {of} with them, {plain} "
-                "without",
-            )
+            given_up = chosen.VariatesGivenUp(n_steps, needed, needed_there[0], n_blocks)
+            self._take(None, chosen.GivenUp(n_steps), given_up)
             return evaluated
-        there_told = f", {after} with control variates made there" if new else ""
-        self._tell(f"kept: {told}; a decision needs about {before} {of}{there_told}")
+        there_too = needed_there[new] if new else None
+        self._keep(chosen.KeptForCost(n_steps, distance, needed, there_too, n_blocks))
         return evaluated
 
     def _race(
@@ -391,18 +377,18 @@ class Meetings:
         winner, n_passes = result.winner, 0
         if winner.proposal is found.proposal and not anew:
             return decider.n_evaluated
-        choices = dict(found.choices)
+        choice: chosen.Chosen
         if winner.proposal is found.proposal:
-            proposal, name = winner.proposal, found.name
-            choices["proposal"] = f"{found.name} as before: {result.told}"
+            proposal, name, choice = winner.proposal, found.name, chosen.ProposalStays(result.outcome)
         elif isinstance(winner.proposal, RandomWalk):
             proposal, name = FirstWalk(winner.proposal.cholesky, covariance=False), "random-walk"
-            choices["proposal"] = f"{winner.name} whose scale is learned: {result.told}"
+            choice = chosen.WalkWon(result.outcome)
             self._about = moments
         else:
-            proposal, choices["proposal"] = mixed(result, moments.cholesky)
+            proposal, choice = mixed(result, moments.cholesky)
             name = winner.name
             self._about = moments
+        choices = chosen.updated(found.choices, choice)
         self.test = test
         if fitted and found.variates is not None:
             progress("Meeting of the chains: trying first looks")
@@ -410,7 +396,8 @@ class Meetings:
             pairs, n_passes = pairs_along(
                 posterior, decider, proposal, found.variates, rng, asked.threads, progress=progress
             )
-            self.test, choices["first look"] = choose_looks(pairs, test, len(posterior.blocks), rng)
+            self.test, look = choose_looks(pairs, test, len(posterior.blocks), rng)
+            choices = chosen.updated(choices, look)
         else:
             choices.pop("first look", None)
         self.found = replace(found, proposal=proposal, name=name, rate=result.rate, choices=choices)
@@ -452,24 +439,21 @@ class Meetings:
             trial = chain.trial.renewed(evaluator, table, found.variates) if chain.trial is not None else None
             chain.go_on_with(MetropolisHastings(decider), adapter, trial)
 
-    def _take(self, variates: ControlVariates | None, anchor: str, told: str) -> None:
+    def _take(self, variates: ControlVariates | None, point: chosen.ExpansionPoint, choice: chosen.Chosen) -> None:
         asked = self._asked
         if variates is None:
             self.test = asked.test
         elif self.found.variates is None and fits(asked.test, asked.looks_given):
             self.test = at_first_look(asked.test, FIRST_LOOKS[-1])
-        self._choose(anchor=anchor, **{"control variates": told})
+        self._choose(point, choice)
         self.found = replace(self.found, variates=variates)
 
-    def _tell(self, kept: str) -> None:
-        """Say that the anchor stays; what was said of an anchor that the chains have chosen before stays too."""
+    def _keep(self, kept: chosen.ExpansionPoint) -> None:
+        """Record that the expansion point stays; where it has moved before, that it has."""
         if not self._moved_at:
-            self._choose(anchor=kept)
+            self._choose(kept)
 
-    def _choose(self, **told: str) -> None:
-        mode, *others = self.found.choices.items()
-        self.found = replace(self.found, choices=dict([mode, ("anchor", ""), *others]) | told)
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return " and ".join(f"{n:,}" for n in numbers)
+    def _choose(self, point: chosen.ExpansionPoint, *others: chosen.Chosen) -> None:
+        """Record choices, that of the expansion point after the mode."""
+        mode, *rest = self.found.choices.values()
+        self.found = replace(self.found, choices=chosen.updated(chosen.updated({}, mode, point, *rest), point, *others))

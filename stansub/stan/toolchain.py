@@ -29,7 +29,7 @@ from stansub.stan.download import bridgestan_version, failed_download
 from stansub.stan.home import Home, find_home
 from stansub.stan.stanc import STANC_ERROR, explain
 
-__all__ = ["Finding", "Home", "compile_library", "diagnose", "find_home"]
+__all__ = ["Check", "Home", "compile_library", "examine", "find_home"]
 
 _RELEVANT = re.compile(
     r"error:|unknown option|undefined reference|no space left|killed|not found|no such file|\*\*\*", re.IGNORECASE
@@ -289,7 +289,7 @@ def _require_tools() -> None:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One thing that ``stansub doctor`` looked at.
 
     Attributes
@@ -310,47 +310,47 @@ class Finding:
     remedy: str = ""
 
 
-def diagnose() -> list[Finding]:
+def examine() -> list[Check]:
     """What compiling needs, and what to do about each thing missing. Makes the home if there is none."""
-    return [*_tool_findings(), *_home_findings(), *_cache_findings(), _processor_finding()]
+    return [*_tool_checks(), *_home_checks(), *_cache_checks(), _processor_check()]
 
 
-def _problem(name: str, error: StansubError) -> Finding:
-    """An error as a finding: what comes after the semicolon is the remedy."""
+def _problem(name: str, error: StansubError) -> Check:
+    """An error as a check that failed: what comes after the semicolon is the remedy."""
     what, _, remedy = str(error).rpartition("; ")
-    return Finding(name, False, what, remedy)
+    return Check(name, False, what, remedy)
 
 
-def _tool_findings() -> list[Finding]:
-    findings = []
+def _tool_checks() -> list[Check]:
+    checks = []
     for name, program in (("C++ compiler", _compiler()), ("make", _make())):
         version = _first_line(program)
-        findings.append(
-            Finding(name, True, version) if version else Finding(name, False, f"{program} does not run", _INSTALL)
+        checks.append(
+            Check(name, True, version) if version else Check(name, False, f"{program} does not run", _INSTALL)
         )
-    return findings
+    return checks
 
 
-def _home_findings() -> list[Finding]:
-    findings = [Finding("bridgestan", True, bridgestan_version())]
+def _home_checks() -> list[Check]:
+    checks = [Check("bridgestan", True, bridgestan_version())]
     try:
         home = find_home()
     except StansubError as error:
-        return [*findings, _problem("BridgeStan home", error)]
+        return [*checks, _problem("BridgeStan home", error)]
     reason = failed_download(cache_dir())
     origin = {"BRIDGESTAN": "from BRIDGESTAN", "made": "made from the httpstan package"}.get(home.origin, "downloaded")
     stanc = _first_line(shlex.quote(str(home.stanc)))
-    findings += [
-        Finding("BridgeStan home", True, f"{home.path} ({origin}, version {home.version})"),
-        Finding("Stan", True, home.stan_version),
-        Finding("stanc", bool(stanc), stanc or f"{home.stanc} does not run", "" if stanc else "reinstall httpstan"),
+    checks += [
+        Check("BridgeStan home", True, f"{home.path} ({origin}, version {home.version})"),
+        Check("Stan", True, home.stan_version),
+        Check("stanc", bool(stanc), stanc or f"{home.stanc} does not run", "" if stanc else "reinstall httpstan"),
     ]
     if home.origin == "made" and reason:
-        findings.append(Finding("BridgeStan download", True, f"failed, tried again after a day ({reason})"))
-    return findings
+        checks.append(Check("BridgeStan download", True, f"failed, tried again after a day ({reason})"))
+    return checks
 
 
-def _cache_findings() -> list[Finding]:
+def _cache_checks() -> list[Check]:
     elsewhere = "set STANSUB_CACHE to a folder that can be written and has some space"
     try:
         cache = cache_dir()
@@ -360,22 +360,22 @@ def _cache_findings() -> list[Finding]:
         make_folder(cache)
         free = shutil.disk_usage(cache).free
     except OSError as error:
-        return [Finding("cache", False, f"{cache}: {error.strerror}", elsewhere)]
+        return [Check("cache", False, f"{cache}: {error.strerror}", elsewhere)]
     value = f"{cache}, {_size([cache])}, {free / 1e9:.1f} GB free on the disk"
     if not os.access(cache, os.W_OK):
-        return [Finding("cache", False, f"{value}, not writable", elsewhere), _kept_finding(cache)]
-    return [Finding("cache", free > 2e8, value, "" if free > 2e8 else elsewhere), _kept_finding(cache)]
+        return [Check("cache", False, f"{value}, not writable", elsewhere), _kept_check(cache)]
+    return [Check("cache", free > 2e8, value, "" if free > 2e8 else elsewhere), _kept_check(cache)]
 
 
-def _kept_finding(cache: Path) -> Finding:
+def _kept_check(cache: Path) -> Check:
     """The compiled programs in the cache, each compared with its digest."""
     programs = sorted((cache / "libraries").glob("*.so"))
     damaged = [file.name for file in (*programs, *(cache / "api").glob("*.o")) if is_damaged(file)]
     value = f"{len(programs)}, {_size(programs)}"
     if damaged:
         remedy = "they are compiled again when they are needed; if this recurs, check the disk"
-        return Finding("compiled programs", False, f"{value}, {len(damaged)} damaged ({', '.join(damaged)})", remedy)
-    return Finding("compiled programs", True, f"{value}, none damaged (`stansub doctor --clear` removes them)")
+        return Check("compiled programs", False, f"{value}, {len(damaged)} damaged ({', '.join(damaged)})", remedy)
+    return Check("compiled programs", True, f"{value}, none damaged (`stansub doctor --clear` removes them)")
 
 
 def clear() -> str:
@@ -412,7 +412,7 @@ def _size(places: Sequence[Path]) -> str:
     return f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
 
 
-def _processor_finding() -> Finding:
+def _processor_check() -> Check:
     name, features = _processor()
     wide = [feature for feature in ("avx2", "fma", "avx512f") if feature in features.split()]
-    return Finding("processor", True, f"{name}, {os.cpu_count()} cores{', ' if wide else ''}{' '.join(wide)}")
+    return Check("processor", True, f"{name}, {os.cpu_count()} cores{', ' if wide else ''}{' '.join(wide)}")

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from stansub import memory
 from stansub._loop import Surrogate
+from stansub.chosen import TooLarge, VariatesByCost
 from stansub.errors import InputError
 from stansub.progress import Progress, as_progress
 from stansub.target.factors import Evaluator, Population, Target
@@ -326,7 +327,7 @@ class Choice:
     """The order of control variates, why, and the measurement it rests on."""
 
     order: int
-    reason: str
+    reason: VariatesByCost
     pilot: Pilot
 
 
@@ -376,7 +377,23 @@ def choose_order(
         if fits[higher] and cost[higher] < 0.9 * cost[order]:
             order = higher
     seconds = float(gradients[order]) * pilot.gradient_seconds / threads
-    return Choice(order, _reason(order, pilot, n_blocks, dim, seconds, fits, allowed), pilot)
+    reason = VariatesByCost(
+        order,
+        blocks=blocks_by_order(pilot),
+        n_blocks=n_blocks,
+        memory=memory_needed(n_blocks, dim, order) if order else 0,
+        seconds=seconds if order else 0.0,
+        far_from_quadratic=not order and bool(pilot.blocks.min() > _NO_HELP * n_blocks),
+        too_large=tuple(TooLarge(one, memory_needed(n_blocks, dim, one)) for one in (1, 2) if not fits[one]),
+        memory_allowed=allowed,
+    )
+    return Choice(order, reason, pilot)
+
+
+def blocks_by_order(pilot: Pilot) -> tuple[float, float, float]:
+    """Blocks that a decision needs with none, with order 1 and with order 2."""
+    none, first, second = pilot.blocks.tolist()
+    return none, first, second
 
 
 def n_gradients(n_blocks: int, dim: int) -> NDArray[np.int64]:
@@ -504,26 +521,3 @@ def _blocks_needed(scale: FloatArray, n_blocks: int) -> float:
         # Without replacement the standard error vanishes as all blocks are drawn.
         needed = np.where(np.isfinite(needed), needed / (1 + needed / n_blocks), n_blocks)
     return float(np.mean(np.clip(needed, min(_FIRST_LOOK, n_blocks), n_blocks) @ _WEIGHTS))
-
-
-def _reason(
-    order: int,
-    pilot: Pilot,
-    n_blocks: int,
-    dim: int,
-    seconds: float,
-    fits: NDArray[np.bool_],
-    allowed: int,
-) -> str:
-    shares = [f"{max(1, round(blocks)):,}" for blocks in pilot.blocks]
-    counts = f"{shares[2]} with order 2, {shares[1]} with order 1, {shares[0]} with none"
-    text = f"a decision near the mode needs about {shares[order]} of {n_blocks:,} blocks ({counts})"
-    if order:
-        text += f"; {memory.amount(memory_needed(n_blocks, dim, order))}, about {seconds:.1g} s to make"
-    elif pilot.blocks.min() > _NO_HELP * n_blocks:
-        text += "; the log likelihood is far from quadratic within the posterior (few data, skewed, or several modes)"
-    for higher in (1, 2):
-        if not fits[higher]:
-            needed = memory.amount(memory_needed(n_blocks, dim, higher))
-            text += f"; order {higher} would take {needed}, more than the {memory.amount(allowed)} allowed"
-    return text

@@ -19,6 +19,15 @@ from stansub import streams
 from stansub.acceptance.decide import Decider, make_decider
 from stansub.acceptance.ranges import DERIVATIVES, Derivative, Range
 from stansub.acceptance.rules import Exact, NoiseTest, Penalty, Pocock, Test
+from stansub.chosen import (
+    BetweenModes,
+    Choices,
+    Chosen,
+    NoVariatesForTest,
+    VariatesAsAsked,
+    WalkSinceFewAccepted,
+    updated,
+)
 from stansub.errors import InputError
 from stansub.kernels.proposals import LaplaceMixture, Mixture, NearestWalk, Proposal
 from stansub.progress import as_progress
@@ -72,7 +81,7 @@ class Anchored:
         Of the proposal, for the record.
     rate : float
         Share of its moves that were accepted in the race; 0 without one, and 1 where nothing has won it yet.
-    choices : dict of str to str
+    choices : mapping of str to Chosen
         What was chosen, and why.
     n_obs_evaluated : int
         Observations whose log likelihood the race evaluated.
@@ -83,7 +92,7 @@ class Anchored:
     proposal: Proposal | None
     name: str
     rate: float
-    choices: dict[str, str]
+    choices: Choices
     n_obs_evaluated: int
 
     @property
@@ -177,25 +186,25 @@ def anchor(
     )
     say = as_progress(progress)
     modes = find_modes(posterior, mode_rng, threads=threads, progress=say)
-    mode, choices = modes.best, {"mode": modes.summary()}
+    mode, choices = modes.best, updated({}, modes.choice())
     choose = partial(choose_order, posterior, mode, rng=order_rng, n_steps=n_steps, threads=threads, progress=say)
 
-    def make(wanted: int, reason: str) -> ControlVariates | None:
-        choices["control variates"] = f"{f'order {wanted}' if wanted else 'none'}: {reason}"
+    def make(wanted: int, choice: Chosen) -> ControlVariates | None:
+        choices.update(updated({}, choice))
         if not wanted:
             return None
         return build_at_modes(posterior, modes.found, order=wanted, threads=threads, progress=say)
 
     free = free_order(test, order)
     if isinstance(spread, Derivative):
-        variates = make(spread.order, f"the program's {DERIVATIVES[spread.order]} bounds the remainders")
+        variates = make(spread.order, VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order]))
     elif free:
         choice = choose()
         variates = make(choice.order, choice.reason)
     elif order == "auto":
-        variates = make(0, f"the {test.name} test looks at the differences themselves")
+        variates = make(0, NoVariatesForTest(test.name))
     else:
-        variates = make(int(order), "as asked for")
+        variates = make(int(order), VariatesAsAsked(int(order)))
     fitted, given = fits(test, looks_given), test
     if variates is not None and fitted:
         test = at_first_look(given, FIRST_LOOKS[1])
@@ -203,10 +212,7 @@ def anchor(
         return Anchored(modes, variates, None, proposal, 0.0, choices, 0), _late(given, variates, fitted)
     if len(modes.found) > 1:
         moves = between_modes(modes)
-        choices["proposal"] = (
-            f"independent draws from the Laplace approximations of {len(modes.found)} modes, so that chains change "
-            "modes, and as many random-walk steps about each"
-        )
+        choices = updated(choices, BetweenModes(len(modes.found)))
         return Anchored(modes, variates, moves, "laplace-mixture", 0.0, choices, 0), _late(given, variates, fitted)
     say("Trying proposals")
 
@@ -221,29 +227,29 @@ def anchor(
         if variates is None and free:
             choice = choose(step=2.38 / np.sqrt(mode.dim))
             variates = make(choice.order, choice.reason)
-        choices["proposal"] = (
-            f"adaptive Metropolis that starts from the Laplace approximation: {result.first_rate:.0%} of independent "
-            "draws from it were accepted"
-        )
+        choices = updated(choices, WalkSinceFewAccepted(result.first_rate))
         first = FirstWalk(walk(mode.cholesky).cholesky)
         found = Anchored(modes, variates, first, "adaptive-metropolis", 1.0, choices, decider.n_evaluated)
         return found, _late(given, variates, fitted)
-    mixture, choices["proposal"] = mixed(result, mode.cholesky)
+    mixture, won = mixed(result, mode.cholesky)
+    choices = updated(choices, won)
     evaluated, rate = decider.n_evaluated, result.rate
     if fitted and variates is not None:
         say("Trying first looks")
         pairs, n_passes = pairs_along(posterior, decider, mixture, variates, race_rng, threads, progress=say)
-        test, choices["first look"] = choose_looks(pairs, test, len(posterior.blocks), race_rng)
+        test, look = choose_looks(pairs, test, len(posterior.blocks), race_rng)
+        choices = updated(choices, look)
         evaluated += n_passes * posterior.blocks.n_observations
         if test_free and isinstance(given, Pocock):
             other, looked = choose_looks(pairs, Penalty(epsilon=given.epsilon), len(posterior.blocks), race_rng)
             if counts_rightly(pairs, other, race_rng):
-                better, choices["test"], rate, n = choose_test(
+                better, compared, rate, n = choose_test(
                     test, other, Candidate(result.winner.name, mixture), mode, deciding, theta, race_rng, progress=say
                 )
                 evaluated += n
+                choices = updated(choices, compared)
                 if better:
-                    test, choices["first look"] = other, looked
+                    test, choices = other, updated(choices, looked)
     return Anchored(modes, variates, mixture, result.winner.name, rate, choices, evaluated), test
 
 

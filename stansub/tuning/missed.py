@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from stansub.findings import MissedMode
 from stansub.target.factors import Target
 from stansub.tuning.climbing import NoModeError
 from stansub.tuning.labels import interchanged
@@ -27,27 +28,6 @@ _STARTS = 12
 _SHARE = 1e-3
 # Parameters named for each.
 _NAMED = 3
-
-
-@dataclass(frozen=True)
-class MissedMode:
-    """A mode that no chain visited.
-
-    Attributes
-    ----------
-    share : float
-        Of the evidence, by Laplace approximations.
-    log_density : float
-    above : float
-        By how much that is higher than the highest mode that was visited; nan where none was.
-    values : dict of str to list of float
-        Of the parameters that differ most: the value there, and the smallest and largest of the draws.
-    """
-
-    share: float
-    log_density: float
-    above: float
-    values: dict[str, list[float]]
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from functools import cached_property, partial
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from stansub.chosen import ModesFound
 from stansub.progress import Progress, as_progress
 from stansub.target.factors import Target
 from stansub.target.gradients import Objective, Team, scaled_steps
@@ -137,20 +138,18 @@ class Modes:
         weights = np.exp(evidence - evidence.max())
         return np.asarray(weights / weights.sum())
 
-    def summary(self) -> str:
-        """One line: what was found, and what it took."""
-        reached = sum(one.outcome == "mode 1" for one in self.starts)
-        text = f"log density {self.best.log_density:,.2f} ({reached} of {len(self.starts)} starts)"
-        if len(self.found) > 1:
-            shares = ", ".join(f"{weight:.2g}" for weight in self.weights)
-            text += f"; {len(self.found)} modes with shares {shares} of the evidence"
-        if self.interchangeable:
-            text += f"; the labels of {_listed(self.interchangeable)} switch"
-        if self.lower:
-            below = ", ".join(f"{self.best.log_density - value:,.1f}" for _, value in self.lower[:3])
-            more = ", ..." if len(self.lower) > 3 else ""
-            text += f"; {len(self.lower)} with negligible evidence, lower by {below}{more}"
-        return f"{text}; {self.n_passes:.1f} passes over the data in {self.seconds:.1f} s"
+    def choice(self) -> ModesFound:
+        """What was found, and what it took."""
+        return ModesFound(
+            log_density=self.best.log_density,
+            n_reached=sum(one.outcome == "mode 1" for one in self.starts),
+            n_starts=len(self.starts),
+            shares=tuple(self.weights.tolist()),
+            interchangeable=self.interchangeable,
+            below=tuple(self.best.log_density - value for _, value in self.lower),
+            n_passes=self.n_passes,
+            seconds=self.seconds,
+        )
 
 
 def find_modes(

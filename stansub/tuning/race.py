@@ -15,6 +15,19 @@ from numpy.typing import NDArray
 from stansub.acceptance.decide import Decider
 from stansub.acceptance.normality import Pair, figures, mean_square, try_pairs
 from stansub.acceptance.rules import Geometric, NoiseTest, Test
+from stansub.chosen import (
+    Chosen,
+    FirstLookFits,
+    FirstLookNotNormal,
+    FirstLookOfNoise,
+    FirstLookUntried,
+    LookTrial,
+    RaceOutcome,
+    RaceWon,
+    Rival,
+    TestStays,
+    TestTaken,
+)
 from stansub.kernels.base import Oversight, Records
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Mixture, Proposal, RandomWalk, langevin, laplace_pcn
@@ -97,7 +110,7 @@ class Result:
     Attributes
     ----------
     winner : Candidate
-    told : str
+    outcome : RaceOutcome
         Why it won.
     rate, first_rate : float
         Acceptance rates of the winner and of the first candidate.
@@ -106,7 +119,7 @@ class Result:
     """
 
     winner: Candidate
-    told: str
+    outcome: RaceOutcome
     rate: float
     first_rate: float
     merit: float
@@ -135,11 +148,11 @@ def walk(cholesky: FloatArray) -> RandomWalk:
     return RandomWalk(2.38 / np.sqrt(len(cholesky)) * cholesky)
 
 
-def mixed(result: Result, cholesky: FloatArray) -> tuple[Mixture, str]:
-    """The winner with a share of random-walk steps, and the same in words, with the reason."""
+def mixed(result: Result, cholesky: FloatArray) -> tuple[Mixture, RaceWon]:
+    """The winner with a share of random-walk steps, and the choice with its reason."""
     share = _WALK_SHARE if result.rate > _FEW_ACCEPTED else _LARGER_SHARE
-    told = f"{result.winner.name} and one random-walk step in {round(1 / share)}: {result.told}"
-    return Mixture([result.winner.proposal, walk(cholesky)], np.array([1 - share, share])), told
+    mixture = Mixture([result.winner.proposal, walk(cholesky)], np.array([1 - share, share]))
+    return mixture, RaceWon(result.outcome, walk_every=round(1 / share))
 
 
 def race(
@@ -202,18 +215,16 @@ def race(
     if fit.any():
         merit = np.where(fit, merit, 0.0)
     best = int(np.argmax(merit))
-    told = f"{accepted[best] / steps:.0%} accepted"
+    rivals = []
     others = [k for k in range(len(runners)) if k != best]
     if others and merit[best] > 0:
-        second = max(others, key=lambda k: merit[k])
-        told += f", {merit[best] / max(merit[second], 1e-300):.2g} times the effective draws per observation of"
-        told += f" {runners[second].name}"
-        last = len(runners) - 1
+        second, last = max(others, key=lambda k: merit[k]), len(runners) - 1
+        rivals.append(Rival(runners[second].name, float(merit[best] / max(merit[second], 1e-300))))
         if second != last and best != last and merit[last] > 0:
-            told += f" and {merit[best] / merit[last]:.2g} times that of {runners[last].name}"
-    return Result(
-        runners[best], told, float(accepted[best] / steps), float(accepted[0] / steps), merit=float(merit[best])
-    )
+            rivals.append(Rival(runners[last].name, float(merit[best] / merit[last])))
+    rate = float(accepted[best] / steps)
+    outcome = RaceOutcome(runners[best].name, rate, tuple(rivals))
+    return Result(runners[best], outcome, rate, float(accepted[0] / steps), merit=float(merit[best]))
 
 
 def at_first_look(test: Test, first: int) -> Test:
@@ -250,13 +261,13 @@ def pairs_along(
     return pairs, n_passes
 
 
-def choose_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, str]:
+def choose_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, Chosen]:
     """The first look that suits the remainders, and what was seen of it."""
     choose = _choose_noise_looks if isinstance(test, NoiseTest) else _choose_t_looks
     return choose(pairs, test, n_blocks, rng)
 
 
-def _choose_t_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, str]:
+def _choose_t_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, Chosen]:
     """Of the first looks at which means of remainders are near enough to normal the one with the shortest decisions.
 
     A later first look may make decisions shorter: the standard deviation of a few blocks is known so badly that only
@@ -278,30 +289,28 @@ def _choose_t_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random
                 break
     if passed:
         drawn, first, seen = min(passed, key=lambda one: one[:2])
-        return at_first_look(test, first), f"{first} blocks, of {drawn:.2g} in a typical decision: {_told(seen)}"
+        return at_first_look(test, first), FirstLookFits(first, drawn, _trial(seen))
     if not tried:
-        return at_first_look(test, FIRST_LOOKS[-1]), "as late as it gets: nothing could be tried"
+        return at_first_look(test, FIRST_LOOKS[-1]), FirstLookUntried(FIRST_LOOKS[-1])
     _, first, seen = min(tried, key=lambda one: one[:2])
-    return at_first_look(test, first), f"{first} blocks, though means of remainders are not normal: {_told(seen)}"
+    return at_first_look(test, first), FirstLookNotNormal(first, _trial(seen))
 
 
-def _choose_noise_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, str]:
+def _choose_noise_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, Chosen]:
     """The earliest first look, of 10 blocks or more, at which estimates are off by what their standard errors say.
 
     Skewed remainders make mean and sd of a few depend on each other, which the tests that count noise in take
     for independent. Where no look will do, it is the last that leaves blocks to be drawn; the audit then warns.
     """
-    found, told = FIRST_LOOKS[1], "nothing could be tried"
+    chosen = FirstLookOfNoise(FIRST_LOOKS[1], n_estimates=0, off=None)
     for first in FIRST_LOOKS[1:]:
         if not pairs or 2 * first > n_blocks:
             break
         square = mean_square(pairs, first, _SUBSETS, rng)
-        n = len(pairs) * _SUBSETS
-        found = first
-        told = f"{n:,} trial estimates off by {np.sqrt(square):.2f} standard errors (root mean square; 1 expected)"
+        chosen = FirstLookOfNoise(first, len(pairs) * _SUBSETS, off=float(np.sqrt(square)))
         if not square > _TOLERATED_SQUARE:
             break
-    return at_first_look(test, found), f"{found} blocks: {told}"
+    return at_first_look(test, chosen.first), chosen
 
 
 def choose_test(
@@ -314,7 +323,7 @@ def choose_test(
     rng: np.random.Generator,
     *,
     progress: Progress | None = None,
-) -> tuple[bool, str, float, int]:
+) -> tuple[bool, Chosen, float, int]:
     """Whether to take another test, by what both make of one proposal, and why.
 
     Parameters
@@ -329,7 +338,7 @@ def choose_test(
     Returns
     -------
     better : bool
-    told : str
+    choice : TestTaken or TestStays
     rate : float
         Acceptance rate with the test that is taken.
     n_obs_evaluated : int
@@ -342,13 +351,10 @@ def choose_test(
         evaluated += decider.n_evaluated
     gain = results[1].merit / max(results[0].merit, 1e-300)
     better = gain >= _WORTH
-    told = f"{other.name}, {gain:.2g} times the effective draws per observation of {test.name}"
-    if not better:
-        told = (
-            f"{test.name}; {other.name}, which asks more of subset means, would make {gain:.2g} times the effective "
-            f"draws per observation, and is taken from {_WORTH:g} on"
-        )
-    return better, told, results[better].rate, evaluated
+    choice: Chosen = TestStays(test.name, other.name, gain, wanted=_WORTH)
+    if better:
+        choice = TestTaken(other.name, instead_of=test.name, gain=gain)
+    return better, choice, results[better].rate, evaluated
 
 
 def counts_rightly(pairs: list[Pair], test: Test, rng: np.random.Generator) -> bool:
@@ -357,8 +363,5 @@ def counts_rightly(pairs: list[Pair], test: Test, rng: np.random.Generator) -> b
     return bool(pairs) and mean_square(pairs, first, _SUBSETS, rng) <= _TOLERATED_SQUARE
 
 
-def _told(seen: dict[str, Any]) -> str:
-    return (
-        f"|t| beyond its critical value in {seen['observed']:.2g} of {seen['n_subsets']:,} trial subsets "
-        f"({seen['nominal']:.2g} expected), {seen['wrong']:.2g} of {seen['n_decisions']:,} trial decisions wrong"
-    )
+def _trial(seen: dict[str, Any]) -> LookTrial:
+    return LookTrial(**{name: seen[name] for name in ("observed", "nominal", "n_subsets", "wrong", "n_decisions")})

@@ -14,9 +14,11 @@ from steps import allocate, run_steps
 from stansub import Austerity, Exact
 from stansub.acceptance.decide import Decider
 from stansub.acceptance.rules import Geometric
+from stansub.chosen import MiniBatchGradients
 from stansub.kernels.base import Oversight, Records
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
+from stansub.output.words import sentence
 from stansub.target.taylor import ControlVariates, Expansion
 
 Array = NDArray[np.float64]
@@ -111,8 +113,9 @@ def test_mini_batches_have_a_size_of_their_own() -> None:
     assert batches(order=2).size == 10
     assert MiniBatches(Regression(), SIZES[:50]).size == 10
     assert MiniBatches(Regression(), SIZES[:4]).size == 4
-    assert "gradients from 30 of 600 blocks a step; without control variates" in batches().summary()
-    assert "expansions" in batches(order=1).summary()
+    assert batches().choice() == MiniBatchGradients(30, 600, control_variates=False)
+    assert "gradients from 30 of 600 blocks a step; without control variates" in sentence(batches().choice())
+    assert "expansions" in sentence(batches(order=1).choice())
 
 
 @pytest.mark.parametrize("size", [600, 30])

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 from toy_targets import Array, Target
 
-from stansub.output.diagnosis import Caution, _missed_modes
+from stansub.findings import Finding, LabelsSwitch, MissedMode
+from stansub.output import inference_data
+from stansub.output.checks import findings_of
+from stansub.output.words import words
 from stansub.tuning.missed import ModeCheck, check_modes
 from stansub.tuning.mode import find_modes
 
@@ -41,11 +44,14 @@ def check(target: Target, *centres: float) -> ModeCheck:
     return check_modes(target, draws(*centres), rng(), threads=1)  # type: ignore[arg-type]
 
 
-def cautions(found: ModeCheck) -> list[Caution]:
-    return list(_missed_modes({"mode_check": found.record()}))
+def findings(found: ModeCheck) -> tuple[Finding, ...]:
+    """What stands in the file and is read back."""
+    healthy = np.random.default_rng(1).normal(size=(4, 1000))
+    attrs = {"mode_check": found.record()}
+    return findings_of(inference_data.build(posterior={"x": healthy}, sample_stats={}, attrs=attrs))
 
 
-def test_chains_that_agree_about_a_lower_mode_are_told() -> None:
+def test_chains_that_agree_about_a_lower_mode_are_found() -> None:
     found = check(normals([-1.0, 1.0], [0.0, 20.0]), -1.0, -1.0)
     (missed,) = found.missed
     assert missed.share == pytest.approx(1.0, abs=1e-6)
@@ -54,10 +60,13 @@ def test_chains_that_agree_about_a_lower_mode_are_told() -> None:
     there, low, high = missed.values["mu"]
     assert there == pytest.approx(1.0, abs=1e-6)
     assert low < -1.0 < high < -0.5
-    (caution,) = cautions(found)
-    assert "about 100 % of the posterior is where no chain has been" in caution.text
-    assert "20.0 above" in caution.text
-    assert "mu is 1 (draws: -1" in caution.text
+    (finding,) = findings(found)
+    assert isinstance(finding, MissedMode)
+    assert finding == missed
+    text = words(finding).text
+    assert "about 100 % of the posterior is where no chain has been" in text
+    assert "20.0 above" in text
+    assert "mu is 1 (draws: -1" in text
 
 
 def test_a_mode_of_like_weight_is_missed_though_it_is_no_higher() -> None:
@@ -70,7 +79,7 @@ def test_a_mode_of_like_weight_is_missed_though_it_is_no_higher() -> None:
 def test_chains_about_both_modes_have_missed_none(centres: tuple[float, ...]) -> None:
     found = check(normals([-1.0, 1.0], [0.0, 1.0]), *centres)
     assert (found.n_modes, found.missed, found.reason) == (2, (), "")
-    assert cautions(found) == []
+    assert findings(found) == ()
 
 
 def test_a_mode_without_weight_is_not_missed() -> None:
@@ -105,8 +114,9 @@ def test_label_switching_is_named_and_is_no_missed_mode() -> None:
     found = check_modes(components(), at, rng())  # type: ignore[arg-type]
     assert found.missed == ()
     assert found.interchangeable == ("mu",)
-    (caution,) = cautions(found)
-    assert caution.text.startswith("Labels switch: the elements of mu ")
+    (finding,) = findings(found)
+    assert finding == LabelsSwitch(("mu",))
+    assert words(finding).text.startswith("Labels switch: the elements of mu ")
 
 
 def test_many_starts_find_what_one_misses() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from recording import Recording
 from scipy import optimize
 from simulated import ROOT, example
-from told import Told
 from toy_targets import Array, Target, logistic, normal_prior
 
 from stansub.errors import RunError
+from stansub.output.words import sentence
 from stansub.progress import TimeLimitError
 from stansub.stan.compiled import compile_model
 from stansub.target.gradients import Objective, Team
@@ -126,14 +127,14 @@ def test_shares_of_the_data_are_scaled_once() -> None:
 
 def test_hessians_tell_how_many_gradients_are_done() -> None:
     x, y = simulated_logistic(30_000, 3)
-    target, theta, told = logistic(x, y, prior_sd=1.0, block_size=10), np.zeros(3), Told()
-    with Team(target, threads=2, progress=told) as team:
-        told("Curvature")
+    target, theta, progress = logistic(x, y, prior_sd=1.0, block_size=10), np.zeros(3), Recording()
+    with Team(target, threads=2, progress=progress) as team:
+        progress("Curvature")
         Objective(team).hessian(theta, np.full(3, 1e-3))
-        assert told.counts[-1] == (6, 6)
-        assert told.counts == sorted(told.counts)
-        assert len({done for done, _ in told.counts}) >= 5, "and not only at the end"
-        told.until(5)
+        assert progress.counts[-1] == (6, 6)
+        assert progress.counts == sorted(progress.counts)
+        assert len({done for done, _ in progress.counts}) >= 5, "and not only at the end"
+        progress.until(5)
         with pytest.raises(TimeLimitError, match="Curvature"):
             Objective(team).hessian(theta, np.full(3, 1e-3))
 
@@ -148,7 +149,7 @@ def two_modes(tilt: float = 0.0, n: int = 50) -> Target:
     return Target(["mu"], n, each, lambda theta: (tilt * theta[0], np.array([tilt])))
 
 
-def test_two_modes_are_both_told() -> None:
+def test_two_modes_are_both_found() -> None:
     points = [np.array([value]) for value in (-1.5, 0.4, 2.0, -0.2)]
     modes = find_modes(two_modes(1.5), rng(), points=points, starts=0)
     best, other = modes.found
@@ -158,18 +159,21 @@ def test_two_modes_are_both_told() -> None:
     assert [one.outcome for one in modes.starts] == ["mode 2", "mode 1", "mode 1", "mode 2"]
     # The two are equally wide but for the tilt: Laplace evidence is nearly that of the heights.
     assert modes.weights[1] == pytest.approx(1 / (1 + np.exp(3)), rel=0.05)
-    assert "(2 of 4 starts); 2 modes with shares 0.95, 0.048 of the evidence" in modes.summary()
+    assert (modes.choice().n_reached, modes.choice().n_starts) == (2, 4)
+    assert modes.choice().shares == pytest.approx(modes.weights)
+    assert "(2 of 4 starts); 2 modes with shares 0.95, 0.048 of the evidence" in sentence(modes.choice())
     assert modes.lower == ()
 
 
-def test_a_mode_without_a_share_of_the_evidence_is_told_and_not_kept() -> None:
+def test_a_mode_without_a_share_of_the_evidence_is_recorded_and_not_kept() -> None:
     modes = find_modes(two_modes(15.0), rng(), points=[np.array([-1.0]), np.array([1.0])], starts=0)
     assert len(modes.found) == 1
     ((position, log_density),) = modes.lower
     assert position[0] == pytest.approx(-1.0, abs=0.1)
     assert modes.best.log_density - log_density == pytest.approx(30.0, abs=0.5)
     assert [one.outcome for one in modes.starts] == ["lower", "mode 1"]
-    assert "1 with negligible evidence, lower by 3" in modes.summary()
+    assert modes.choice().below == pytest.approx((30.0,), abs=0.5)
+    assert "1 with negligible evidence, lower by 3" in sentence(modes.choice())
 
 
 def test_a_start_where_the_density_is_undefined_does_not_spoil_the_others() -> None:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from recording import Recording
 from simulated import ROOT, example
-from told import Told
 from toy_targets import Array, Target, logistic, normal_prior
 
+from stansub.chosen import TooLarge
 from stansub.errors import InputError
+from stansub.output.words import sentence
 from stansub.progress import TimeLimitError
 from stansub.stan.compiled import compile_model
 from stansub.target.taylor import (
@@ -180,8 +182,10 @@ def test_the_second_order_is_chosen_where_the_log_likelihood_is_smooth(target: T
     assert choice.order == 2
     assert choice.pilot.scale[0] > 10 * choice.pilot.scale[1] > 100 * choice.pilot.scale[2]
     assert choice.pilot.blocks[2] < 50 < choice.pilot.blocks[1] < choice.pilot.blocks[0]
-    assert "of 1,000 blocks" in choice.reason
-    assert "36 KB" in choice.reason
+    assert (choice.reason.order, choice.reason.n_blocks, choice.reason.memory) == (2, 1000, 36_000)
+    assert choice.reason.blocks == tuple(choice.pilot.blocks)
+    assert "of 1,000 blocks" in sentence(choice.reason)
+    assert "36 KB" in sentence(choice.reason)
     # Decisions so few that they do not pay for the second order, or for any.
     assert [choose_order(target, mode, rng=rng(), n_steps=n).order for n in (100, 1)] == [1, 0]
 
@@ -211,8 +215,13 @@ def test_memory_limits_the_order(target: Target, mode: Mode) -> None:
     assert (second, first) == (36_000, 12_000)
     choices = [choose_order(target, mode, rng=rng(), max_memory=limit) for limit in (second, second - 1, first - 1)]
     assert [choice.order for choice in choices] == [2, 1, 0]
-    assert "order 2 would take 36 KB, more than the 36 KB allowed" in choices[1].reason
-    assert "order 1 would take 12 KB" in choices[2].reason
+    assert [choice.reason.too_large for choice in choices] == [
+        (),
+        (TooLarge(2, second),),
+        (TooLarge(1, first), TooLarge(2, second)),
+    ]
+    assert "order 2 would take 36 KB, more than the 36 KB allowed" in sentence(choices[1].reason)
+    assert "order 1 would take 12 KB" in sentence(choices[2].reason)
     with pytest.raises(InputError, match=r"take 36 KB for 1,000 blocks and 3 parameters.*`control_variates=1` \(12 KB"):
         build(target, mode.position, order=2, max_memory=20_000)
     with pytest.raises(InputError, match="choose a larger `block_size`"):
@@ -240,30 +249,31 @@ def test_where_expansions_do_not_help_none_is_chosen_and_it_is_said() -> None:
     )
     choice = choose_order(target, made_up, rng=rng())
     assert choice.order == 0
-    assert "far from quadratic" in choice.reason
+    assert choice.reason.far_from_quadratic
+    assert "far from quadratic" in sentence(choice.reason)
 
 
 def test_threads_do_not_change_the_rows(target: Target, mode: Mode) -> None:
-    told = Told()
-    one = build(target, mode.position, order=2, progress=told)
+    progress = Recording()
+    one = build(target, mode.position, order=2, progress=progress)
     three = build(target, mode.position, order=2, threads=3)
     np.testing.assert_array_equal(one.first.coefficients, three.first.coefficients)
-    assert told.texts == ["Control variates of order 2: 1,000 blocks"]
-    assert 2 < len(told.counts) <= 80
-    assert told.counts[-1] == (1000, 1000)
-    assert told.counts == sorted(told.counts)
+    assert progress.texts == ["Control variates of order 2: 1,000 blocks"]
+    assert 2 < len(progress.counts) <= 80
+    assert progress.counts[-1] == (1000, 1000)
+    assert progress.counts == sorted(progress.counts)
 
 
 def test_the_time_limit_ends_the_making_of_control_variates(target: Target, mode: Mode) -> None:
-    told = Told()
+    progress = Recording()
     with pytest.raises(TimeLimitError, match=r"Control variates of order 2.*or take `control_variates=0` or 1"):
-        build(target, mode.position, order=2, progress=told.until(3))
-    assert len(told.counts) == 3
-    told = Told()
-    choose_order(target, mode, rng=rng(), progress=told)
-    assert told.counts[-1] == (8, 8)
+        build(target, mode.position, order=2, progress=progress.until(3))
+    assert len(progress.counts) == 3
+    progress = Recording()
+    choose_order(target, mode, rng=rng(), progress=progress)
+    assert progress.counts[-1] == (8, 8)
     with pytest.raises(TimeLimitError):
-        choose_order(target, mode, rng=rng(), progress=told.until(2))
+        choose_order(target, mode, rng=rng(), progress=progress.until(2))
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub.errors import InputError, RunError
+from stansub.findings import Divergences, TreesCutShort
 from stansub.memory import Room
 from stansub.nuts import nutpie as engine
 from stansub.nuts.base import Program, Settings
 from stansub.nuts.reference import reference, reservations, told
 from stansub.output import inference_data
-from stansub.output.diagnosis import diagnose
+from stansub.output.checks import findings_of
 from stansub.output.summary import render
+from stansub.output.words import words
 from stansub.stan.data import read
 
 MODELS = Path(__file__).parents[2] / "stan_models"
@@ -225,8 +227,9 @@ class TestSummary:
                 },
             )
 
-        cautions = diagnose(made(3, 2)).cautions
-        assert [caution.text.partition(" iterations")[0] for caution in cautions] == ["3", "2"]
-        assert "--adapt-delta above 0.9" in cautions[0].remedy
-        assert "--max-treedepth above 8" in cautions[1].remedy
-        assert diagnose(made(0, 0)).cautions == ()
+        findings = findings_of(made(3, 2))
+        assert findings == (Divergences(3, adapt_delta=0.9), TreesCutShort(2, max_treedepth=8))
+        assert [words(finding).text.partition(" iterations")[0] for finding in findings] == ["3", "2"]
+        assert "`adapt_delta` above 0.9" in words(findings[0]).remedy
+        assert "`max_treedepth` above 8" in words(findings[1]).remedy
+        assert findings_of(made(0, 0)) == ()

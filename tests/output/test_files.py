@@ -29,12 +29,12 @@ def link_to_fifo(path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"), [(fifo, "is a FIFO"), (a_socket, "is a socket"), (link_to_fifo, "is a FIFO")]
+    ("make", "message"), [(fifo, "is a FIFO"), (a_socket, "is a socket"), (link_to_fifo, "is a FIFO")]
 )
-def test_what_is_no_regular_file_is_left_as_it_is(make: Any, told: str, tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_left_as_it_is(make: Any, message: str, tmp_path: Path) -> None:
     path = make(tmp_path / "draws.nc")
     before = os.stat(path)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         files.write(path, b"draws", overwrite=True)
     assert os.stat(path) == before
 
@@ -106,7 +106,7 @@ def test_an_interrupt_after_sampling_says_that_draws_were_written(
     assert caught.value.exit_code == InterruptError.WRITTEN
 
 
-def test_no_place_at_all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_place_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -18,8 +18,9 @@ from synthetic import run
 
 from stansub.errors import InputError
 from stansub.output import inference_data
+from stansub.output.checks import findings_of
 from stansub.output.inference_data import attrs, build, group, groups, read, write
-from stansub.output.summary import diagnose
+from stansub.output.record import record_of
 
 ARVIZ_MAJOR = int(importlib.metadata.version("arviz").split(".")[0])
 
@@ -116,13 +117,13 @@ def test_every_attribute_and_variable_comes_back_as_it_was_written(
         }
 
 
-def test_one_chain_is_told_of_as_before_it_was_written(tmp_path: Path) -> None:
+def test_one_chain_is_checked_as_before_it_was_written(tmp_path: Path) -> None:
     noise = {"test": "penalty", "noise": 1.0, "n_fallback": [3], "n_audited_estimates": [5], "audit_squares": [4.5]}
     idata = run(chains=1, attrs=noise)
     write(idata, tmp_path / "draws.nc")
-    before = diagnose(idata)
+    before = record_of(idata), findings_of(idata)
     for back in (read(tmp_path / "draws.nc"), inference_data.arviz_module().from_netcdf(tmp_path / "draws.nc")):
-        assert diagnose(back) == before
+        assert (record_of(back), findings_of(back)) == before
 
 
 @pytest.mark.parametrize("chains", [1, 3])
@@ -141,7 +142,7 @@ def test_files_of_earlier_versions_have_totals_among_their_attributes(tmp_path: 
     assert "chain_stats" not in groups(back)
     assert len(totals) == 11
     assert {name: attrs(back)[name] for name in totals} == {name: attrs(new)[name] for name in totals} == totals
-    assert diagnose(back) == diagnose(new)
+    assert (record_of(back), findings_of(back)) == (record_of(new), findings_of(new))
 
 
 def test_text_that_netcdf_cannot_hold_does_not_keep_draws_from_being_written(tmp_path: Path) -> None:

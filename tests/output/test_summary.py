@@ -8,9 +8,31 @@ from scipy.stats import binom
 from synthetic import CHAINS, DRAWS, run
 
 from stansub.errors import InputError
+from stansub.findings import (
+    ErrorLevel,
+    Finding,
+    HighRHat,
+    LowEss,
+    NoAudit,
+    NonfiniteProposals,
+    NotFinite,
+    NothingSaved,
+    OneChain,
+    RangeViolated,
+    Severity,
+    ShortSteps,
+    Stopped,
+    StuckChain,
+    TooFewAudits,
+    VoidGuarantee,
+    WrongDecisions,
+)
 from stansub.output import inference_data
-from stansub.output.diagnosis import audit_of, diagnose
-from stansub.output.summary import render, table
+from stansub.output.checks import findings_of
+from stansub.output.record import audit_of, record_of
+from stansub.output.statistics import table
+from stansub.output.summary import render
+from stansub.output.words import words
 
 
 def printed(idata: Any, **options: Any) -> str:
@@ -19,8 +41,13 @@ def printed(idata: Any, **options: Any) -> str:
     return out.getvalue()
 
 
-def warned(idata: Any) -> str:
-    return "\n".join(caution.text for caution in diagnose(idata).cautions)
+def kinds(idata: Any) -> list[type[Finding]]:
+    return [type(finding) for finding in findings_of(idata)]
+
+
+def low_ess(idata: Any) -> LowEss:
+    (finding,) = (one for one in findings_of(idata) if isinstance(one, LowEss))
+    return finding
 
 
 def autoregressive(rho: float, shape: tuple[int, int], seed: int = 3) -> np.ndarray[Any, Any]:
@@ -71,7 +98,7 @@ class TestTable:
         shape = (CHAINS, DRAWS)
         idata = run(posterior={"x": np.random.default_rng(1).normal(size=shape), "one": np.ones(shape)})
         assert table(idata).loc["one", ["r_hat", "ess_bulk", "mcse_mean"]].isna().all()
-        assert diagnose(idata).cautions == ()
+        assert findings_of(idata) == ()
 
     def test_too_few_draws_give_moments_only(self) -> None:
         stats = table(run(draws=3))
@@ -79,148 +106,209 @@ class TestTable:
         assert stats["r_hat"].isna().all()
 
 
-class TestDiagnosis:
-    def test_a_healthy_run_gives_figures_and_no_warning(self) -> None:
+class TestFindings:
+    def test_a_healthy_run_gives_figures_and_no_finding(self) -> None:
         idata = run()
-        diagnosis = diagnose(idata)
+        record = record_of(idata)
         facts = inference_data.attrs(idata)
-        assert diagnosis.cautions == ()
-        assert diagnosis.share_of_data == pytest.approx(sum(facts["n_obs_used"]) / (4 * 1000 * 100_000))
-        assert diagnosis.passes_per_step == pytest.approx(2 * diagnosis.share_of_data)
-        assert diagnosis.observations_per_second == pytest.approx(sum(facts["n_obs_evaluated"]) / 6)
-        assert diagnosis.steps_per_second == pytest.approx(4000 / 6)
-        assert diagnosis.acceptance_rate == pytest.approx(0.25, abs=0.03)
-        assert diagnosis.audit is not None
-        assert (diagnosis.audit.n_wrong, diagnosis.audit.low) == (0, 0)
+        assert findings_of(idata) == ()
+        assert record.share_of_data == pytest.approx(sum(facts["n_obs_used"]) / (4 * 1000 * 100_000))
+        assert record.passes_per_step == pytest.approx(2 * record.share_of_data)
+        assert record.observations_per_second == pytest.approx(sum(facts["n_obs_evaluated"]) / 6)
+        assert record.steps_per_second == pytest.approx(4000 / 6)
+        assert record.acceptance_rate == pytest.approx(0.25, abs=0.03)
+        assert record.audit is not None
+        assert (record.audit.n_wrong, record.audit.low) == (0, 0)
 
     def test_a_stuck_chain_is_named(self) -> None:
         rng = np.random.default_rng(5)
         alpha, accepted = rng.normal(size=(4, 1000)), rng.random((4, 1000)) < 0.3
         alpha[2], accepted[2] = 0.5, False
-        cautions = warned(run(posterior={"alpha": alpha}, sample_stats={"accepted": accepted}))
-        assert "Chain 3 is stuck: it accepted 0 of 1,000" in cautions
-        assert "Chain 1" not in cautions
-        assert "R-hat is above" in cautions
+        stuck, r_hat = findings_of(run(posterior={"alpha": alpha}, sample_stats={"accepted": accepted}))[:2]
+        assert stuck == StuckChain(3, n_accepted=0, n_steps=1000, of_nuts=False)
+        assert "Chain 3 is stuck: it accepted 0 of 1,000" in words(stuck).text
+        assert isinstance(r_hat, HighRHat)
 
     def test_draws_that_never_move_are_seen_without_any_record(self) -> None:
         alpha = np.random.default_rng(5).normal(size=(4, 1000))
         alpha[1] = 0.5
         idata = inference_data.build(posterior={"alpha": alpha}, sample_stats={}, attrs={})
-        assert "Chain 2 never moved" in warned(idata)
+        (stuck,) = (one for one in findings_of(idata) if isinstance(one, StuckChain))
+        assert stuck == StuckChain(2, None, None, of_nuts=False)
+        assert words(stuck).text == "Chain 2 never moved."
 
     def test_chains_that_disagree(self) -> None:
         rng = np.random.default_rng(5)
         draws = rng.normal(size=(4, 1000, 2))
         draws[0, :, 1] += 1
-        cautions = diagnose(run(posterior={"beta": draws})).cautions
-        assert "R-hat is above 1.01 for 1 of 2 quantities, worst beta[2]" in cautions[0].text
-        assert "--iter-warmup" in cautions[0].remedy
+        finding = findings_of(run(posterior={"beta": draws}))[0]
+        assert isinstance(finding, HighRHat)
+        assert (finding.quantities.n_failing, finding.quantities.n_checked) == (1, 2)
+        assert [name for name, _ in finding.quantities.worst] == ["beta[2]"]
+        assert "R-hat is above 1.01 for 1 of 2 quantities, worst beta[2]" in words(finding).text
+        assert "`iter_warmup`" in words(finding).remedy
 
     def test_low_ess_says_how_many_iterations_would_do(self) -> None:
         rho = 0.98
-        low = diagnose(run(posterior={"x": autoregressive(rho, (4, 2000))}, attrs={"n_steps": [2000] * 4})).cautions
-        (caution,) = [c for c in low if "ESS" in c.text]
-        assert "below 400" in caution.text
-        needed = int(caution.remedy.split("--iter-sampling ")[1].split()[0])
+        low = low_ess(run(posterior={"x": autoregressive(rho, (4, 2000))}, attrs={"n_steps": [2000] * 4}))
+        assert low.wanted == 400
+        assert low.iterations is not None
         expected = 400 * (1 + rho) / (1 - rho) / 4
-        assert expected / 2 < needed < expected * 3
+        assert expected / 2 < low.iterations < expected * 3
+        assert "below 400" in words(low).text
+        assert f"`iter_sampling={low.iterations}`" in words(low).remedy
 
     def test_iterations_are_counted_before_thinning(self) -> None:
         draws = autoregressive(0.8, (4, 200))
-        low = diagnose(run(posterior={"x": draws}, draws=200, attrs={"n_steps": [2000] * 4})).cautions
-        (caution,) = [c for c in low if "ESS" in c.text]
-        assert int(caution.remedy.split("--iter-sampling ")[1].split()[0]) > 2000
+        low = low_ess(run(posterior={"x": draws}, draws=200, attrs={"n_steps": [2000] * 4}))
+        assert low.iterations is not None
+        assert low.iterations > 2000
 
     def test_ess_of_chains_apart_is_not_extrapolated(self) -> None:
         draws = np.random.default_rng(2).normal(size=(4, 1000)) + 5 * np.arange(4)[:, None]
-        (caution,) = [c for c in diagnose(run(posterior={"x": draws})).cautions if "ESS" in c.text]
-        assert "--iter-sampling" not in caution.remedy
+        low = low_ess(run(posterior={"x": draws}))
+        assert low.iterations is None
+        assert "iter_sampling" not in words(low).remedy
 
     def test_one_chain(self, caplog: pytest.LogCaptureFixture) -> None:
-        assert "one chain only" in warned(run(chains=1))
+        assert kinds(run(chains=1)) == [OneChain]
         assert not caplog.records  # ArviZ would warn of an R-hat that cannot be
 
     @pytest.mark.parametrize(
-        ("attrs", "text"),
+        ("attrs", "kind", "text"),
         [
-            ({"stopped": "interrupted"}, "it was interrupted"),
-            ({"stopped": "max_time"}, "--max-time was reached"),
-            ({"stopped": "failed: no memory"}, "failed: no memory"),
-            ({"n_audited": [0] * 4}, "No decision was audited"),
-            ({"n_audited": [2] * 4}, "Too few decisions were audited (8)"),
-            ({"n_audit_wrong": [15] * 4}, "more than epsilon = 0.05, the level of a single look"),
-            ({"test": "bernstein", "delta": 0.01, "n_audit_wrong": [5] * 4}, "more than delta = 0.01 allows"),
-            ({"test": "exact", "epsilon": 0, "n_audit_wrong": [1, 1, 1, 1]}, "an exact test makes none"),
-            ({"test": "own", "epsilon": None, "n_audit_wrong": [1] * 4}, "the test own states no error that it allows"),
-            ({"test": "own", "epsilon": float("nan"), "n_audit_wrong": [0, 0, 1, 0]}, "states no error that it allows"),
-            ({"test": "own", "epsilon": None, "n_audited": [2] * 4}, "(8) to tell how many go the wrong way"),
-            ({"test": "own", "epsilon": 0.05, "n_audit_wrong": [15] * 4}, "more than epsilon = 0.05 allows"),
+            ({"stopped": "interrupted"}, Stopped, "it was interrupted"),
+            ({"stopped": "max_time"}, Stopped, "`max_time` was reached"),
+            ({"stopped": "failed: no memory"}, Stopped, "failed: no memory"),
+            ({"n_audited": [0] * 4}, NoAudit, "No decision was audited"),
+            ({"n_audited": [2] * 4}, TooFewAudits, "Too few decisions were audited (8)"),
             (
-                {"test": "own", "epsilon": None, "delta": 0.01, "n_audit_wrong": [9] * 4},
+                {"n_audit_wrong": [15] * 4},
+                WrongDecisions,
+                "more than epsilon = 0.05, the level of a single look",
+            ),
+            (
+                {"test": "bernstein", "delta": 0.01, "n_audit_wrong": [5] * 4},
+                WrongDecisions,
                 "more than delta = 0.01 allows",
             ),
-            ({"guarantee": "void: range estimated"}, "void (range estimated)"),
-            ({"test": "bernstein", "delta": 0.1, "n_bound_violated": [3, 0, 0, 0]}, "In 3 of 4,000 decisions"),
-            ({"n_accepted": [990] * 4}, "99 % of the proposals were accepted"),
-            ({"n_nonfinite": [300] * 4}, "30 % of the proposals were rejected"),
-            ({"n_obs_used": [99_000_000] * 4}, "next to nothing"),
+            (
+                {"test": "exact", "epsilon": 0, "n_audit_wrong": [1, 1, 1, 1]},
+                WrongDecisions,
+                "an exact test makes none",
+            ),
+            (
+                {"test": "own", "epsilon": None, "n_audit_wrong": [1] * 4},
+                WrongDecisions,
+                "the test own states no error that it allows",
+            ),
+            (
+                {"test": "own", "epsilon": float("nan"), "n_audit_wrong": [0, 0, 1, 0]},
+                WrongDecisions,
+                "states no error that it allows",
+            ),
+            (
+                {"test": "own", "epsilon": None, "n_audited": [2] * 4},
+                TooFewAudits,
+                "(8) to tell how many go the wrong way",
+            ),
+            (
+                {"test": "own", "epsilon": 0.05, "n_audit_wrong": [15] * 4},
+                WrongDecisions,
+                "more than epsilon = 0.05 allows",
+            ),
+            (
+                {"test": "own", "epsilon": None, "delta": 0.01, "n_audit_wrong": [9] * 4},
+                WrongDecisions,
+                "more than delta = 0.01 allows",
+            ),
+            ({"guarantee": "void: range estimated"}, VoidGuarantee, "void (range estimated)"),
+            (
+                {"test": "bernstein", "delta": 0.1, "n_bound_violated": [3, 0, 0, 0]},
+                RangeViolated,
+                "In 3 of 4,000 decisions",
+            ),
+            ({"n_accepted": [990] * 4}, ShortSteps, "99 % of the proposals were accepted"),
+            ({"n_nonfinite": [300] * 4}, NonfiniteProposals, "30 % of the proposals were rejected"),
+            ({"n_obs_used": [99_000_000] * 4}, NothingSaved, "next to nothing"),
         ],
     )
-    def test_each_trouble_is_told_alone(self, attrs: dict[str, Any], text: str) -> None:
-        cautions = diagnose(run(attrs=attrs)).cautions
-        assert len(cautions) == 1
-        assert text in cautions[0].text
-        assert cautions[0].remedy
+    def test_each_trouble_is_found_alone(self, attrs: dict[str, Any], kind: type[Finding], text: str) -> None:
+        (finding,) = findings_of(run(attrs=attrs))
+        assert type(finding) is kind
+        assert text in words(finding).text
+        assert words(finding).remedy
 
     def test_high_acceptance_is_fine_for_other_proposals(self) -> None:
-        assert diagnose(run(attrs={"n_accepted": [990] * 4, "settings": {"proposal": "laplace"}})).cautions == ()
+        assert findings_of(run(attrs={"n_accepted": [990] * 4, "settings": {"proposal": "laplace"}})) == ()
 
     def test_an_exact_run_needs_no_audit(self) -> None:
         idata = run(attrs={"test": "exact", "n_audited": [0] * 4, "n_obs_used": [100_000_000] * 4})
-        assert diagnose(idata).cautions == ()
+        assert findings_of(idata) == ()
 
     def test_an_error_below_epsilon_is_not_warned_of(self) -> None:
-        assert diagnose(run(attrs={"n_audited": [500] * 4, "n_audit_wrong": [20] * 4})).cautions == ()
+        assert findings_of(run(attrs={"n_audited": [500] * 4, "n_audit_wrong": [20] * 4})) == ()
 
     def test_trial_decisions_count_as_evidence(self) -> None:
         """113 audits alone cannot tell an error of half a percent, and need not where the trial can."""
         trial = {"tail_fails": False, "decisions_fail": False, "wrong_limit": 0.004}
         few = {"test": "pocock", "epsilon": 0.005, "n_audited": [28, 28, 28, 29]}
-        assert diagnose(run(attrs=few | {"normality": trial})).cautions == ()
+        assert findings_of(run(attrs=few | {"normality": trial})) == ()
         for limit in (0.03, 0.9):
-            (caution,) = diagnose(run(attrs=few | {"normality": trial | {"wrong_limit": limit}})).cautions
-            assert "Too few decisions were audited (113)" in caution.text
-            assert ("3 %." if limit == 0.03 else "3.2 %.") in caution.text
-        assert "Too few" in warned(run(attrs=few)), "draws of a run without a trial"
+            (finding,) = findings_of(run(attrs=few | {"normality": trial | {"wrong_limit": limit}}))
+            assert isinstance(finding, TooFewAudits)
+            assert (finding.n_audited, finding.level) == (113, ErrorLevel("epsilon", 0.005))
+            assert finding.limit == pytest.approx(min(limit, 0.0321), abs=1e-4)
+            assert ("3 %." if limit == 0.03 else "3.2 %.") in words(finding).text
+        assert kinds(run(attrs=few)) == [TooFewAudits], "draws of a run without a trial"
         wrong = few | {"normality": trial, "n_audit_wrong": [3, 2, 2, 2]}
-        assert "more than epsilon = 0.005 allows" in warned(run(attrs=wrong)), "audits that show an error stand"
+        assert kinds(run(attrs=wrong)) == [WrongDecisions], "audits that show an error stand"
+        assert "more than epsilon = 0.005 allows" in words(findings_of(run(attrs=wrong))[0]).text
 
     def test_a_bound_needs_no_evidence_but_that_its_range_holds(self) -> None:
         bound = {"test": "bernstein", "delta": 0.01, "guarantee": "bound", "n_audited": [25] * 4}
-        assert diagnose(run(attrs=bound)).cautions == ()
-        assert "Too few" in warned(run(attrs=bound | {"n_bound_violated": [1, 0, 0, 0]}))
-        assert "Too few" in warned(run(attrs=bound | {"guarantee": "void: range estimated"}))
+        assert findings_of(run(attrs=bound)) == ()
+        assert TooFewAudits in kinds(run(attrs=bound | {"n_bound_violated": [1, 0, 0, 0]}))
+        assert TooFewAudits in kinds(run(attrs=bound | {"guarantee": "void: range estimated"}))
 
     def test_the_error_that_the_user_accepts_is_what_audits_are_held_against(self) -> None:
         wrong = {"epsilon": 0.001, "n_audited": [100] * 4, "n_audit_wrong": [4, 4, 4, 4]}
-        for accepted, told in ((0.01, True), (0.1, False)):
-            text = warned(run(attrs=wrong | {"settings": {"max_error": accepted}}))
-            assert ("more than max-error = 0.01 allows" in text) == told
-        assert "austerity with max-error = 0.1" in printed(run(attrs={"settings": {"max_error": 0.1}}))
+        (finding,) = findings_of(run(attrs=wrong | {"settings": {"max_error": 0.01}}))
+        assert isinstance(finding, WrongDecisions)
+        assert (finding.level, finding.audit.n_wrong) == (ErrorLevel("max_error", 0.01), 16)
+        assert "more than max_error = 0.01 allows" in words(finding).text
+        assert WrongDecisions not in kinds(run(attrs=wrong | {"settings": {"max_error": 0.1}}))
+        assert "austerity with max_error = 0.1" in printed(run(attrs={"settings": {"max_error": 0.1}}))
 
     def test_draws_that_are_not_finite(self) -> None:
         draws = np.random.default_rng(2).normal(size=(4, 1000))
         spoilt = draws.copy()
         spoilt[1, 7] = np.nan
-        assert "not finite: y_rep" in warned(run(posterior={"x": draws, "y_rep": spoilt}))
+        finding = findings_of(run(posterior={"x": draws, "y_rep": spoilt}))[0]
+        assert finding == NotFinite(1, ("y_rep",))
+        assert "not finite: y_rep" in words(finding).text
 
-    def test_draws_of_another_engine_lack_the_record_but_are_diagnosed(self) -> None:
+    def test_draws_of_another_engine_lack_the_record_but_are_checked(self) -> None:
         idata = inference_data.build(
             posterior={"x": np.random.default_rng(1).normal(size=(4, 500))}, sample_stats={}, attrs={}
         )
-        diagnosis = diagnose(idata)
-        assert diagnosis.share_of_data is None
-        assert diagnosis.cautions == ()
+        assert record_of(idata).share_of_data is None
+        assert findings_of(idata) == ()
+
+    def test_what_rejects_the_draws_stands_above_the_table(self) -> None:
+        mode = {"share": 0.4, "log_density": -3.0, "above": 12.0, "values": {"x": [9.0, 1.0, 2.0]}}
+        found = {"n_starts": 12, "n_modes": 2, "missed": [mode], "interchangeable": [], "reason": "", "failed": False}
+        idata = run(attrs={"mode_check": found, "n_accepted": [990] * 4})
+        assert [one.severity for one in findings_of(idata)] == [Severity.REJECT, Severity.COST]
+        text = printed(idata)
+        assert text.startswith("Warning: Chains missed a mode: about 40 % of the posterior")
+        assert text.index("mcse_mean") < text.index("Warning: 99 % of the proposals")
+
+
+def test_every_kind_of_finding_has_words() -> None:
+    subclasses = set(Finding.__subclasses__())
+    assert subclasses
+    assert subclasses == set(words.registry) - {object}
 
 
 @pytest.mark.parametrize(("n", "k"), [(212, 0), (50, 3), (10, 10)])
@@ -242,7 +330,7 @@ class TestRender:
         assert "Warning" not in text
         assert "\x1b" not in text
 
-    def test_audit_is_told_with_its_interval(self) -> None:
+    def test_audit_is_printed_with_its_interval(self) -> None:
         text = " ".join(printed(run(attrs={"n_audited": [53] * 4, "n_audit_wrong": [0] * 4})).split())
         assert "0 of 212 audited decisions were wrong: decision error at most 1.7 % with 95 % confidence" in text
 
@@ -272,7 +360,7 @@ class TestRender:
         assert "x[60]" not in printed(idata)
         assert "x[60]" in printed(idata, max_rows=None)
 
-    def test_trouble_beyond_the_rows_shown_is_told(self) -> None:
+    def test_trouble_beyond_the_rows_shown_is_printed(self) -> None:
         draws = np.random.default_rng(1).normal(size=(4, 1000, 60))
         draws[0, :, 59] += 2
         assert "x[60]" in printed(run(posterior={"x": draws}), max_rows=5)

@@ -6,8 +6,8 @@ import fakes
 import numpy as np
 import pytest
 
+from stansub.diagnostics.alignment import align, check_provenance, still
 from stansub.errors import InputError
-from stansub.report.alignment import align, check_provenance, still
 
 
 def rng() -> np.random.Generator:
@@ -93,7 +93,7 @@ def test_another_run_can_be_the_reference() -> None:
         check_provenance(fakes.draws(rng()), fakes.draws(rng(), attrs={"model_hash": "beef"}))
 
 
-def test_what_is_not_recorded_is_told() -> None:
+def test_what_is_not_recorded_is_noted() -> None:
     assert check_provenance(fakes.draws(rng()), fakes.foreign(rng())) == (
         "the reference does not record which model it came from",
         "the reference does not record which data it came from",
@@ -116,7 +116,7 @@ def test_points_in_names_may_mean_something_else() -> None:
     assert alignment.only_in_reference == ("b.intercept", "beta.1")
 
 
-def test_what_neither_side_kept_or_is_no_number_is_told() -> None:
+def test_what_neither_side_kept_or_is_no_number_is_named() -> None:
     words = {"word": np.full((4, 1000), "x")}
     reference = fakes.reference(rng(), more=words, attrs={"not_kept": "eta, log_lik"})
     draws = fakes.draws(rng(), more={"eta": np.ones((4, 1000, 3))})

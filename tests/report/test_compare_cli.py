@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from stansub.cli.compare import compare as command
 from stansub.cli.flags import as_flags
+from stansub.diagnostics import compare as module
+from stansub.diagnostics.compare import compare
 from stansub.errors import InputError, RunError
 from stansub.nuts.base import Program
 from stansub.output import inference_data
-from stansub.report import compare as module
-from stansub.report.compare import compare
 from stansub.stan import data as data_module
 
 CODE = """data {

@@ -9,9 +9,10 @@ import fakes
 import numpy as np
 import pytest
 
+from stansub.diagnostics.comparison import compare_draws
 from stansub.errors import InputError
+from stansub.findings import Unrecorded
 from stansub.output import inference_data
-from stansub.report.comparison import compare_draws
 
 
 def rng(seed: int = 1) -> np.random.Generator:
@@ -26,7 +27,7 @@ def test_a_comparison() -> None:
     assert set(found.parameters.index) == set(found.alignment.common) == {"alpha", "beta[1]", "beta[2]", "beta[3]"}
     assert found.draws is draws
     assert found.reference is reference
-    assert found.cautions == found.reference_cautions == ()
+    assert found.findings == found.reference_findings == ()
     assert found.worst_pair is not None
     assert set(found.worst_pair) <= set(found.alignment.common)
     assert found.overall["n_tests"] == 4 * 6 + 6
@@ -50,16 +51,16 @@ def test_every_figure_goes_to_json() -> None:
         values[:, :, 2] = 0
 
     found = compare_draws(fakes.draws(rng(1), change=partly_broken), fakes.reference(rng(2), chains=1))
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert told["verdict"] == "do not use"
-    assert told["headline"] == found.verdict.headline
-    assert told["parameters"]["beta[1]"]["mean_z"] is None
-    assert told["parameters"]["alpha"]["mean_z"] == found.parameters.loc["alpha", "mean_z"]
-    assert told["cost"]["sampling_time"]["draws"] == 3.0
-    assert told["cost"]["sampling_time"]["better"] == "lower"
-    assert told["alignment"]["common"] == list(found.alignment.common)
-    assert told["cautions"][0].keys() == {"text", "remedy"}
-    assert told["notes"]
+    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert plain["verdict"] == "do not use"
+    assert plain["headline"] == found.verdict.headline
+    assert plain["parameters"]["beta[1]"]["mean_z"] is None
+    assert plain["parameters"]["alpha"]["mean_z"] == found.parameters.loc["alpha", "mean_z"]
+    assert plain["cost"]["sampling_time"]["draws"] == 3.0
+    assert plain["cost"]["sampling_time"]["better"] == "lower"
+    assert plain["alignment"]["common"] == list(found.alignment.common)
+    assert plain["cautions"][0].keys() == {"text", "remedy"}
+    assert plain["notes"]
 
 
 def test_files_written_and_read_compare_alike(tmp_path) -> None:  # type: ignore[no-untyped-def]
@@ -71,10 +72,12 @@ def test_files_written_and_read_compare_alike(tmp_path) -> None:  # type: ignore
     assert again.to_dict() == found
 
 
-def test_draws_by_others_are_compared_with_a_caution() -> None:
+def test_draws_by_others_are_compared_with_a_finding() -> None:
     found = compare_draws(fakes.draws(rng(1)), fakes.foreign(rng(2)))
     assert found.verdict.word == "agrees"
-    assert "the reference does not record which model it came from" in found.reference_cautions[-1].text
+    unrecorded = found.reference_findings[-1]
+    assert isinstance(unrecorded, Unrecorded)
+    assert any("the reference does not record which model it came from" in one for one in unrecorded.reasons)
     assert "the reference does not record which data it came from" in found.cost.attrs["notes"]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stansub.report.cost import Ess, cost
+from stansub.diagnostics.cost import Ess, cost
 
 DRAWS: dict[str, Any] = {
     "settings": {"parallel_chains": 2},
@@ -63,7 +63,7 @@ def test_by_hand() -> None:
     assert any("counted as one pass" in note for note in frame.attrs["notes"])
 
 
-def test_what_is_not_recorded_is_told() -> None:
+def test_what_is_not_recorded_is_noted() -> None:
     frame = cost(DRAWS, {}, Ess(800.0, 400.0), Ess(4000.0, 2000.0))
     assert frame["reference"].notna().sum() == 2
     assert frame.loc["ess_bulk_min", "ratio"] == pytest.approx(0.2)
@@ -78,7 +78,7 @@ def test_a_run_without_compilation_and_set_up_has_a_total() -> None:
     assert "the draws do not record the time of compiling, the time of setting up" in frame.attrs["notes"]
 
 
-def test_how_times_were_split_and_early_ends_are_told() -> None:
+def test_how_times_were_split_and_early_ends_are_noted() -> None:
     notes = cost(
         DRAWS | {"stopped": "max_time"},
         REFERENCE | {"time_split": "by gradient evaluations"},

@@ -1,6 +1,7 @@
 """`stansub diagnose`: verdict, advice, picture, command line."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 import stansub
 from stansub import CompiledModel, Exact, InputError, cli
 from stansub.diagnostics.normality import NormalityTrial, diagnose
+from stansub.findings import HeavyTail, TrialDecisionsWrong
+from stansub.output.words import clause
 from stansub.report.normality_figure import figure
 
 MODELS = Path(__file__).parents[2] / "stan_models"
@@ -62,11 +65,16 @@ def test_healthy_data_are_trusted(healthy: NormalityTrial) -> None:
 def test_heavy_tails_are_not_and_no_cheap_way_out_is_claimed(heavy: NormalityTrial) -> None:
     assert not heavy.trusted
     assert "cannot be trusted" in heavy.headline
-    assert "|t| is beyond its critical value" in heavy.reasons[0]
-    assert "simulated decisions go the wrong way" in heavy.reasons[1]
+    tail, decisions = heavy.reasons
+    assert isinstance(tail, HeavyTail)
+    assert tail.low > 2 * tail.nominal
+    assert "|t| is beyond its critical value" in clause(tail)
+    assert isinstance(decisions, TrialDecisionsWrong)
+    assert decisions.low > decisions.promised
+    assert "simulated decisions go the wrong way" in clause(decisions)
     assert "None of the larger blocks" in heavy.advice[0]
     assert "log_lik_range" in heavy.advice[1], "the bound that the program has"
-    assert "--test exact" in heavy.advice[-1]
+    assert "`test='exact'`" in heavy.advice[-1]
 
 
 def test_about_the_mode_remainders_are_tried(model: CompiledModel) -> None:
@@ -81,8 +89,10 @@ def test_about_the_mode_remainders_are_tried(model: CompiledModel) -> None:
 
 def test_advice_passes_the_trial_itself(model: CompiledModel, sparse: NormalityTrial) -> None:
     assert not sparse.trusted
-    sizes = [int(advice.split()[1]) for advice in sparse.advice if advice.startswith("--block-size")]
-    firsts = [int(advice.split()[1]) for advice in sparse.advice if advice.startswith("--first-look")]
+    sizes, firsts = (
+        [int(found[1]) for advice in sparse.advice if (found := re.match(rf"`{option}=(\d+)` passes", advice))]
+        for option in ("block_size", "first_look")
+    )
     assert sizes
     assert firsts
     assert diagnose(model, SPARSE, block_size=sizes[0], **THOROUGH).trusted
@@ -191,7 +201,7 @@ class TestCommand:
         assert Path("normal_mean_normality.png").read_text() == "dear old picture"
         assert self.run(["normal.json", *OPTIONS, "--block-size", "10", "--force"], capsys)[0] == 0
 
-    def test_tests_without_normal_means_are_told_so(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_tests_without_normal_means_are_refused(self, capsys: pytest.CaptureFixture[str]) -> None:
         code, out, err = self.run(["normal.json", *OPTIONS, "--test", "exact"], capsys)
         assert (code, out) == (2, "")
         assert "there is nothing to try; choose test pocock or austerity" in err

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from scipy import stats
 
+from stansub.diagnostics.comparison import Comparison, compare_draws
 from stansub.report import figures
-from stansub.report.comparison import Comparison, compare_draws
 
 ALL = (
     figures.forest,

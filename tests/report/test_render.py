@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from stansub.diagnostics.comparison import Comparison, compare_draws
 from stansub.errors import InputError, RunError
 from stansub.report import brief, page, render
-from stansub.report.comparison import Comparison, compare_draws
 
 
 def compared(*, size: int = 4, own: dict[str, Any] | None = None, **reference: Any) -> Comparison:

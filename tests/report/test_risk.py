@@ -152,8 +152,8 @@ class TestRuns:
         """The control: wrong decisions widen the posterior, which the variances show as bias."""
         loose = found.final.loc[("variances", 0.4)]
         assert loose["bias2"] > 100 * abs(found.final.loc[("variances", 0.0), "bias2"])
-        told = next(line for line in headlines(found) if line.startswith("variances"))
-        assert "worse: 0.05, 0.4" in told or "worse: 0.4" in told
+        line = next(line for line in headlines(found) if line.startswith("variances"))
+        assert "worse: 0.05, 0.4" in line or "worse: 0.4" in line
 
     def test_settings_say_what_decisions_took(self, found: Risk) -> None:
         settings = found.settings
@@ -303,7 +303,7 @@ class TestBadInput:
         with pytest.raises(InputError, match=message):
             risk(posterior, reference=other, max_steps=100)
 
-    def test_chains_that_disagree_are_told(self, posterior: stansub.Posterior, truth: Any) -> None:
+    def test_chains_that_disagree_are_noted(self, posterior: stansub.Posterior, truth: Any) -> None:
         apart = inference_data.group(truth, "posterior")["mu"].values[:, :500] + np.array([[0], [0], [0.1], [0.1]])
         bad = inference_data.build(posterior={"mu": apart}, sample_stats={}, attrs={})
         found = risk(posterior, epsilons=[0], max_steps=100, repeats=3, reference=bad, seed=1)
@@ -392,7 +392,7 @@ class TestCommand:
         self.run([*files, "--epsilon", "0,0.1", "--seed", "1"])
         out = capsys.readouterr().out
         assert "Risk of the means of the parameters" in out
-        assert "not told apart" in out or "better" in out or "worse" in out
+        assert "not distinguished" in out or "better" in out or "worse" in out
         assert Path("normal_mean_risk.png").stat().st_size > 10_000
         assert json.loads(Path("normal_mean_risk.json").read_text())["seed"] == 1
 

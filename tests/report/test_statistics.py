@@ -8,9 +8,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from stansub.diagnostics.covariance import compare_covariances, worst_pair
+from stansub.diagnostics.statistics import KINDS, compare_marginals, critical, side
 from stansub.output.inference_data import arviz_module
-from stansub.report.covariance import compare_covariances, worst_pair
-from stansub.report.statistics import KINDS, compare_marginals, critical, side
 
 FloatArray = NDArray[np.float64]
 NAMES = ("a", "b", "c", "d")

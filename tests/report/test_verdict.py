@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import stansub
-from stansub.report.comparison import compare_draws
-from stansub.report.verdict import Verdict
+from stansub.diagnostics.comparison import compare_draws
+from stansub.diagnostics.verdict import Verdict
 
 FloatArray = NDArray[np.float64]
 Change = Callable[[FloatArray], Any]
@@ -115,9 +115,9 @@ def test_faults_of_a_random_walk_are_caught(change: Change) -> None:
 def test_what_would_have_shown_shows() -> None:
     """A shift by the detectable difference is found with probability 0.9."""
     rng = np.random.default_rng(8)
-    told = compare_draws(fakes.draws(rng, size=2), fakes.reference(rng, size=2))
-    assert told.verdict.headline.startswith("agrees within Monte Carlo error: a difference of 0.1")
-    shift = fakes.shifted(told.parameters.loc["beta[1]", "mean_detectable_sd"])
+    found = compare_draws(fakes.draws(rng, size=2), fakes.reference(rng, size=2))
+    assert found.verdict.headline.startswith("agrees within Monte Carlo error: a difference of 0.1")
+    shift = fakes.shifted(found.parameters.loc["beta[1]", "mean_detectable_sd"])
     found = sum(
         any(reason.startswith("Means differ: beta[1]") for reason in verdict(seed, shift, size=2).reasons)
         for seed in range(30)
@@ -215,14 +215,14 @@ def test_draws_beside_themselves_are_no_comparison(tmp_path: Path) -> None:
     values = fakes.normals(rng)
     draws, single = fakes.draws(rng, values=values), fakes.draws(rng, values=values.astype(np.float32))
     stansub.write_draws(draws, tmp_path / "draws.nc")
-    told = "the draws and the reference are the same draws, which shows nothing: give others to compare with"
+    reason = "the draws and the reference are the same draws, which shows nothing: give others to compare with"
     for own, other in ((draws, draws), (tmp_path / "draws.nc", tmp_path / "draws.nc"), (draws, single)):
         found = stansub.compare(own, other).verdict
-        assert (found.word, found.headline) == ("do not use", f"do not use: {told}")
-        assert found.reasons[0].lower() == f"{told}."
+        assert (found.word, found.headline) == ("do not use", f"do not use: {reason}")
+        assert found.reasons[0].lower() == f"{reason}."
 
 
-def test_chains_that_both_sides_have_are_told_and_other_chains_are_not() -> None:
+def test_chains_that_both_sides_have_are_named_and_other_chains_are_not() -> None:
     rng = np.random.default_rng(1)
     values = fakes.normals(rng)
     other = np.concatenate([values[:2], fakes.normals(rng, chains=2)])

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from told import Told
+from recording import Recording
 from toys import with_own_rows
 
 import stansub
 from stansub import CompiledModel, InputError, Pocock, RandomWalk, cli
 from stansub.acceptance.normality import Pair
+from stansub.chosen import RaceOutcome
+from stansub.findings import NormalityFails
 from stansub.kernels.proposals import Affine, Mixture
 from stansub.output import inference_data
-from stansub.output.diagnosis import diagnose
+from stansub.output.checks import findings_of
 from stansub.output.summary import table
 from stansub.progress import TimeLimitError
 from stansub.run import choices
@@ -147,10 +149,12 @@ def test_what_is_asked_for_is_used_and_true(
     options = OPTIONS[name]
     idata = stansub.sample(logistic, logistic_data, seed=2, iter_sampling=1000, iter_warmup=500, **options)
     assert largest_z(idata, *logistic_truth) < MAX_Z
-    used, chosen = settings(idata), facts(idata)["choices"]
+    used, chosen = settings(idata), facts(idata)["choice_values"]
     if "control_variates" in options:
         assert used["control_variates"] == int(options["control_variates"])
-        assert "as asked for" in chosen["control variates"]
+        order = int(options["control_variates"])
+        assert chosen["control variates"] == {"kind": "VariatesAsAsked", "order": order, "function": ""}
+        assert "as asked for" in facts(idata)["choices"]["control variates"]
     proposal = options.get("proposal", "auto")
     begins = {
         "auto": "Laplace pCN with rho ",
@@ -187,7 +191,7 @@ def test_the_same_seed_gives_the_same_draws_whatever_the_threads(
         one, other = inference_data.group(short, name), inference_data.group(again, name)
         for variable in (each for each in one.data_vars if not str(each).endswith("_time")):
             np.testing.assert_array_equal(one[variable].values, other[variable].values, err_msg=f"{name} {variable}")
-    assert facts(again)["choices"]["proposal"] == facts(short)["choices"]["proposal"]
+    assert facts(again)["choice_values"]["proposal"] == facts(short)["choice_values"]["proposal"]
     assert facts(again)["anchor_n_obs_evaluated"] == facts(short)["anchor_n_obs_evaluated"]
     other = stansub.sample(logistic, logistic_data, **(SHORT | {"seed": 6}))
     assert not np.isin(theta(other), theta(short)).any()
@@ -203,9 +207,12 @@ def test_each_chain_has_mini_batches_of_its_own(program: str, order: int, reques
     assert len(np.unique(theta(one)[..., 0])) > 30
     assert facts(one)["n_obs_evaluated"] == facts(three)["n_obs_evaluated"]
     assert settings(one)["proposal"] == "sgld"
-    told = facts(one)["choices"]["proposal"]
-    assert told.startswith("Langevin moves with gradients from 10 of ")
-    assert ("without control variates" in told) == (order == 0)
+    gradients = facts(one)["choice_values"]["proposal"]
+    assert (gradients["kind"], gradients["n_drawn"]) == ("MiniBatchGradients", 10)
+    assert gradients["control_variates"] == (order == 2)
+    text = facts(one)["choices"]["proposal"]
+    assert text.startswith("Langevin moves with gradients from 10 of ")
+    assert ("without control variates" in text) == (order == 0)
 
 
 def test_a_chain_does_not_depend_on_how_many_others_there_are(
@@ -264,6 +271,9 @@ def test_chains_start_widely_about_the_mode(
 
 def test_without_a_mode_sampling_is_plain(quantities: CompiledModel) -> None:
     tried, plain = (stansub.sample(quantities, NO_MODE, **SHORT, **options) for options in ({}, PLAIN))
+    none = facts(tried)["choice_values"]["control variates"]
+    assert none["kind"] == "NoVariatesWithoutMode"
+    assert none["reason"].startswith("no mode: sigma runs to -infinity")
     assert facts(tried)["choices"]["control variates"].startswith("none: no mode: sigma runs to -infinity")
     assert list(facts(tried)["choices"]) == ["control variates", "blocks"]
     assert list(facts(plain)["choices"]) == ["blocks"]
@@ -312,6 +322,7 @@ def test_coefficients_that_do_not_fit_are_refused(
         stansub.sample(logistic, logistic_data, control_variates=2, **SHORT)
     idata = stansub.sample(logistic, logistic_data, **SHORT)
     assert settings(idata)["control_variates"] == 1
+    assert facts(idata)["choice_values"]["control variates"]["too_large"] == [{"order": 2, "memory": 3600}]
     assert "order 2 would take 3.6 KB" in facts(idata)["choices"]["control variates"]
 
 
@@ -376,20 +387,20 @@ def test_a_race_tells_how_far_it_is_and_looks_at_the_time_within_a_leg(
     posterior = normal_mean.with_data(mean_data, block_size=20, seed=1)
     mode = find_modes(posterior, np.random.default_rng(1)).best
 
-    def merit(progress: Told) -> tuple[float, str]:
+    def merit(progress: Recording) -> tuple[float, RaceOutcome]:
         decider = anchored.decider_with(posterior, posterior.population.evaluator(), Pocock(), None)
         decider.reset(mode.position)
         runners = list(racing.candidates(mode, "auto"))
         found = racing.race(decider, runners, mode.cholesky, np.random.default_rng(2), progress=progress)
-        return found.merit, found.told
+        return found.merit, found.outcome
 
-    told = Told()
-    found = merit(told)
-    assert told.counts == [(n, 18) for n in range(1, 19)]
+    recorded = Recording()
+    found = merit(recorded)
+    assert recorded.counts == [(n, 18) for n in range(1, 19)]
     monkeypatch.setattr(racing, "_PIECE", 100)
-    assert merit(Told()) == found, "the pieces make no difference"
+    assert merit(Recording()) == found, "the pieces make no difference"
     with pytest.raises(TimeLimitError):
-        merit(Told().until(5))
+        merit(Recording().until(5))
 
 
 def test_random_walk_steps_are_mixed_in(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
@@ -432,7 +443,7 @@ def test_expansions_take_heavy_tails_away(normal_mean: CompiledModel) -> None:
     warned = {}
     for name, options in (("default", {}), ("plain", PLAIN)):
         idata = stansub.sample(normal_mean, data, block_size=1, audit=0.0, **SHORT, **options)
-        warned[name] = any("t-test cannot be trusted" in caution.text for caution in diagnose(idata).cautions)
+        warned[name] = any(isinstance(finding, NormalityFails) for finding in findings_of(idata))
     assert warned == {"default": False, "plain": True}
 
 
@@ -451,6 +462,9 @@ def test_the_penalty_method_where_decisions_need_much_of_the_data(
     short: dict[str, Any] = {"seed": 1, "iter_warmup": 500, "iter_sampling": 2000, "audit": 0.1}
     chosen = stansub.sample(logistic, crowded_data, **short)
     assert facts(chosen)["test"] == "penalty"
+    taken = facts(chosen)["choice_values"]["test"]
+    assert (taken["kind"], taken["test"], taken["instead_of"]) == ("TestTaken", "penalty", "pocock")
+    assert taken["gain"] >= 2
     assert facts(chosen)["choices"]["test"].startswith("penalty, ")
     asked = stansub.sample(logistic, crowded_data, test="pocock", **short)
     assert facts(asked)["test"] == "pocock"
@@ -468,6 +482,9 @@ def test_the_test_stays_where_the_penalty_method_gains_little(
 ) -> None:
     idata = stansub.sample(logistic, logistic_data, **SHORT)
     assert facts(idata)["test"] == "pocock"
+    stays = facts(idata)["choice_values"]["test"]
+    assert (stays["kind"], stays["other"], stays["wanted"]) == ("TestStays", "penalty", 2.0)
+    assert stays["gain"] < 2
     assert "per observation, and is taken from 2 on" in facts(idata)["choices"]["test"]
     named = stansub.sample(logistic, logistic_data, max_error=0.005, **SHORT)
     assert "test" not in facts(named)["choices"]

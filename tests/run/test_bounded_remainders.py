@@ -10,8 +10,9 @@ import stansub
 from stansub import CompiledModel, InputError
 from stansub.acceptance.ranges import DERIVATIVES, Derivative
 from stansub.acceptance.rules import make_test
+from stansub.findings import RangeViolated
 from stansub.output import inference_data
-from stansub.output.diagnosis import diagnose
+from stansub.output.checks import findings_of
 from stansub.run import choices
 from stansub.stan.ranges import largest_constant
 from stansub.stan.syntax import parse
@@ -41,13 +42,15 @@ def test_the_guarantee_stands_with_control_variates(
     facts = inference_data.attrs(idata)
     assert facts["guarantee"] == "bound"
     assert (facts["settings"]["control_variates"], facts["settings"]["range_source"]) == (2, "derivative")
+    chosen = {"kind": "VariatesAsAsked", "order": 2, "function": "log_lik_third_derivative_i"}
+    assert facts["choice_values"]["control variates"] == chosen
     assert "log_lik_third_derivative_i bounds the remainders" in facts["choices"]["control variates"]
     assert sum(facts["n_bound_violated"]) == 0
     assert sum(facts["n_audited"]) > 300
     assert sum(facts["n_audit_wrong"]) <= 0.01 * sum(facts["n_audited"])
 
 
-def test_a_constant_that_is_too_small_is_told(bounded: CompiledModel, logistic_data: dict[str, Any]) -> None:
+def test_a_constant_that_is_too_small_is_found(bounded: CompiledModel, logistic_data: dict[str, Any]) -> None:
     posterior = bounded.with_data(logistic_data, block_size=4, seed=1)
     right = choices.choose_range(make_test("bernstein"), posterior, "auto", order="auto")
     assert right.kind == "derivative"
@@ -56,8 +59,7 @@ def test_a_constant_that_is_too_small_is_told(bounded: CompiledModel, logistic_d
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choices, "choose_range", lambda *_, **__: wrong)
         idata = stansub.sample(posterior, test="bernstein", **SHORT)
-    warned = [caution.text for caution in diagnose(idata).cautions]
-    assert any("differed by more than the range given for them" in text for text in warned)
+    assert any(isinstance(finding, RangeViolated) for finding in findings_of(idata))
 
 
 def test_what_does_not_go_together_is_refused(

@@ -10,8 +10,12 @@ import pytest
 import stansub
 from stansub import Barker, CompiledModel, Geometric, InputError, Penalty, cli
 from stansub.acceptance.normality import Pair, mean_square
+from stansub.chosen import FirstLookOfNoise
+from stansub.findings import NoiseTooLarge
 from stansub.output import inference_data
-from stansub.output.diagnosis import diagnose
+from stansub.output.checks import findings_of
+from stansub.output.record import record_of
+from stansub.output.words import sentence
 from stansub.tuning.race import choose_looks
 
 LOGISTIC = str(Path(__file__).parents[2] / "stan_models" / "logistic.stan")
@@ -54,10 +58,10 @@ def test_from_the_command_line(
     assert facts["test"] == name
     assert facts["guarantee"] == "asymptotic"
     assert "normality" not in facts, "the audit looks at what the trial would"
-    diagnosis = diagnose(idata)
-    assert diagnosis.estimates is not None
-    assert diagnosis.estimates.n_audited > 300
-    assert 0.8 < diagnosis.estimates.mean_square < 1.3
+    record = record_of(idata)
+    assert record.estimates is not None
+    assert record.estimates.n_audited > 300
+    assert 0.8 < record.estimates.mean_square < 1.3
     assert not inference_data.group(idata, "sample_stats")["audit_wrong"].values.any()
 
 
@@ -82,11 +86,11 @@ def test_without_control_variates_the_looks_decide(logistic: CompiledModel, logi
         proposal="adaptive-metropolis",
         **QUICK,
     )
-    diagnosis = diagnose(idata)
-    assert diagnosis.fallback_share is not None
-    assert diagnosis.fallback_share > 0.5
-    assert diagnosis.audit is not None
-    assert any("was too large for the penalty test" in caution.text for caution in diagnosis.cautions)
+    record = record_of(idata)
+    assert record.fallback_share is not None
+    assert record.fallback_share > 0.5
+    assert record.audit is not None
+    assert NoiseTooLarge(record.fallback_share, "penalty") in findings_of(idata)
 
 
 def pairs(law: str) -> list[Pair]:
@@ -97,18 +101,22 @@ def pairs(law: str) -> list[Pair]:
 
 class TestFirstLook:
     def test_normal_blocks_are_decided_upon_early(self) -> None:
-        test, told = choose_looks(pairs("normal"), Barker(), 3000, np.random.default_rng(1))
+        test, look = choose_looks(pairs("normal"), Barker(), 3000, np.random.default_rng(1))
         assert test == Barker(looks=Geometric(first=10, growth=1.5))
-        assert told.startswith("10 blocks: 2,000 trial estimates off by 1.0")
+        assert isinstance(look, FirstLookOfNoise)
+        assert (look.first, look.n_estimates) == (10, 2000)
+        assert look.off == pytest.approx(1.0, abs=0.1)
+        assert sentence(look).startswith("10 blocks: 2,000 trial estimates off by 1.0")
 
     def test_skewed_ones_late(self) -> None:
         test, _ = choose_looks(pairs("skewed"), Penalty(), 3000, np.random.default_rng(1))
         assert test == Penalty(looks=Geometric(first=100, growth=1.5))
 
     def test_there_must_be_blocks_left(self) -> None:
-        test, told = choose_looks([], Penalty(), 3000, np.random.default_rng(1))
+        test, look = choose_looks([], Penalty(), 3000, np.random.default_rng(1))
         assert test == Penalty(looks=Geometric(first=10, growth=1.5))
-        assert "nothing could be tried" in told
+        assert look == FirstLookOfNoise(10, n_estimates=0, off=None)
+        assert "nothing could be tried" in sentence(look)
 
     def test_mean_square(self) -> None:
         assert mean_square(pairs("normal"), 10, 1000, np.random.default_rng(2)) == pytest.approx(1, abs=0.06)

@@ -12,7 +12,9 @@ from scipy.stats import binom
 import stansub
 from stansub import Austerity, CompiledModel, DrawsWarning, Exact, Fixed, Geometric, InputError, Pocock, cli
 from stansub.acceptance.rules import MAX_POCOCK_LOOKS, level_of_looks
+from stansub.chosen import Chosen, ErrorAudited, ErrorNotAudited
 from stansub.output import inference_data
+from stansub.output.words import sentence
 from stansub.run import choices
 from stansub.run import sample as run
 
@@ -50,11 +52,16 @@ def test_of_many_looks_each_has_its_part_and_a_single_one_all() -> None:
     assert choices.within(Austerity(), None, 2000) == Austerity()
 
 
+def not_audited(n_audits: int | None, n_steps: int) -> ErrorNotAudited:
+    return ErrorNotAudited(max_error=0.001, n_needed=3810, n_audits=n_audits, n_passes=7620, share=3810 / n_steps)
+
+
 @pytest.mark.parametrize("max_error", [0.008, 0.002])
 def test_audits_can_tell_it(max_error: float) -> None:
     n_steps = 10**6
-    share, told = choices.audit_within(max_error, n_steps, 1000)
-    assert "can tell" in told
+    share, audits = choices.audit_within(max_error, n_steps, 1000)
+    assert isinstance(audits, ErrorAudited)
+    assert "can tell" in sentence(audits)
     # The number drawn: enough nearly always, and not half as many again.
     n = np.round(binom(n_steps, share).ppf([0.03, 0.5]))
     assert 1 - 0.025 ** (1 / n[0]) <= max_error
@@ -62,17 +69,30 @@ def test_audits_can_tell_it(max_error: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("max_error", "n_steps", "n", "text"),
+    ("max_error", "n_steps", "n", "audits", "text"),
     [
-        (0.01, 40_000, 10**6, "407 audits, at most 814 passes"),
-        (0.1, 40_000, 10**6, "100 audits can tell"),
-        (0.001, 40_000, 10**6, "cannot tell; to tell with 95 % confidence takes 3,810, 7,620 passes over the data"),
-        (0.001, 2000, 10**3, "takes 3,810 audits, more than there are decisions"),
+        (
+            0.01,
+            40_000,
+            10**6,
+            ErrorAudited(max_error=0.01, n_audits=407, n_passes=814),
+            "407 audits, at most 814 passes",
+        ),
+        (0.1, 40_000, 10**6, ErrorAudited(max_error=0.1, n_audits=100), "100 audits can tell"),
+        (
+            0.001,
+            40_000,
+            10**6,
+            not_audited(100, 40_000),
+            "cannot tell; to tell with 95 % confidence takes 3,810, 7,620 passes over the data",
+        ),
+        (0.001, 2000, 10**3, not_audited(None, 2000), "takes 3,810 audits, more than there are decisions"),
     ],
 )
-def test_what_is_audited_for_it_is_told(max_error: float, n_steps: int, n: int, text: str) -> None:
-    share, told = choices.audit_within(max_error, n_steps, n)
-    assert text in told
+def test_what_is_audited_for_it_is_recorded(max_error: float, n_steps: int, n: int, audits: Chosen, text: str) -> None:
+    share, found = choices.audit_within(max_error, n_steps, n)
+    assert found == audits
+    assert text in sentence(found)
     assert share >= choices.choose_audit(None, n_steps, n)
 
 
@@ -99,6 +119,7 @@ def test_from_end_to_end(logistic: CompiledModel, logistic_data: dict[str, Any])
     idata = stansub.sample(logistic, logistic_data, max_error=0.05, **(SHORT | {"iter_sampling": 1000}))
     facts = inference_data.attrs(idata)
     assert (facts["epsilon"], facts["settings"]["max_error"], facts["normality"]["promised"]) == (0.05, 0.05, 0.05)
+    assert facts["choice_values"]["max error"]["kind"] == "ErrorAudited"
     assert "can tell with 95 % confidence" in facts["choices"]["max error"]
     assert 60 < sum(facts["n_audited"]) < 140
     given = stansub.sample(logistic, logistic_data, max_error=0.05, audit=0.5, **SHORT)
@@ -110,8 +131,8 @@ def test_what_speaks_against_draws_stays_with_them(
 ) -> None:
     with pytest.warns(DrawsWarning, match=r"ESS .* is below 300"):
         idata = stansub.sample(logistic, logistic_data, **SHORT)
-    told = idata.attrs["warnings"].splitlines()
-    assert any("ESS" in line and "--iter-sampling" in line for line in told)
+    lines = idata.attrs["warnings"].splitlines()
+    assert any("ESS" in line and "`iter_sampling=" in line for line in lines)
     with warnings.catch_warnings():
         warnings.simplefilter("error", DrawsWarning)
         good = stansub.sample(logistic, logistic_data, **(SHORT | {"iter_sampling": 3000, "iter_warmup": 200}))

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from told import Told
+from recording import Recording
 
 import stansub
 from stansub import Austerity, CompiledModel, Exact, Geometric, InputError, Pocock, RandomWalk, RunError
 from stansub.acceptance import rules as boundary
+from stansub.findings import Stopped
 from stansub.output import inference_data
-from stansub.output.summary import diagnose
+from stansub.output.checks import findings_of
+from stansub.output.record import record_of
 from stansub.progress import TimeLimitError
 from stansub.run import prepare as preparing
 from stansub.run import sample as driver
@@ -106,7 +108,7 @@ def test_audits_leave_the_draws_as_they_are(short: Any, logistic: CompiledModel,
     runs = [stansub.sample(logistic, logistic_data, test=LOOSE, audit=audit, **SHORT) for audit in (0.0, 1.0)]
     for idata in runs:
         np.testing.assert_array_equal(theta(idata), theta(short))
-    none, every = (diagnose(idata).audit for idata in runs)
+    none, every = (record_of(idata).audit for idata in runs)
     assert none is None
     assert every is not None
     assert every.n_audited == 3 * 80
@@ -271,7 +273,7 @@ def test_the_time_limit_keeps_what_there_is(logistic: CompiledModel, logistic_da
     n = theta(idata).shape[1]
     assert 0 < n < 2_000_000
     assert inference_data.attrs(idata)["stopped"] == "max_time"
-    assert "--max-time" in diagnose(idata).cautions[0].text
+    assert findings_of(idata)[0] == Stopped("max_time")
     complete = stansub.sample(logistic, logistic_data, test=LOOSE, **(SHORT | {"iter_sampling": min(n, 300)}))
     np.testing.assert_array_equal(theta(idata)[:, : min(n, 300)], theta(complete))
 
@@ -306,17 +308,17 @@ def test_the_time_limit_counts_set_up(
 
 
 def test_blocks_and_proof_tell_how_far_they_are(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
-    told, repeats = Told(), 20
+    recorded, repeats = Recording(), 20
     many = {"N": 2000 * repeats, "K": 2} | {name: np.repeat(logistic_data[name], repeats, axis=0) for name in "xy"}
-    logistic.with_data(many, block_size=20, progress=told)
-    assert told.texts[1:] == ["Making blocks: 2,000 of 20 observations", "Proving the cut into blocks"]
-    made = [count for count in told.counts if count[1] == 2000]
+    logistic.with_data(many, block_size=20, progress=recorded)
+    assert recorded.texts[1:] == ["Making blocks: 2,000 of 20 observations", "Proving the cut into blocks"]
+    made = [count for count in recorded.counts if count[1] == 2000]
     assert made[0] == (256, 2000)
     assert made[-1] == (2000, 2000)
-    assert told.counts[len(made) :] == [(n, 6) for n in range(1, 7)], "two parts at three points"
+    assert recorded.counts[len(made) :] == [(n, 6) for n in range(1, 7)], "two parts at three points"
     for n in (3, len(made) + 2):
         with pytest.raises(TimeLimitError):
-            logistic.with_data(many, block_size=20, progress=Told().until(n))
+            logistic.with_data(many, block_size=20, progress=Recording().until(n))
 
 
 def test_the_seconds_of_the_stages_are_written_down(short: Any) -> None:
@@ -345,7 +347,7 @@ def test_a_chain_that_fails_does_not_take_the_others_along(
     idata = stansub.sample(logistic, logistic_data, test=LOOSE, **settings)
     assert theta(idata).shape == (2, 80, 3)
     assert inference_data.attrs(idata)["stopped"] == "chain 2 failed (too far to propose)"
-    assert "chain 2 failed" in diagnose(idata).cautions[0].text
+    assert findings_of(idata)[0] == Stopped("chain 2 failed (too far to propose)")
 
 
 def test_the_only_chain_that_is_left_can_be_told_of_and_compared(
@@ -358,7 +360,8 @@ def test_the_only_chain_that_is_left_can_be_told_of_and_compared(
     back = stansub.read_draws(tmp_path / "draws.nc")
     totals = inference_data.group(back, "chain_stats")
     assert all(totals[name].shape == (1,) for name in ("n_steps", "n_fallback", "audit_squares"))
-    assert diagnose(back) == diagnose(idata)
+    assert record_of(back) == record_of(idata)
+    assert findings_of(back) == findings_of(idata)
     assert sorted(stansub.compare(back, short).parameters.index) == ["alpha", "beta[1]", "beta[2]"]
 
 
@@ -578,13 +581,14 @@ def test_blocks_of_a_posterior_without_a_block_size_are_those_of_a_model(
     same(from_model, from_posterior)
     ours, theirs = inference_data.attrs(from_model), inference_data.attrs(from_posterior)
     assert ours["block_size"] == theirs["block_size"]
-    assert ours["choices"]["blocks"] == theirs["choices"]["blocks"]
+    assert ours["choice_values"]["blocks"] == theirs["choice_values"]["blocks"]
 
 
 def test_a_block_size_that_was_named_stays(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> None:
     posterior = normal_mean.with_data(mean_data, seed=3, block_size=17)
     few = stansub.sample(posterior, test="exact", chains=1, iter_warmup=40, iter_sampling=40, seed=3)
     assert inference_data.attrs(few)["block_size"] == 17
+    assert inference_data.attrs(few)["choice_values"]["blocks"]["reason"] == "given"
     assert "as given" in inference_data.attrs(few)["choices"]["blocks"]
 
 

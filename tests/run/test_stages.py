@@ -117,10 +117,11 @@ def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(
 ) -> None:
     """Misled at first, the chains agree on what the posterior is like, and sample it."""
     idata = stansub.sample(logistic, rare_data, seed=1, iter_sampling=4000, block_size=40)
-    chosen = facts(idata)["choices"]
-    assert chosen["anchor"].startswith("re-anchored at the mean of the chains after "), chosen
+    chosen = facts(idata)["choice_values"]
+    assert chosen["expansion point"]["kind"] == "Moved", chosen
+    assert facts(idata)["choices"]["expansion point"].startswith("moved to the mean of the chains after ")
     assert facts(idata)["settings"]["proposal"].startswith("pooled "), chosen
-    assert list(chosen)[:2] == ["mode", "anchor"]
+    assert list(chosen)[:2] == list(facts(idata)["choices"])[:2] == ["mode", "expansion point"]
     assert largest_z(idata, *rare_truth) < MAX_Z
     assert table(idata)["ess_bulk"].min() > 2000, "and the check is sharp"
     wrong_total(monkeypatch)
@@ -128,15 +129,16 @@ def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(
     assert largest_z(wrong, *rare_truth) > 2 * MAX_Z
 
 
-def test_an_anchor_that_is_off_is_left(
+def test_an_expansion_point_that_is_off_is_left(
     logistic: CompiledModel, logistic_data: dict[str, Any], displaced: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moved = stansub.sample(logistic, logistic_data, control_variates=1, **SHORT)
-    told = facts(moved)["choices"]["anchor"]
-    assert told.startswith("re-anchored at the mean of the chains after ")
+    point = facts(moved)["choice_values"]["expansion point"]
+    assert point["kind"] == "Moved"
+    assert point["blocks"] < point["blocks_before"]
     monkeypatch.setattr(stages, "_MEETINGS", ())
     kept = stansub.sample(logistic, logistic_data, control_variates=1, **SHORT)
-    assert "anchor" not in facts(kept)["choices"]
+    assert "expansion point" not in facts(kept)["choices"]
     assert share_used(moved) < share_used(kept) / 2
     assert table(moved)["ess_bulk"].min() > 2 * table(kept)["ess_bulk"].min()
     assert sum(facts(moved)["warmup_n_obs_evaluated"]) > 2 * 2000, "what meetings evaluate is warmup's"
@@ -150,7 +152,7 @@ def test_the_same_seed_gives_the_same_draws_whatever_the_threads(
         stansub.sample(logistic, logistic_data, control_variates=1, parallel_chains=parallel, save_warmup=True, **SHORT)
         for parallel in (2, parallel_chains)
     )
-    assert "re-anchored" in facts(one)["choices"]["anchor"]
+    assert facts(one)["choice_values"]["expansion point"]["kind"] == "Moved"
     for name in ("unconstrained_posterior", "warmup_sample_stats"):
         left, right = inference_data.group(one, name), inference_data.group(other, name)
         for variable in left.data_vars:
@@ -162,7 +164,11 @@ def test_meetings_leave_chains_as_they_are_where_nothing_is_to_be_gained(
     logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_ = stansub.sample(logistic, logistic_data, **SHORT)
-    assert facts(with_)["choices"]["anchor"].startswith("kept: the mean of the chains after 300 steps of warmup is 0.")
+    point = facts(with_)["choice_values"]["expansion point"]
+    assert (point["kind"], point["n_steps"]) == ("KeptSinceNear", 300)
+    assert point["distance"] < 1
+    kept = facts(with_)["choices"]["expansion point"]
+    assert kept.startswith("kept: the mean of the chains after 300 steps of warmup is 0.")
     monkeypatch.setattr(stages, "_MEETINGS", ())
     without = stansub.sample(logistic, logistic_data, **SHORT)
     np.testing.assert_array_equal(theta(with_), theta(without))
@@ -177,7 +183,7 @@ def test_what_the_user_gives_stays(logistic: CompiledModel, logistic_data: dict[
         assert settings["proposal"].startswith(name)
         assert settings["control_variates"] == 1
         assert "first=30" in facts(idata)["test_settings"]
-        assert "re-anchored" in facts(idata)["choices"]["anchor"]
+        assert facts(idata)["choice_values"]["expansion point"]["kind"] == "Moved"
 
 
 @pytest.mark.parametrize(

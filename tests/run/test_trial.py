@@ -9,8 +9,10 @@ from rich.console import Console
 
 import stansub
 from stansub import CompiledModel, Exact, Pocock, RandomWalk
+from stansub.findings import HeavyTail, NormalityFails
 from stansub.output import inference_data, summary
-from stansub.output.diagnosis import diagnose, normality_told
+from stansub.output.checks import findings_of
+from stansub.output.words import normality_trial, words
 from stansub.run import prepare
 from stansub.tuning.trial import N_PAIRS, N_SUBSETS, pairs_at
 
@@ -23,7 +25,7 @@ def facts(idata: Any) -> dict[str, Any]:
 
 
 def warned(idata: Any) -> bool:
-    return any("t-test cannot be trusted" in caution.text for caution in diagnose(idata).cautions)
+    return any(isinstance(finding, NormalityFails) for finding in findings_of(idata))
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +57,14 @@ def test_draws_are_the_same_with_and_without(
         assert facts(tried)[counts] == facts(without)[counts]
 
 
-def test_figures_are_written_and_told(tried: Any, tmp_path: Any) -> None:
+def test_figures_are_written_and_put_into_words(tried: Any, tmp_path: Any) -> None:
     figures = facts(tried)["normality"]
     assert figures["n_pairs"] == 2 * N_PAIRS
     assert figures["n_subsets"] == 2 * N_PAIRS * N_SUBSETS
     assert figures["blocks"] == 50
     assert figures["promised"] == Pocock().epsilon
     assert not warned(tried)
-    assert "4,000 trial subsets of 50 blocks" in normality_told(figures)
+    assert "4,000 trial subsets of 50 blocks" in normality_trial(figures)
     stansub.write_draws(tried, tmp_path / "draws.nc")
     assert facts(stansub.read_draws(tmp_path / "draws.nc"))["normality"] == figures
 
@@ -83,9 +85,12 @@ def test_the_summary_shows_them(tried: Any) -> None:
 def test_heavy_tails_are_warned_of(normal_mean: CompiledModel, heavy_data: dict[str, Any]) -> None:
     idata = stansub.sample(normal_mean, heavy_data, block_size=1, **SHORT)
     assert warned(idata)
-    (caution,) = (c for c in diagnose(idata).cautions if "t-test" in c.text)
-    assert "stansub diagnose" in caution.remedy
-    assert "50 blocks" in caution.text
+    (finding,) = (one for one in findings_of(idata) if isinstance(one, NormalityFails))
+    assert {reason.blocks for reason in finding.reasons if isinstance(reason, HeavyTail)} == {50}
+    text, remedy = words(finding)
+    assert "t-test cannot be trusted" in text
+    assert "stansub diagnose" in remedy
+    assert "50 blocks" in text
 
 
 @pytest.mark.parametrize(

@@ -539,7 +539,7 @@ def test_a_cache_whose_name_make_cannot_take(monkeypatch, tmp_path):
     monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "my cache"))
     with pytest.raises(RunError, match="STANSUB_CACHE"):
         toolchain.compile_library(CODE, name="m")
-    assert any(not finding.ok for finding in toolchain.diagnose())
+    assert any(not check.ok for check in toolchain.examine())
 
 
 def test_stock_bridgestan_works_on_a_made_home(tmp_path, monkeypatch):
@@ -586,32 +586,32 @@ def test_exact_hessian(tmp_path, monkeypatch):
 # doctor
 
 
-def test_diagnose_when_all_is_well(no_download):
-    findings = {finding.name: finding for finding in toolchain.diagnose()}
-    assert all(finding.ok for finding in findings.values())
-    assert {"C++ compiler", "make", "stanc", "BridgeStan home", "Stan", "bridgestan", "cache"} <= findings.keys()
-    assert str(no_download) in findings["cache"].value
-    assert "no network in tests" in findings["BridgeStan download"].value
+def test_examine_when_all_is_well(no_download):
+    checks = {check.name: check for check in toolchain.examine()}
+    assert all(check.ok for check in checks.values())
+    assert {"C++ compiler", "make", "stanc", "BridgeStan home", "Stan", "bridgestan", "cache"} <= checks.keys()
+    assert str(no_download) in checks["cache"].value
+    assert "no network in tests" in checks["BridgeStan download"].value
 
 
-def test_diagnose_says_what_to_do(no_download, monkeypatch):
+def test_examine_says_what_to_do(no_download, monkeypatch):
     monkeypatch.setenv("CXX", "/nonexistent/g++")
     monkeypatch.setenv("MAKE", "/nonexistent/make")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (no_download.parent / "cache").touch()
-    bad = {finding.name: finding for finding in toolchain.diagnose() if not finding.ok}
+    bad = {check.name: check for check in toolchain.examine() if not check.ok}
     assert bad.keys() == {"C++ compiler", "make", "BridgeStan home", "cache"}
-    assert all(finding.remedy for finding in bad.values())
+    assert all(check.remedy for check in bad.values())
     assert "pip install httpstan" in bad["BridgeStan home"].remedy
 
 
-def test_diagnose_counts_damaged_libraries(no_download, fake_make):
+def test_examine_counts_damaged_libraries(no_download, fake_make):
     libraries = [toolchain.compile_library(CODE, name=name) for name in ("one", "two")]
-    programs = {finding.name: finding for finding in toolchain.diagnose()}["compiled programs"]
+    programs = {check.name: check for check in toolchain.examine()}["compiled programs"]
     assert programs.ok
     assert programs.value.startswith("2, 0.0 MB, none damaged")
     truncate(libraries[1])
-    programs = {finding.name: finding for finding in toolchain.diagnose()}["compiled programs"]
+    programs = {check.name: check for check in toolchain.examine()}["compiled programs"]
     assert not programs.ok
     assert f"1 damaged ({libraries[1].name})" in programs.value
 

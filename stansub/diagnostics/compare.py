@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 
+from stansub.diagnostics.alignment import check_comparable
+from stansub.diagnostics.comparison import Comparison, compare_draws
 from stansub.errors import InputError
 from stansub.nuts import stored
 from stansub.nuts.base import Program
 from stansub.nuts.reference import reference as make_reference
 from stansub.nuts.reference import told
 from stansub.output import files, inference_data
-from stansub.report.alignment import check_comparable
-from stansub.report.comparison import Comparison, compare_draws
 from stansub.run.progress import default_console, telling, wanted
 from stansub.stan import data as data_module
 
@@ -102,8 +102,8 @@ def compare(
         other = _obtain(inference_data.attrs(own), data, folder, wish, force=force, show=show, console=console)
         if folder is None:
             safe = files.rescuing(lambda: inference_data.keep(other, "reference.nc"))
-    with safe, telling(console, show=wanted(show_progress, console)) as say:
-        say("Comparing the draws")
+    with safe, telling(console, show=wanted(show_progress, console)) as log:
+        log("Comparing the draws")
         return compare_draws(own, other, var_names=var_names, level=level)
 
 
@@ -132,10 +132,10 @@ def _obtain(
     program = Program(str(facts.get("model", "model")), str(facts["model_code"]))
     path = stored.default_path(program.name, folder) if folder is not None else None
     if path is not None and (kept := _stored(path, program, facts, wish, force=force)) is not None:
-        _say(console, f"Reference: {path}, made before")
+        _print(console, f"Reference: {path}, made before")
         return kept
-    with telling(console, show=show) as say:
-        say("Reading the data")
+    with telling(console, show=show) as log:
+        log("Reading the data")
         source = _data(facts, data, program)
     if path is not None:
         files.check_target(path, overwrite=force)
@@ -149,10 +149,10 @@ def _obtain(
         console=console,
         **wish.settings,
     )
-    _say(console, told(inference_data.attrs(made)))
+    _print(console, told(inference_data.attrs(made)))
     if path is not None:
         stored.store(made, path, overwrite=force)
-        _say(console, f"Reference: {path}")
+        _print(console, f"Reference: {path}")
     return made
 
 
@@ -182,16 +182,16 @@ def _data(
     recorded = str(facts.get("data_file") or "")
     if data is None:
         if not recorded:
-            raise InputError("the draws do not record a data file: give --data")
+            raise InputError("the draws do not record a data file: give `data`")
         if not Path(recorded).is_file():
-            raise InputError(f"{recorded}: the data of the draws are not there any more; give --data")
+            raise InputError(f"{recorded}: the data of the draws are not there any more; give `data`")
         data = recorded
     read = data_module.read(data, program.syntax.data.declarations)
     if read.digest() != facts.get("data_hash"):
         which = data if isinstance(data, str | Path) else "data"
-        raise InputError(f"{which}: not the data that the draws were made from; give those with --data")
+        raise InputError(f"{which}: not the data that the draws were made from; give those as `data`")
     return data
 
 
-def _say(console: Console, line: str) -> None:
+def _print(console: Console, line: str) -> None:
     console.print(line, highlight=False, soft_wrap=True)

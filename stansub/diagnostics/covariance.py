@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from stansub.report.alignment import still
-from stansub.report.statistics import Side, mcse
+from stansub.diagnostics.alignment import still
+from stansub.diagnostics.statistics import Side, mcse
 from stansub.types import FloatArray
 
 _NEAR_ONE = 1 - 1e-6

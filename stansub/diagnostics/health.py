@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.output.diagnosis import STUCK_BELOW, Diagnosis, diagnose, error_level, missed_modes
+from stansub.diagnostics.alignment import still
+from stansub.diagnostics.statistics import Side
+from stansub.findings import Finding
+from stansub.output.checks import STUCK_BELOW, findings_of
 from stansub.output.inference_data import attrs, group, groups
-from stansub.report.alignment import still
-from stansub.report.statistics import Side
+from stansub.output.record import error_level, missed_modes, record_of
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
 
 class Health(NamedTuple):
-    """Findings about one side's draws.
+    """The state of one side's draws.
 
     Attributes
     ----------
@@ -35,8 +37,8 @@ class Health(NamedTuple):
     wrong_decisions
         Whether audited decisions were wrong significantly more often than was accepted, or estimates further off than
         the noise that was counted in.
-    diagnosis
-        Of the side by itself.
+    findings
+        What speaks against the side by itself.
     """
 
     n_chains: int
@@ -47,7 +49,7 @@ class Health(NamedTuple):
     n_divergences: int
     missed_share: float
     wrong_decisions: bool
-    diagnosis: Diagnosis
+    findings: tuple[Finding, ...]
 
 
 def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:
@@ -59,8 +61,8 @@ def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:
     table = pd.DataFrame(
         {name: getattr(side, name) for name in ("mean", "r_hat", "ess_bulk", "ess_tail")}, index=pd.Index(names)
     )
-    diagnosis = diagnose(idata, statistics=table)
-    audit, estimates = diagnosis.audit, diagnosis.estimates
+    record = record_of(idata)
+    audit, estimates = record.audit, record.estimates
     return Health(
         n_chains=side.values.shape[0],
         n_draws=side.values.shape[1],
@@ -68,10 +70,10 @@ def examine(idata: InferenceData, names: Sequence[str], side: Side) -> Health:
         still=tuple(name for name, found in zip(names, moveless, strict=True) if found),
         stuck=_stuck(idata, side, finite & ~moveless),
         n_divergences=_divergences(idata),
-        missed_share=sum(mode["share"] for mode in missed_modes(attrs(idata))),
-        wrong_decisions=(audit is not None and audit.low > (error_level(attrs(idata))[1] or 0.0))
+        missed_share=sum(mode.share for mode in missed_modes(attrs(idata))),
+        wrong_decisions=(audit is not None and audit.low > (error_level(attrs(idata)).value or 0.0))
         or (estimates is not None and estimates.fails),
-        diagnosis=diagnosis,
+        findings=findings_of(idata, statistics=table, record=record),
     )
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stansub.diagnostics.alignment import Alignment, align, check_provenance, shared_chains
+from stansub.diagnostics.cost import Ess, cost
+from stansub.diagnostics.covariance import Covariances, compare_covariances, worst_pair
+from stansub.diagnostics.health import examine
+from stansub.diagnostics.statistics import compare_marginals, critical, side
+from stansub.diagnostics.verdict import Evidence, Verdict, judge, n_tests
 from stansub.errors import InputError
-from stansub.output.diagnosis import Caution
+from stansub.findings import Finding, Unrecorded
 from stansub.output.inference_data import attrs
-from stansub.report.alignment import Alignment, align, check_provenance, shared_chains
-from stansub.report.cost import Ess, cost
-from stansub.report.covariance import Covariances, compare_covariances, worst_pair
-from stansub.report.health import examine
-from stansub.report.statistics import compare_marginals, critical, side
-from stansub.report.verdict import Findings, Verdict, judge, n_tests
+from stansub.output.words import words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +46,7 @@ class Comparison:
     verdict, alignment
     draws, reference
         As given.
-    cautions, reference_cautions
+    findings, reference_findings
         What speaks against either side by itself.
     """
 
@@ -58,8 +59,8 @@ class Comparison:
     alignment: Alignment
     draws: InferenceData
     reference: InferenceData
-    cautions: tuple[Caution, ...]
-    reference_cautions: tuple[Caution, ...]
+    findings: tuple[Finding, ...]
+    reference_findings: tuple[Finding, ...]
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.name}, {len(self.parameters):,} quantities: {self.verdict.headline}>"
@@ -77,8 +78,8 @@ class Comparison:
             "cost": _rows(self.cost),
             "notes": list(self.cost.attrs["notes"]),
             "alignment": {name: list(names) for name, names in vars(self.alignment).items()},
-            "cautions": [vars(caution) for caution in self.cautions],
-            "reference_cautions": [vars(caution) for caution in self.reference_cautions],
+            "cautions": [words(finding)._asdict() for finding in self.findings],
+            "reference_cautions": [words(finding)._asdict() for finding in self.reference_findings],
         }
 
 
@@ -114,7 +115,7 @@ def compare_draws(
     names = alignment.common
     own, other = side(x), side(y)
     parameters = compare_marginals(names, own, other, level=level)
-    findings = Findings(
+    evidence = Evidence(
         parameters,
         worst_pair(names, own, other),
         examine(draws, names, own),
@@ -127,23 +128,23 @@ def compare_draws(
     return Comparison(
         name=str(facts.get("model", "model")),
         parameters=parameters,
-        overall=_overall(findings, compare_covariances(own, other), level),
-        worst_pair=findings.pair.names if findings.pair else None,
+        overall=_overall(evidence, compare_covariances(own, other), level),
+        worst_pair=evidence.pair.names if evidence.pair else None,
         cost=costs,
-        verdict=judge(findings, level=level),
+        verdict=judge(evidence, level=level),
         alignment=alignment,
         draws=draws,
         reference=reference,
-        cautions=findings.draws.diagnosis.cautions,
-        reference_cautions=(*findings.reference.diagnosis.cautions, *_unrecorded(unchecked)),
+        findings=evidence.draws.findings,
+        reference_findings=(*evidence.reference.findings, *([Unrecorded(tuple(unchecked))] if unchecked else [])),
     )
 
 
-def _overall(findings: Findings, covariances: Covariances, level: float) -> dict[str, float]:
-    parameters, pair = findings.parameters, findings.pair
+def _overall(evidence: Evidence, covariances: Covariances, level: float) -> dict[str, float]:
+    parameters, pair = evidence.parameters, evidence.pair
     figures = {
         "n_parameters": len(parameters),
-        "n_tests": n_tests(findings),
+        "n_tests": n_tests(evidence),
         "level": level,
         "critical_z": critical(level, len(parameters)),
         "mean_diff_sd_max": parameters["mean_diff_sd"].abs().max(),
@@ -165,14 +166,6 @@ def _overall(findings: Findings, covariances: Covariances, level: float) -> dict
         "worst_pair_z": pair.z if pair else math.nan,
     }
     return {name: float(value) for name, value in figures.items()}
-
-
-def _unrecorded(unchecked: Sequence[str]) -> Iterator[Caution]:
-    if unchecked:
-        yield Caution(
-            f"Whether both sides are of one posterior is not known: {'; '.join(unchecked)}.",
-            "See to it yourself, or have the reference made by `stansub reference`.",
-        )
 
 
 def _rows(frame: pd.DataFrame) -> dict[str, Any]:

@@ -1,19 +1,19 @@
-"""A `Progress` that remembers what it is told."""
+"""A `Progress` that records what it is given."""
 
 from __future__ import annotations
 
 from stansub.progress import Progress
 
 
-class Told(Progress):
-    """Remembers texts and counts; `until` has the time limit come after so many more counts."""
+class Recording(Progress):
+    """Records texts and counts; `until` has the time limit come after so many more counts."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         super().__init__(self.texts.append)
         self.counts: list[tuple[int, int]] = []
 
-    def until(self, n: int) -> Told:
+    def until(self, n: int) -> Recording:
         self.counts.clear()
         self._left = n
         self._max_time = 1e9

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stansub.report.alignment import still
-from stansub.report.statistics import Side
+from stansub.diagnostics.alignment import still
+from stansub.diagnostics.statistics import Side
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from stansub.output.diagnosis import R_HAT_MAX
-from stansub.report.covariance import Pair
-from stansub.report.health import Health
-from stansub.report.statistics import POWER, detectable, share
+from stansub.diagnostics.covariance import Pair
+from stansub.diagnostics.health import Health
+from stansub.diagnostics.statistics import POWER, detectable, share
+from stansub.output.checks import R_HAT_MAX
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,7 +61,7 @@ class Verdict:
     reasons: tuple[str, ...]
 
 
-class Findings(NamedTuple):
+class Evidence(NamedTuple):
     """What a verdict is found from: figures of each quantity, the worst pair, either side by itself, shared chains."""
 
     parameters: pd.DataFrame
@@ -71,7 +71,7 @@ class Findings(NamedTuple):
     n_shared: int
 
 
-def judge(findings: Findings, *, level: float) -> Verdict:
+def judge(evidence: Evidence, *, level: float) -> Verdict:
     """Find the verdict.
 
     Parameters
@@ -80,25 +80,25 @@ def judge(findings: Findings, *, level: float) -> Verdict:
         Probability of a verdict other than "agrees" where draws and reference come from the same distribution and
         converged.
     """
-    mistrust = [f"The reference itself is not to be trusted: {text}." for text in _mistrust(findings)]
-    unfit = [*_shared(findings), *mistrust, *_broken(findings)]
+    mistrust = [f"The reference itself is not to be trusted: {text}." for text in _mistrust(evidence)]
+    unfit = [*_shared(evidence), *mistrust, *_broken(evidence)]
     # Whether a difference is grave can be asked of sound draws only.
-    grave = [] if unfit else list(_grave(findings, level))
-    blunt = [] if unfit or grave else list(_too_few(findings, level))
-    differences = list(_differences(findings, level))
-    remarks = list(_remarks(findings))
+    grave = [] if unfit else list(_grave(evidence, level))
+    blunt = [] if unfit or grave else list(_too_few(evidence, level))
+    differences = list(_differences(evidence, level))
+    remarks = list(_remarks(evidence))
     against = [*unfit, *grave, *blunt]
     if against:
         first = against[0].removesuffix(".")
         return Verdict("do not use", f"do not use: {_lower(first)}", (*against, *differences, *remarks))
     if differences:
-        return Verdict("differs", _differs(findings.parameters), (*differences, *remarks))
-    return Verdict("agrees", _agrees(findings.parameters), tuple(remarks))
+        return Verdict("differs", _differs(evidence.parameters), (*differences, *remarks))
+    return Verdict("agrees", _agrees(evidence.parameters), tuple(remarks))
 
 
-def n_tests(findings: Findings) -> int:
+def n_tests(evidence: Evidence) -> int:
     """Tests that the verdict rests on."""
-    return 6 * len(findings.parameters) + (findings.pair.n_pairs if findings.pair else 0)
+    return 6 * len(evidence.parameters) + (evidence.pair.n_pairs if evidence.pair else 0)
 
 
 def _differs(parameters: pd.DataFrame) -> str:
@@ -118,9 +118,9 @@ def _tested(parameters: pd.DataFrame) -> str:
     return " that could be tested" if parameters["sd_z"].isna().any() else ""
 
 
-def _shared(findings: Findings) -> Iterator[str]:
-    draws, n = findings.draws, findings.n_shared
-    if n == draws.n_chains == findings.reference.n_chains:
+def _shared(evidence: Evidence) -> Iterator[str]:
+    draws, n = evidence.draws, evidence.n_shared
+    if n == draws.n_chains == evidence.reference.n_chains:
         yield "The draws and the reference are the same draws, which shows nothing: give others to compare with."
     elif n:
         yield (
@@ -129,8 +129,8 @@ def _shared(findings: Findings) -> Iterator[str]:
         )
 
 
-def _mistrust(findings: Findings) -> Iterator[str]:
-    reference, r_hat = findings.reference, findings.parameters["r_hat_reference"]
+def _mistrust(evidence: Evidence) -> Iterator[str]:
+    reference, r_hat = evidence.reference, evidence.parameters["r_hat_reference"]
     if reference.n_divergences:
         total = reference.n_chains * reference.n_draws
         yield f"{reference.n_divergences:,} of its {total:,} transitions diverged"
@@ -140,28 +140,28 @@ def _mistrust(findings: Findings) -> Iterator[str]:
         yield f"its {_chains(reference.stuck)} stuck"
     if (r_hat > R_HAT_UNFIT).any():
         yield f"its chains do not agree, R-hat {_worst(r_hat[r_hat > R_HAT_UNFIT], '{:.2f}')}"
-    if frozen := [name for name in reference.still if name not in findings.draws.still]:
+    if frozen := [name for name in reference.still if name not in evidence.draws.still]:
         yield f"{_names(frozen)} never {'moves' if len(frozen) == 1 else 'move'} in it"
 
 
-def _broken(findings: Findings) -> Iterator[str]:
-    draws, r_hat = findings.draws, findings.parameters["r_hat"]
+def _broken(evidence: Evidence) -> Iterator[str]:
+    draws, r_hat = evidence.draws, evidence.parameters["r_hat"]
     if draws.missed_share:
         yield f"The chains of the draws missed a mode that holds about {_percent(draws.missed_share)} of the posterior."
     if draws.nonfinite:
         yield f"The draws of {_names(draws.nonfinite)} are not all finite."
     if draws.stuck:
         yield f"The draws' {_chains(draws.stuck)} stuck."
-    if frozen := [name for name in draws.still if name not in findings.reference.still]:
+    if frozen := [name for name in draws.still if name not in evidence.reference.still]:
         yield f"{_names(frozen)} never {'moves' if len(frozen) == 1 else 'move'} in the draws."
-    if both := [name for name in draws.still if name in findings.reference.still]:
+    if both := [name for name in draws.still if name in evidence.reference.still]:
         yield f"{_names(both)} never {'moves' if len(both) == 1 else 'move'}, and elsewhere than in the reference."
     if (r_hat > R_HAT_UNFIT).any():
         yield f"The chains of the draws do not agree: R-hat {_worst(r_hat[r_hat > R_HAT_UNFIT], '{:.2f}')}."
 
 
-def _grave(findings: Findings, level: float) -> Iterator[str]:
-    parameters = findings.parameters
+def _grave(evidence: Evidence, level: float) -> Iterator[str]:
+    parameters = evidence.parameters
     alpha = share(level, len(parameters))
     means, log_ratio = parameters["mean_diff_sd"], np.log(parameters["sd_ratio"])
     off = means[(means.abs() > MEAN_GRAVE) & (parameters["mean_p"] < alpha)]
@@ -176,9 +176,9 @@ def _grave(findings: Findings, level: float) -> Iterator[str]:
         )
 
 
-def _too_few(findings: Findings, level: float) -> Iterator[str]:
+def _too_few(evidence: Evidence, level: float) -> Iterator[str]:
     """Whether means, and sds of normal quantities with as many effective draws in the tails, are known too badly."""
-    parameters = findings.parameters
+    parameters = evidence.parameters
     means = parameters["mean_detectable_sd"]
     tails = (0.5 / parameters["ess_tail"] + 0.5 / parameters["ess_tail_reference"]) ** 0.5
     sds = (float(detectable(level, len(parameters))) * tails).map(math.expm1)
@@ -201,9 +201,9 @@ def _too_few(findings: Findings, level: float) -> Iterator[str]:
             return
 
 
-def _differences(findings: Findings, level: float) -> Iterator[str]:
+def _differences(evidence: Evidence, level: float) -> Iterator[str]:
     """What is significant, a sentence for each kind of test."""
-    parameters, pair = findings.parameters, findings.pair
+    parameters, pair = evidence.parameters, evidence.pair
     alpha = share(level, len(parameters))
 
     def found(kind: str) -> Iterator[tuple[str, pd.Series[float]]]:
@@ -212,7 +212,7 @@ def _differences(findings: Findings, level: float) -> Iterator[str]:
         for name in rows[by].abs().sort_values(ascending=False, kind="stable").index:
             yield str(name), rows.loc[name]
 
-    def told(kind: str, figure: Callable[[pd.Series[float]], str]) -> Iterator[str]:
+    def differing(kind: str, figure: Callable[[pd.Series[float]], str]) -> Iterator[str]:
         some = [f"{name} by {figure(row)}" for name, row in found(kind)]
         if some:
             yield f"{_KINDS[kind]} differ: {_names(some)}."
@@ -220,11 +220,11 @@ def _differences(findings: Findings, level: float) -> Iterator[str]:
     def standard(kind: str) -> Callable[[pd.Series[float]], str]:
         return lambda row: f"{row[f'{kind}_diff_sd']:+.2g} sd ({abs(row[f'{kind}_z']):.1f} standard errors)"
 
-    yield from told("mean", standard("mean"))
-    yield from told("sd", lambda row: f"{_change(row['sd_ratio'])} ({abs(row['sd_z']):.1f} standard errors)")
+    yield from differing("mean", standard("mean"))
+    yield from differing("sd", lambda row: f"{_change(row['sd_ratio'])} ({abs(row['sd_z']):.1f} standard errors)")
     for kind in ("q5", "q50", "q95"):
-        yield from told(kind, standard(kind))
-    yield from told("ks", lambda row: f"a Kolmogorov-Smirnov distance of {row['ks']:.2g} (p {_p(row['ks_p'])})")
+        yield from differing(kind, standard(kind))
+    yield from differing("ks", lambda row: f"a Kolmogorov-Smirnov distance of {row['ks']:.2g} (p {_p(row['ks_p'])})")
     if pair is not None and pair.p < share(level, pair.n_pairs):
         yield (
             f"Correlations differ: that of {' and '.join(pair.names)} is {pair.correlation:.2f} "
@@ -232,12 +232,12 @@ def _differences(findings: Findings, level: float) -> Iterator[str]:
         )
 
 
-def _remarks(findings: Findings) -> Iterator[str]:
+def _remarks(evidence: Evidence) -> Iterator[str]:
     """What a reader should know, whatever the word is."""
-    parameters = findings.parameters
+    parameters = evidence.parameters
     for side, health, column in (
-        ("draws", findings.draws, "r_hat"),
-        ("reference", findings.reference, "r_hat_reference"),
+        ("draws", evidence.draws, "r_hat"),
+        ("reference", evidence.reference, "r_hat_reference"),
     ):
         r_hat = parameters[column]
         if health.n_chains == 1:

@@ -29,7 +29,7 @@ def test_texts_of_one_name_are_one_stage() -> None:
     assert progress.stage is None
 
 
-def test_a_count_tells_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_gives_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     progress = Progress()
@@ -64,13 +64,13 @@ def test_every_call_meets_the_time_limit(call: str, monkeypatch: pytest.MonkeyPa
     now[0] = 30.5
     with pytest.raises(TimeLimitError) as caught:
         calls[call]()
-    told = str(caught.value)
+    message = str(caught.value)
     assert isinstance(caught.value, RunError)
-    assert told.startswith(
+    assert message.startswith(
         "`max_time=30` was reached during set-up, before the first draw in the stage 'Proving the cut;"
     )
-    assert told.endswith("; stages before it: Compiling m 14 s; raise `max_time` or take fewer")
-    assert "Blinking" not in told, "took no time"
+    assert message.endswith("; stages before it: Compiling m 14 s; raise `max_time` or take fewer")
+    assert "Blinking" not in message, "took no time"
 
 
 def test_a_stop_reaches_work_on_its_way() -> None:
@@ -83,16 +83,16 @@ def test_a_stop_reaches_work_on_its_way() -> None:
 
 
 def test_any_function_of_a_text_will_do() -> None:
-    said: list[str] = []
-    progress = as_progress(said.append)
+    texts: list[str] = []
+    progress = as_progress(texts.append)
     progress("One")
     progress.advance(1, 2)
-    assert said == ["One"]
+    assert texts == ["One"]
     assert as_progress(progress) is progress
     as_progress(None)("nobody hears")
 
 
-def test_stages_told_by_several_threads_are_all_counted() -> None:
+def test_stages_of_several_threads_are_all_counted() -> None:
     progress = Progress()
     threads = [threading.Thread(target=lambda n=n: [progress(f"Stage {n}") for _ in range(200)]) for n in range(4)]
     for thread in threads:
@@ -105,8 +105,8 @@ def test_stages_told_by_several_threads_are_all_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "message"),
     [(0, "0.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (119, "119 s"), (125, "2 min"), (9000, "2.5 h")],
 )
-def test_durations(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
+def test_durations(seconds: float, message: str) -> None:
+    assert duration(seconds) == message

@@ -1,0 +1,249 @@
+"""The checks of draws: what speaks against them, as findings.
+
+Nothing is claimed that the run did not show: decision errors come from its audit, with their interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from stansub import findings
+from stansub.findings import Audit, Finding, HeavyTail, Quantities, TrialDecisionsWrong
+from stansub.output.inference_data import attrs
+from stansub.output.record import BOUNDS, UNKNOWN, RunRecord, error_level, missed_modes, ratio, record_of, total
+from stansub.output.statistics import affordable, scalars, table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from stansub.output.inference_data import InferenceData
+
+R_HAT_MAX = 1.01
+ESS_PER_CHAIN = 100
+# R-hat above which ESS says nothing of a longer run.
+_EXTRAPOLATE_BELOW = 1.1
+STUCK_BELOW = 0.01
+_TIMID_ABOVE = 0.8
+_NONFINITE_ABOVE = 0.05
+_WASTED_ABOVE = 0.9
+# A decision error that neither audits nor trial decisions exclude is warned of where it is more than twice the promise
+# and more than this.
+_TOLERABLE = 0.02
+_FALLBACK_ABOVE = 0.2
+# Quantities that a finding names.
+_WORST = 3
+_RANDOM_WALKS = ("random-walk", "adaptive-metropolis")
+
+
+class _Run(NamedTuple):
+    """What the checks look at: the draws, their statistics, what was recorded, and the figures made of that."""
+
+    idata: InferenceData
+    statistics: pd.DataFrame
+    facts: Mapping[str, Any]
+    record: RunRecord
+
+
+def findings_of(
+    idata: InferenceData, *, statistics: pd.DataFrame | None = None, record: RunRecord | None = None
+) -> tuple[Finding, ...]:
+    """Everything that speaks against these draws, the gravest first.
+
+    Parameters
+    ----------
+    idata : InferenceData
+    statistics : DataFrame, optional
+        Result of `table` where it exists already. By default it is made here, for as many quantities as take
+        a few seconds.
+    record : RunRecord, optional
+        Result of `record_of` where it exists already.
+    """
+    if statistics is None:
+        statistics = table(idata, percentiles=(), max_rows=affordable(idata))
+    run = _Run(idata, statistics, attrs(idata), record or record_of(idata))
+    return tuple(found for check in _CHECKS for found in check(run))
+
+
+def _modes(run: _Run) -> Iterable[Finding]:
+    yield from missed_modes(run.facts)
+    check = run.facts.get("mode_check", {})
+    if check.get("failed"):
+        yield findings.ModesUnchecked(check["reason"])
+    if names := check.get("interchangeable"):
+        yield findings.LabelsSwitch(tuple(names))
+
+
+def _ended_early(run: _Run) -> Iterable[Finding]:
+    if reason := run.facts.get("stopped"):
+        yield findings.Stopped(str(reason))
+    if what := run.facts.get("left_out"):
+        yield findings.LeftOut(str(what))
+
+
+def _stuck_chains(run: _Run) -> Iterable[Finding]:
+    facts, of_nuts = run.facts, "n_gradients" in run.facts
+    values = scalars(run.idata, limit=affordable(run.idata))[1]
+    constant = (values == values[:1, :1]).all(axis=(0, 1))
+    for chain in range(run.record.n_chains):
+        moving = values[chain][:, ~constant]
+        frozen = (moving == moving[0]).all() if moving.size else values.size > 0
+        if len(facts.get("n_steps", [])) > chain and "n_accepted" in facts:
+            steps, accepted = facts["n_steps"][chain], facts["n_accepted"][chain]
+            if steps and accepted / steps < STUCK_BELOW:
+                yield findings.StuckChain(chain + 1, int(accepted), int(steps), of_nuts)
+                continue
+        if frozen and values.shape[1] > 1:
+            yield findings.StuckChain(chain + 1, None, None, of_nuts)
+
+
+def _nuts_trouble(run: _Run) -> Iterable[Finding]:
+    settings = run.facts.get("settings", {})
+    if divergences := total(run.facts, "n_divergences"):
+        yield findings.Divergences(int(divergences), settings.get("adapt_delta", 0.8))
+    if limited := total(run.facts, "n_max_treedepth"):
+        yield findings.TreesCutShort(int(limited), settings.get("max_treedepth", 10))
+
+
+def _convergence(run: _Run) -> Iterable[Finding]:
+    statistics = run.statistics
+    if run.record.n_chains == 1:
+        yield findings.OneChain()
+    high = statistics["r_hat"][statistics["r_hat"] > R_HAT_MAX].sort_values(ascending=False)
+    if len(high):
+        yield findings.HighRHat(R_HAT_MAX, _failing(high, len(statistics)))
+    lost = statistics[~np.isfinite(statistics["mean"])]
+    if len(lost):
+        yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))
+
+
+def _wrong_decisions(run: _Run) -> Iterable[Finding]:
+    record, level = run.record, error_level(run.facts)
+    audit, accepted, exact = record.audit, level.value or 0.0, level.value == 0
+    if "n_steps" not in run.facts or (exact and audit is None):
+        return
+    if audit is None:
+        if record.estimates is None:
+            yield findings.NoAudit(asked_for=bool(run.facts.get("settings", {}).get("audit")))
+    elif audit.low > accepted:
+        test = str(run.facts.get("test"))
+        yield findings.WrongDecisions(
+            audit,
+            level,
+            test,
+            own_test=run.facts.get("guarantee") == UNKNOWN,
+            bound=test in BOUNDS,
+            per_look=test == "austerity" and level.option == "epsilon",
+        )
+    elif not exact:
+        share = 1.0 if record.fallback_share is None else record.fallback_share
+        limit = share * _error_limit(audit, run.facts)
+        if limit > max(2 * accepted, _TOLERABLE):
+            yield findings.TooFewAudits(audit.n_audited, level, limit)
+
+
+def _error_limit(audit: Audit, facts: Mapping[str, Any]) -> float:
+    """What the error of a decision is at most, with 95 % confidence, as far as the run shows.
+
+    The trial decisions of the warmup are compared with all the data as audits are; each upper limit fails in
+    2.5 % of the cases, so that the smaller of the two fails in 5 % at most. A bound whose range no drawn block has
+    broken needs no evidence but that.
+    """
+    if facts.get("guarantee") == "bound" and not total(facts, "n_bound_violated"):
+        level = error_level(facts).value
+        return audit.high if level is None else min(audit.high, level)
+    trial = facts.get("normality", {})
+    return float(min(audit.high, trial.get("wrong_limit", 1.0)))
+
+
+def _noise(run: _Run) -> Iterable[Finding]:
+    estimates, share, test = run.record.estimates, run.record.fallback_share, str(run.facts.get("test"))
+    if estimates is not None and estimates.fails:
+        yield findings.NoiseUnderestimated(estimates, test)
+    if share is not None and share > _FALLBACK_ABOVE:
+        yield findings.NoiseTooLarge(share, test)
+
+
+def normality_fails(figures: Mapping[str, Any]) -> tuple[HeavyTail | TrialDecisionsWrong, ...]:
+    """Why a t-test cannot be trusted, from `stansub.acceptance.normality.figures`; empty where it can."""
+    reasons: list[HeavyTail | TrialDecisionsWrong] = []
+    if figures["tail_fails"]:
+        reasons.append(
+            HeavyTail(**{name: figures[name] for name in ("blocks", "observed", "low", "high", "nominal", "undefined")})
+        )
+    if figures["decisions_fail"]:
+        values = (figures[name] for name in ("wrong", "wrong_low", "wrong_high", "promised"))
+        reasons.append(TrialDecisionsWrong(*values))
+    return tuple(reasons)
+
+
+def _normality(run: _Run) -> Iterable[Finding]:
+    if "normality" in run.facts and (reasons := normality_fails(run.facts["normality"])):
+        yield findings.NormalityFails(reasons)
+
+
+def _bounds(run: _Run) -> Iterable[Finding]:
+    kind, _, reason = str(run.facts.get("guarantee", "")).partition(":")
+    if kind == "void":
+        yield findings.VoidGuarantee(reason.strip())
+    elif violated := total(run.facts, "n_bound_violated"):
+        yield findings.RangeViolated(int(violated), int(total(run.facts, "n_steps") or 0))
+
+
+def _precision(run: _Run) -> Iterable[Finding]:
+    statistics, n_chains, n_draws = run.statistics, run.record.n_chains, run.record.n_draws
+    wanted = ESS_PER_CHAIN * n_chains
+    smallest = statistics[["ess_bulk", "ess_tail"]].min(axis=1)
+    low = smallest[smallest < wanted].sort_values()
+    if n_draws < 4:
+        yield findings.TooFewDraws(n_draws)
+    elif len(low):
+        iterations = max(run.facts["n_steps"]) if "n_steps" in run.facts else n_draws
+        needed = _round_up(int(iterations) * wanted / max(low.iloc[0], 1.0))
+        converged = not (statistics["r_hat"] > _EXTRAPOLATE_BELOW).any()
+        yield findings.LowEss(
+            wanted, ESS_PER_CHAIN, _failing(low, len(statistics)), iterations=needed if converged else None
+        )
+
+
+def _moves(run: _Run) -> Iterable[Finding]:
+    rate, facts = run.record.acceptance_rate, run.facts
+    if rate is not None and rate > _TIMID_ABOVE and facts.get("settings", {}).get("proposal") in _RANDOM_WALKS:
+        yield findings.ShortSteps(rate)
+    nonfinite = ratio(total(facts, "n_nonfinite"), total(facts, "n_steps"))
+    if nonfinite is not None and nonfinite > _NONFINITE_ABOVE:
+        yield findings.NonfiniteProposals(nonfinite)
+    share = run.record.share_of_data
+    if share is not None and share > _WASTED_ABOVE and error_level(facts).value != 0:
+        yield findings.NothingSaved(share)
+
+
+# The gravest first.
+_CHECKS = (
+    _modes,
+    _ended_early,
+    _stuck_chains,
+    _nuts_trouble,
+    _convergence,
+    _wrong_decisions,
+    _noise,
+    _normality,
+    _bounds,
+    _precision,
+    _moves,
+)
+
+
+def _failing(values: pd.Series[float], n_checked: int) -> Quantities:
+    """Quantities that fail a check, from all their values in order, the worst first."""
+    worst = tuple((str(name), float(value)) for name, value in values.iloc[:_WORST].items())
+    return Quantities(len(values), n_checked, worst)
+
+
+def _round_up(number: float) -> int:
+    """`number` rounded up to two digits."""
+    unit: int = 10 ** max(0, math.floor(math.log10(number)) - 1)
+    return math.ceil(number / unit) * unit

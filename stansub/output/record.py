@@ -1,0 +1,134 @@
+"""What draws record of the run that made them: what it cost, its audit, and the error that was accepted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scipy.special import betaincinv, gammaincinv
+
+from stansub.findings import Audit, ErrorLevel, Estimates, MissedMode
+from stansub.output.inference_data import attrs, group
+
+if TYPE_CHECKING:
+    from stansub.output.inference_data import InferenceData
+
+# What tests promise that are not of this package.
+UNKNOWN = "unknown"
+BOUNDS = ("hoeffding", "bernstein", "bernstein-serfling")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Cost of a run, and what its audit showed; None where the draws do not record it.
+
+    Attributes
+    ----------
+    n_chains, n_draws : int
+        Chains, and draws kept of each.
+    share_of_data : float or None
+        Mean share of the observations that a decision drew.
+    passes_per_step : float or None
+        Observations evaluated in a step over the number of observations: both ends of a decision, audits and
+        range scans included, values known from earlier decisions not.
+    observations_per_second, steps_per_second : float or None
+        Observations evaluated and steps made per second of one chain's sampling time.
+    acceptance_rate, undecided_share : float or None
+        Shares of the steps that were accepted, and whose test ran to all observations.
+    audit : Audit or None
+        None if no decision was audited.
+    estimates : Estimates or None
+        None if no estimate was audited that was decided upon with its noise.
+    fallback_share : float or None
+        Share of the steps whose noise was too large for such a decision; None of other tests.
+    """
+
+    n_chains: int
+    n_draws: int
+    share_of_data: float | None
+    passes_per_step: float | None
+    observations_per_second: float | None
+    steps_per_second: float | None
+    acceptance_rate: float | None
+    undecided_share: float | None
+    audit: Audit | None
+    estimates: Estimates | None
+    fallback_share: float | None
+
+
+def record_of(idata: InferenceData) -> RunRecord:
+    """What the run cost and showed.
+
+    Notes
+    -----
+    The audit's interval takes audited decisions as independent. It is about single decisions: how far the
+    posterior is off depends on the mixing of the chain too (Korattikara et al. 2014, theorem 1).
+    """
+    facts = attrs(idata)
+    posterior = group(idata, "posterior")
+    steps, seconds = total(facts, "n_steps"), total(facts, "sampling_time")
+    used, evaluated = total(facts, "n_obs_used"), total(facts, "n_obs_evaluated")
+    one_pass_each = steps and "n_observations" in facts and steps * facts["n_observations"]
+    audited, wrong = total(facts, "n_audited"), total(facts, "n_audit_wrong")
+    return RunRecord(
+        n_chains=posterior.sizes["chain"],
+        n_draws=posterior.sizes["draw"],
+        share_of_data=ratio(used, one_pass_each),
+        passes_per_step=ratio(evaluated, one_pass_each),
+        observations_per_second=ratio(evaluated, seconds + (total(facts, "audit_time") or 0) if seconds else None),
+        steps_per_second=ratio(steps, seconds),
+        acceptance_rate=ratio(total(facts, "n_accepted"), steps),
+        undecided_share=ratio(total(facts, "n_undecided"), steps),
+        audit=audit_of(int(audited), int(wrong)) if audited and wrong is not None else None,
+        estimates=estimates_of(int(total(facts, "n_audited_estimates") or 0), total(facts, "audit_squares") or 0.0),
+        fallback_share=ratio(total(facts, "n_fallback"), steps) if counts_noise(facts) else None,
+    )
+
+
+def total(facts: Mapping[str, Any], name: str) -> float | None:
+    """Sum over the chains; None where it is not recorded."""
+    return sum(facts[name]) if name in facts else None
+
+
+def ratio(part: float | None, whole: float | bool | None) -> float | None:
+    """Their ratio; None where either is missing or there is nothing to divide by."""
+    return part / whole if part is not None and whole else None
+
+
+def audit_of(n_audited: int, n_wrong: int) -> Audit:
+    """Counts of an audit with their Clopper-Pearson interval, through the quantiles of the beta distribution."""
+    low = betaincinv(n_wrong, n_audited - n_wrong + 1, 0.025) if n_wrong else 0.0
+    high = betaincinv(n_wrong + 1, n_audited - n_wrong, 0.975) if n_wrong < n_audited else 1.0
+    return Audit(n_audited, n_wrong, float(low), float(high))
+
+
+def estimates_of(n_audited: int, squares: float) -> Estimates | None:
+    """Squared standardised errors with the limit that the chi-square distribution gives their mean; None of none."""
+    if not n_audited:
+        return None
+    return Estimates(n_audited, squares / n_audited, squares / (2 * float(gammaincinv(n_audited / 2, 0.99))))
+
+
+def counts_noise(facts: Mapping[str, Any]) -> bool:
+    """Whether decisions count the noise of their estimates in."""
+    return facts.get("test") in ("barker", "penalty")
+
+
+def error_level(facts: Mapping[str, Any]) -> ErrorLevel:
+    """The decision error the user accepted."""
+    if facts.get("test") == "exact":
+        return ErrorLevel("epsilon", 0.0)
+    accepted = facts.get("settings", {}).get("max_error")
+    if accepted:
+        return ErrorLevel("max_error", float(accepted))
+    names = ("delta", "epsilon") if facts.get("test") in BOUNDS else ("epsilon", "delta")
+    levels = ((name, float(facts[name])) for name in names if name in facts)
+    known = (ErrorLevel(name, value) for name, value in levels if not math.isnan(value))
+    return next(known, ErrorLevel(names[0], None))
+
+
+def missed_modes(facts: Mapping[str, Any]) -> tuple[MissedMode, ...]:
+    """Modes that no chain has visited, the gravest first."""
+    return tuple(MissedMode(**mode) for mode in facts.get("mode_check", {}).get("missed", []))

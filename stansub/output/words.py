@@ -1,0 +1,660 @@
+"""Words for findings, with what to do about them, and for what was chosen, with the reasons.
+
+Options are named as in Python, between backticks: `max_error`, `iter_sampling=2000`. The command line shows
+them as flags.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+from stansub import chosen, findings, memory
+from stansub.chosen import BlockReason, Chosen, LookTrial, RaceOutcome
+from stansub.findings import Audit, ErrorLevel, Estimates, Finding, HeavyTail, Quantities, TrialDecisionsWrong
+
+
+class Words(NamedTuple):
+    """A finding in words, and what to do about it."""
+
+    text: str
+    remedy: str
+
+    @property
+    def line(self) -> str:
+        """Both in one line."""
+        return f"{self.text} {self.remedy}"
+
+
+@singledispatch
+def words(finding: Finding) -> Words:
+    """Text and remedy of a finding.
+
+    Raises
+    ------
+    NotImplementedError
+        For a kind that has no words yet.
+    """
+    raise NotImplementedError(f"no words for {type(finding).__name__}")
+
+
+# Modes
+
+
+@words.register
+def _(found: findings.MissedMode) -> Words:
+    above = (
+        f", and its log density is {found.above:,.1f} above the highest mode that they did" if found.above > 0 else ""
+    )
+    places = [
+        f"{name} is {there:.3g} (draws: {low:.3g} to {high:.3g})" for name, (there, low, high) in found.values.items()
+    ]
+    return Words(
+        f"Chains missed a mode: about {percent(found.share)} of the posterior is where no chain has been"
+        f"{above}. There {', '.join(places) or 'nothing lies outside of the draws'}.",
+        "Do not use these draws. Run again with another `seed` or with `inits` near that mode; where modes differ "
+        "by their labels, order the parameters in the program.",
+    )
+
+
+@words.register
+def _(found: findings.ModesUnchecked) -> Words:
+    return Words(
+        f"Whether the chains missed a mode could not be found out: {found.reason}.",
+        "Compare with another run: another `seed` and other `inits`.",
+    )
+
+
+@words.register
+def _(found: findings.LabelsSwitch) -> Words:
+    return Words(
+        f"Labels switch: the elements of {', '.join(found.names)} can change places without changing the posterior, so "
+        "that their single means and sds say nothing.",
+        "Declare one of them as ordered, or give it priors that tell the elements apart.",
+    )
+
+
+# The run
+
+
+@words.register
+def _(found: findings.Stopped) -> Words:
+    reason = {"interrupted": "it was interrupted", "max_time": "`max_time` was reached"}.get(found.reason, found.reason)
+    return Words(
+        f"The run stopped before its last iteration: {reason}.",
+        "Use these draws only if the checks below say so, or run again to the end.",
+    )
+
+
+@words.register
+def _(found: findings.LeftOut) -> Words:
+    return Words(
+        f"The {found.what}.", "Look at those blocks of the Stan program; the parameters are as they should be."
+    )
+
+
+@words.register
+def _(found: findings.StuckChain) -> Words:
+    text = f"Chain {found.chain} never moved."
+    if found.n_accepted is not None and found.n_steps is not None:
+        text = f"Chain {found.chain} is stuck: it accepted {found.n_accepted:,} of {found.n_steps:,} proposals."
+    other = "another `seed`" if found.of_nuts else "other `inits`"
+    return Words(
+        text,
+        f"Drop these draws; run again with a longer `iter_warmup`, or {other} if the chain started far from the "
+        "others.",
+    )
+
+
+@words.register
+def _(found: findings.Divergences) -> Words:
+    return Words(
+        f"{found.n:,} iterations of NUTS diverged: it may have missed a part of the posterior.",
+        f"Raise `adapt_delta` above {found.adapt_delta:g}; if that does not help, another "
+        "parameterisation (`reference_model`) may.",
+    )
+
+
+@words.register
+def _(found: findings.TreesCutShort) -> Words:
+    depth = found.max_treedepth
+    return Words(
+        f"{found.n:,} iterations of NUTS were cut short at tree depth {depth}: the chains move slowly.",
+        f"Raise `max_treedepth` above {depth}; predictors brought to like scale need shorter trees.",
+    )
+
+
+# Convergence and precision
+
+
+@words.register
+def _(found: findings.OneChain) -> Words:
+    return Words(
+        "There is one chain only: R-hat needs several, and nothing shows what a single one never visited.",
+        "Run `chains=4`.",
+    )
+
+
+@words.register
+def _(found: findings.HighRHat) -> Words:
+    return Words(
+        f"R-hat is above {found.limit} for {_worst(found.quantities, '{:.2f}')}: the chains do not agree yet.",
+        "Double `iter_warmup` and `iter_sampling`; if that does not help, look at `stansub plot`: "
+        "the posterior may have several modes or directions that the data hardly inform.",
+    )
+
+
+@words.register
+def _(found: findings.NotFinite) -> Words:
+    return Words(
+        f"{found.n:,} quantities have draws that are not finite: {', '.join(found.names)}.",
+        "Look at how the Stan program computes them; nothing is known of their accuracy.",
+    )
+
+
+@words.register
+def _(found: findings.TooFewDraws) -> Words:
+    return Words(
+        f"There are too few draws ({found.n_draws} a chain) for R-hat and ESS.", "Raise `iter_sampling` to 1000."
+    )
+
+
+@words.register
+def _(found: findings.LowEss) -> Words:
+    return Words(
+        f"ESS (bulk or tail) is below {found.wanted} ({found.per_chain} per chain) for "
+        f"{_worst(found.quantities, '{:.0f}')}: their figures are imprecise.",
+        "Make the chains agree first: until then nothing tells how many iterations would do."
+        if found.iterations is None
+        else f"At this rate `iter_sampling={found.iterations}` would do.",
+    )
+
+
+# Decisions
+
+
+@words.register
+def _(found: findings.NoAudit) -> Words:
+    return Words(
+        "No decision was audited: nothing is known about how many went the wrong way.",
+        "Raise `audit` or `iter_sampling`."
+        if found.asked_for
+        else "Run with `audit=0.01`, which takes one decision in a hundred again on all data.",
+    )
+
+
+@words.register
+def _(found: findings.TooFewAudits) -> Words:
+    level = found.level
+    wanted = "how many go the wrong way"
+    if level.value is not None:
+        wanted = f"whether their error is below {level.option} = {level.value:g}"
+    return Words(
+        f"Too few decisions were audited ({found.n_audited:,}) to tell {wanted}: it may be as large as "
+        f"{percent(found.limit)}.",
+        "Raise `audit` or `iter_sampling`.",
+    )
+
+
+@words.register
+def _(found: findings.WrongDecisions) -> Words:
+    audit, level = found.audit, found.level
+    return Words(
+        f"{audit.n_wrong:,} of {audit.n_audited:,} audited decisions were wrong: {percent(audit.rate)} "
+        f"({percent(audit.low)} to {percent(audit.high)} with 95 % confidence), {_allowed(found)}.",
+        "Please report this as a bug in stansub." if level.value == 0 else _fewer_wrong(found),
+    )
+
+
+def _allowed(found: findings.WrongDecisions) -> str:
+    """What the test says of wrong decisions."""
+    option, value = found.level.option, found.level.value
+    if value is None:
+        return f"and the test {found.test} states no error that it allows"
+    if value == 0:
+        return "and an exact test makes none"
+    if found.per_look:
+        return f"more than {option} = {value:g}, the level of a single look"
+    return f"more than {option} = {value:g} allows"
+
+
+def _fewer_wrong(found: findings.WrongDecisions) -> str:
+    remedy = f"Lower `{found.level.option}`, or use `test='exact'`; the draws may be biased as they are."
+    if found.own_test:
+        remedy = "Have the test ask for more, or use the exact test; the draws may be biased as they are."
+    elif found.bound:
+        remedy = "Check the range constants of the program (`range_source='scan'` needs none), or use `test='exact'`."
+    return remedy if found.level.value is not None else f"State as its attribute epsilon what you accept. {remedy}"
+
+
+@words.register
+def _(found: findings.NoiseUnderestimated) -> Words:
+    return Words(
+        f"{audited_estimates(found.estimates)}: the {found.test} test counts too little noise in, for means of so few "
+        "blocks are not normal.",
+        "Raise `first_look`, or use `test='pocock'` or `test='exact'`; the draws may be biased as they are.",
+    )
+
+
+@words.register
+def _(found: findings.NoiseTooLarge) -> Words:
+    return Words(
+        f"The noise of {percent(found.share)} of the decisions was too large for the {found.test} test: they were "
+        "left to pocock.",
+        "Use `test='pocock'`, or control variates (`control_variates=2`), which make the noise smaller.",
+    )
+
+
+@words.register
+def _(found: findings.NormalityFails) -> Words:
+    return Words(
+        f"The t-test cannot be trusted on these data: {'; and '.join(map(clause, found.reasons))}.",
+        "Run `stansub diagnose` on the same program and data: it looks for larger blocks or a first look that "
+        "would do. `test='bernstein-serfling'` and `test='exact'` do not rely on normal means.",
+    )
+
+
+@words.register
+def _(found: findings.VoidGuarantee) -> Words:
+    return Words(
+        f"The bound's guarantee is void ({found.reason or 'no reason recorded'}).",
+        "Give the program a function log_lik_third_derivative_i, log_lik_lipschitz_i or log_lik_range, or have the "
+        "range found by a full scan.",
+    )
+
+
+@words.register
+def _(found: findings.RangeViolated) -> Words:
+    return Words(
+        f"In {found.n:,} of {found.n_steps:,} decisions the observations differed by more "
+        "than the range given for them: the bound does not hold there.",
+        "Correct the range constants of the program: they must hold for every observation.",
+    )
+
+
+# Efficiency
+
+
+@words.register
+def _(found: findings.ShortSteps) -> Words:
+    return Words(
+        f"{percent(found.acceptance_rate)} of the proposals were accepted: the steps are too short to explore well.",
+        "Raise `iter_warmup`, so that the scale of the proposal can adapt.",
+    )
+
+
+@words.register
+def _(found: findings.NonfiniteProposals) -> Words:
+    return Words(
+        f"{percent(found.share)} of the proposals were rejected because the log density was not a number.",
+        "Check the constraints declared in the program: parameters may leave the support.",
+    )
+
+
+@words.register
+def _(found: findings.NothingSaved) -> Words:
+    return Words(
+        f"A decision used {percent(found.share_of_data)} of the data on average: subsampling saved next to nothing.",
+        "Use `test='exact'`, which costs the same and makes no decision error.",
+    )
+
+
+# Comparisons, and checks that failed
+
+
+@words.register
+def _(found: findings.Unrecorded) -> Words:
+    return Words(
+        f"Whether both sides are of one posterior is not known: {'; '.join(found.reasons)}.",
+        "See to it yourself, or have the reference made by `stansub reference`.",
+    )
+
+
+@words.register
+def _(found: findings.NotChecked) -> Words:
+    return Words(f"These draws were not checked ({found.reason}).", "Look at `stansub summary`.")
+
+
+# Parts of sentences
+
+
+@singledispatch
+def clause(reason: HeavyTail | TrialDecisionsWrong) -> str:
+    """Why a t-test cannot be trusted, in a clause."""
+    raise NotImplementedError(f"no words for {type(reason).__name__}")
+
+
+@clause.register
+def _(reason: HeavyTail) -> str:
+    text = (
+        f"|t| is beyond its critical value in {percent(reason.observed)} of random subsets of "
+        f"{reason.blocks:,} blocks ({percent(reason.low)} to {percent(reason.high)} with 95 % confidence), where "
+        f"normal means give {percent(reason.nominal)}"
+    )
+    if reason.undefined:
+        text += f"; in {percent(reason.undefined)} of them all blocks are equal, so that nothing can be decided"
+    return text
+
+
+@clause.register
+def _(reason: TrialDecisionsWrong) -> str:
+    return (
+        f"{percent(reason.wrong)} of simulated decisions go the wrong way ({percent(reason.low)} to "
+        f"{percent(reason.high)} with 95 % confidence), where the test promises at most {percent(reason.promised)}"
+    )
+
+
+def audited_estimates(estimates: Estimates) -> str:
+    """What the audit of the estimates gave, in a clause."""
+    off, n = math.sqrt(estimates.mean_square), estimates.n_audited
+    return f"{n:,} audited estimates were off by {off:.2f} standard errors (root mean square; 1 expected)"
+
+
+def audited_decisions(audit: Audit, which: str = "audited") -> str:
+    """What the audit of decisions gave, in a sentence."""
+    error = (
+        f"between {percent(audit.low)} and {percent(audit.high)}" if audit.n_wrong else f"at most {percent(audit.high)}"
+    )
+    return (
+        f"{audit.n_wrong:,} of {audit.n_audited:,} {which} decisions were wrong: decision error {error} "
+        "with 95 % confidence. This is about single decisions, not the error of the posterior."
+    )
+
+
+def with_level(test: str, level: ErrorLevel) -> str:
+    """A test with the error that was accepted of it, where there is any."""
+    return f"{test} with {level.option} = {level.value:g}" if level.value else test
+
+
+def normality_trial(figures: Mapping[str, Any]) -> str:
+    """What a normality trial gave (`stansub.acceptance.normality.figures`), in a sentence."""
+    return (
+        f"|t| beyond its critical value in {percent(figures['observed'])} of {figures['n_subsets']:,} trial subsets of "
+        f"{figures['blocks']:,} blocks, {percent(figures['nominal'])} expected; {percent(figures['wrong'])} of "
+        f"{figures['n_decisions']:,} trial decisions wrong, at most {percent(figures['promised'])} promised"
+    )
+
+
+def _worst(quantities: Quantities, form: str) -> str:
+    named = ", ".join(f"{name} ({form.format(value)})" for name, value in quantities.worst)
+    return f"{quantities.n_failing:,} of {quantities.n_checked:,} quantities, worst {named}"
+
+
+def percent(share: float) -> str:
+    """A share in percent, to two digits."""
+    return f"{100 * share:.0f} %" if share == 0 or share >= 0.1 else f"{100 * share:.2g} %"
+
+
+# What was chosen
+
+
+@singledispatch
+def sentence(choice: Chosen) -> str:
+    """What was chosen, and why.
+
+    Raises
+    ------
+    NotImplementedError
+        For a kind that has no words yet.
+    """
+    raise NotImplementedError(f"no words for {type(choice).__name__}")
+
+
+@sentence.register
+def _(choice: chosen.ModesFound) -> str:
+    text = f"log density {choice.log_density:,.2f} ({choice.n_reached} of {choice.n_starts} starts)"
+    if len(choice.shares) > 1:
+        shares = ", ".join(f"{share:.2g}" for share in choice.shares)
+        text += f"; {len(choice.shares)} modes with shares {shares} of the evidence"
+    if choice.interchangeable:
+        text += f"; the labels of {_and(choice.interchangeable)} switch"
+    if choice.below:
+        below = ", ".join(f"{difference:,.1f}" for difference in choice.below[:3])
+        more = ", ..." if len(choice.below) > 3 else ""
+        text += f"; {len(choice.below)} with negligible evidence, lower by {below}{more}"
+    return f"{text}; {choice.n_passes:.1f} passes over the data in {choice.seconds:.1f} s"
+
+
+@sentence.register
+def _(choice: chosen.VariatesByCost) -> str:
+    needed = [_blocks(blocks) for blocks in choice.blocks]
+    text = (
+        f"{_order(choice.order)}: a decision near the mode needs about {needed[choice.order]} of {choice.n_blocks:,} "
+        f"blocks ({needed[2]} with order 2, {needed[1]} with order 1, {needed[0]} with none)"
+    )
+    if choice.order:
+        text += f"; {memory.amount(choice.memory)}, about {choice.seconds:.1g} s to make"
+    elif choice.far_from_quadratic:
+        text += "; the log likelihood is far from quadratic within the posterior (few data, skewed, or several modes)"
+    for one in choice.too_large:
+        allowed = memory.amount(choice.memory_allowed)
+        text += f"; order {one.order} would take {memory.amount(one.memory)}, more than the {allowed} allowed"
+    return text
+
+
+@sentence.register
+def _(choice: chosen.VariatesAsAsked) -> str:
+    reason = f"the program's {choice.function} bounds the remainders" if choice.function else "as asked for"
+    return f"{_order(choice.order)}: {reason}"
+
+
+@sentence.register
+def _(choice: chosen.NoVariatesForTest) -> str:
+    return f"none: the {choice.test} test looks at the differences themselves"
+
+
+@sentence.register
+def _(choice: chosen.NoVariatesWithoutMode) -> str:
+    return f"none: {choice.reason}"
+
+
+@sentence.register
+def _(choice: chosen.VariatesMoved) -> str:
+    none, first, second = map(_blocks, choice.blocks)
+    needed = (none, first, second)[choice.order]
+    return (
+        f"{_order(choice.order)}: at this expansion point a decision needs about {needed} of {choice.n_blocks:,} "
+        f"blocks ({second} with order 2, {first} with order 1, {none} with none)"
+    )
+
+
+@sentence.register
+def _(choice: chosen.VariatesGivenUp) -> str:
+    return (
+        f"none: after {choice.n_steps:,} steps of warmup a decision needs about {_blocks(choice.blocks_with)} of "
+        f"{choice.n_blocks:,} blocks with them, {_blocks(choice.blocks_without)} without"
+    )
+
+
+@sentence.register
+def _(choice: chosen.KeptForFewDraws) -> str:
+    return f"kept: too few different draws in the first {choice.n_steps:,} steps of warmup"
+
+
+@sentence.register
+def _(choice: chosen.KeptSinceNear) -> str:
+    return f"kept: {_mean_is(choice.n_steps, choice.distance)}, and their sds are alike"
+
+
+@sentence.register
+def _(choice: chosen.KeptSinceApart) -> str:
+    return f"kept: after {choice.n_steps:,} steps of warmup the chains are far apart with lower density between them"
+
+
+@sentence.register
+def _(choice: chosen.KeptSinceUndefined) -> str:
+    return f"kept: {_mean_is(choice.n_steps, choice.distance)}, where {choice.error}"
+
+
+@sentence.register
+def _(choice: chosen.KeptForCost) -> str:
+    text = f"kept: {_mean_is(choice.n_steps, choice.distance)}; a decision needs about {_blocks(choice.blocks)} of "
+    text += f"{choice.n_blocks:,} blocks"
+    if choice.blocks_there is not None:
+        text += f", {_blocks(choice.blocks_there)} with control variates made there"
+    return text
+
+
+@sentence.register
+def _(choice: chosen.Moved) -> str:
+    earlier = f", as after {_and([f'{n:,}' for n in choice.earlier])}" if choice.earlier else ""
+    origin = "the one before" if choice.earlier else "the mode"
+    return (
+        f"moved to the mean of the chains after {choice.n_steps:,} steps of warmup{earlier}, {choice.distance:.1f} sds "
+        f"from {origin}: a decision needs about {_blocks(choice.blocks)} of {choice.n_blocks:,} blocks, "
+        f"{_blocks(choice.blocks_before)} before"
+    )
+
+
+@sentence.register
+def _(choice: chosen.GivenUp) -> str:
+    return f"given up after {choice.n_steps:,} steps of warmup"
+
+
+@sentence.register
+def _(choice: chosen.RaceWon) -> str:
+    return f"{choice.race.winner} and one random-walk step in {choice.walk_every}: {_race(choice.race)}"
+
+
+@sentence.register
+def _(choice: chosen.ProposalStays) -> str:
+    return f"{choice.race.winner} as before: {_race(choice.race)}"
+
+
+@sentence.register
+def _(choice: chosen.WalkWon) -> str:
+    return f"{choice.race.winner} whose scale is learned: {_race(choice.race)}"
+
+
+@sentence.register
+def _(choice: chosen.WalkSinceFewAccepted) -> str:
+    return (
+        f"adaptive Metropolis that starts from the Laplace approximation: {choice.accepted:.0%} of independent "
+        "draws from it were accepted"
+    )
+
+
+@sentence.register
+def _(choice: chosen.BetweenModes) -> str:
+    return (
+        f"independent draws from the Laplace approximations of {choice.n_modes} modes, so that chains change "
+        "modes, and as many random-walk steps about each"
+    )
+
+
+@sentence.register
+def _(choice: chosen.MiniBatchGradients) -> str:
+    text = f"Langevin moves with gradients from {choice.n_drawn:,} of {choice.n_blocks:,} blocks a step"
+    if choice.control_variates:
+        return f"{text}, for what the expansions leave"
+    few = choice.n_drawn < choice.n_blocks
+    return f"{text}; without control variates their noise keeps steps short" if few else text
+
+
+@sentence.register
+def _(choice: chosen.FirstLookFits) -> str:
+    return f"{choice.first} blocks, of {choice.drawn:.2g} in a typical decision: {_trial(choice.trial)}"
+
+
+@sentence.register
+def _(choice: chosen.FirstLookNotNormal) -> str:
+    return f"{choice.first} blocks, though means of remainders are not normal: {_trial(choice.trial)}"
+
+
+@sentence.register
+def _(choice: chosen.FirstLookUntried) -> str:
+    return "as late as it gets: nothing could be tried"
+
+
+@sentence.register
+def _(choice: chosen.FirstLookOfNoise) -> str:
+    if choice.off is None:
+        return f"{choice.first} blocks: nothing could be tried"
+    return (
+        f"{choice.first} blocks: {choice.n_estimates:,} trial estimates off by {choice.off:.2f} standard errors (root "
+        "mean square; 1 expected)"
+    )
+
+
+@sentence.register
+def _(choice: chosen.TestTaken) -> str:
+    return f"{choice.test}, {choice.gain:.2g} times the effective draws per observation of {choice.instead_of}"
+
+
+@sentence.register
+def _(choice: chosen.TestStays) -> str:
+    return (
+        f"{choice.test}; {choice.other}, which asks more of subset means, would make {choice.gain:.2g} times the "
+        f"effective draws per observation, and is taken from {choice.wanted:g} on"
+    )
+
+
+_BLOCK_REASONS = {
+    BlockReason.GIVEN: "as given",
+    BlockReason.EXACT: "exact decisions use them all",
+    BlockReason.CONTROL_VARIATES: "with control variates a decision needs so many blocks, nearly whatever their size",
+    BlockReason.RANGE: "the range of a block's sum grows as its size",
+    BlockReason.SPEED: "adjacent observations are read several times faster than single ones",
+}
+
+
+@sentence.register
+def _(choice: chosen.BlockSize) -> str:
+    return f"{choice.size:,} observation{'s' if choice.size > 1 else ''} each: {_BLOCK_REASONS[choice.reason]}"
+
+
+@sentence.register
+def _(choice: chosen.ErrorAudited) -> str:
+    passes = f", at most {choice.n_passes:,} passes over the data," if choice.n_passes is not None else ""
+    text = f"{choice.max_error:g}: {choice.n_audits:,} audits{passes} can tell with 95 % confidence"
+    return text + _per_look(choice.per_look)
+
+
+@sentence.register
+def _(choice: chosen.ErrorNotAudited) -> str:
+    takes = f"to tell with 95 % confidence takes {choice.n_needed:,}"
+    if choice.n_audits is None:
+        text = f"{choice.max_error:g}: {takes} audits, more than there are decisions"
+    else:
+        text = (
+            f"{choice.max_error:g}: {choice.n_audits:,} audits cannot tell; {takes}, {choice.n_passes:,} passes over "
+            f"the data: `audit={choice.share:.2g}`"
+        )
+    return text + _per_look(choice.per_look)
+
+
+def _order(order: int) -> str:
+    return f"order {order}" if order else "none"
+
+
+def _blocks(blocks: float) -> str:
+    return f"{max(1, round(blocks)):,}"
+
+
+def _mean_is(n_steps: int, distance: float) -> str:
+    return f"the mean of the chains after {n_steps:,} steps of warmup is {distance:.1f} sds from it"
+
+
+def _race(race: RaceOutcome) -> str:
+    text = f"{race.accepted:.0%} accepted"
+    for number, rival in enumerate(race.rivals):
+        of = "that of" if number else "the effective draws per observation of"
+        text += f"{' and' if number else ','} {rival.factor:.2g} times {of} {rival.name}"
+    return text
+
+
+def _trial(trial: LookTrial) -> str:
+    return (
+        f"|t| beyond its critical value in {trial.observed:.2g} of {trial.n_subsets:,} trial subsets "
+        f"({trial.nominal:.2g} expected), {trial.wrong:.2g} of {trial.n_decisions:,} trial decisions wrong"
+    )
+
+
+def _per_look(epsilon: float | None) -> str:
+    return f", with epsilon = {epsilon:.2g} at each look" if epsilon is not None else ""
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,0 +1,81 @@
+"""Sentences about what was chosen."""
+
+from typing import Any
+
+import pytest
+
+from stansub import chosen
+from stansub.chosen import Chosen, RaceOutcome, Rival
+from stansub.output.words import sentence
+
+
+def kinds(base: type[Chosen]) -> set[type[Chosen]]:
+    """All kinds of choice, those that only gather others left out."""
+    below = base.__subclasses__()
+    return set().union(*map(kinds, below)) if below else {base}
+
+
+def test_every_kind_of_choice_has_words_and_a_name() -> None:
+    assert kinds(Chosen) == set(sentence.registry) - {object}
+    assert {kind.about for kind in kinds(Chosen)} == {
+        "mode",
+        "control variates",
+        "expansion point",
+        "proposal",
+        "test",
+        "first look",
+        "blocks",
+        "max error",
+    }
+
+
+RACE = RaceOutcome("Laplace pCN with rho 0", 0.95, (Rival("Langevin", 4.04), Rival("random walk", 21.3)))
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        (
+            chosen.VariatesMoved(2, (512.2, 70.4, 9.6), 1000),
+            "order 2: at this expansion point a decision needs about 10 of 1,000 blocks (10 with order 2, 70 with "
+            "order 1, 512 with none)",
+        ),
+        (
+            chosen.Moved(500, 1.23, (125, 250), 9.6, 70.4, 1000),
+            "moved to the mean of the chains after 500 steps of warmup, as after 125 and 250, 1.2 sds from the one "
+            "before: a decision needs about 10 of 1,000 blocks, 70 before",
+        ),
+        (
+            chosen.KeptForCost(500, 0.7, 70.4, None, 1000),
+            "kept: the mean of the chains after 500 steps of warmup is 0.7 sds from it; a decision needs about 70 of "
+            "1,000 blocks",
+        ),
+        (
+            chosen.RaceWon(RACE, 10),
+            "Laplace pCN with rho 0 and one random-walk step in 10: 95% accepted, 4 times the effective draws per "
+            "observation of Langevin and 21 times that of random walk",
+        ),
+        (
+            chosen.FirstLookFits(20, 31.0, chosen.LookTrial(0.02, 0.01, 4000, 0.001, 2000)),
+            "20 blocks, of 31 in a typical decision: |t| beyond its critical value in 0.02 of 4,000 trial subsets "
+            "(0.01 expected), 0.001 of 2,000 trial decisions wrong",
+        ),
+        (chosen.BlockSize(1, chosen.BlockReason.GIVEN), "1 observation each: as given"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Chosen) else "",
+)
+def test_sentences(choice: Chosen, text: str) -> None:
+    assert sentence(choice) == text
+
+
+def test_records_are_plain() -> None:
+    record: dict[str, Any] = chosen.RaceWon(RACE, 10).record()
+    assert record == {
+        "kind": "RaceWon",
+        "walk_every": 10,
+        "race": {
+            "winner": "Laplace pCN with rho 0",
+            "accepted": 0.95,
+            "rivals": ({"name": "Langevin", "factor": 4.04}, {"name": "random walk", "factor": 21.3}),
+        },
+    }
