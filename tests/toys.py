@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stansub._loop import CallbackEvaluator, Decider, Surrogate
 from stansub.acceptance.decide import make_decider
-from stansub.acceptance.rules import Exact, Test
+from stansub.acceptance.rules import Exact, StoppingRule
 from stansub.target.taylor import ControlVariates
 
 Array = NDArray[np.float64]
@@ -30,7 +30,7 @@ def decider(
     blocks: Callable[[Array, NDArray[np.int32]], Array],
     *,
     n_blocks: int = 1,
-    test: Test | None = None,
+    test: StoppingRule | None = None,
     anchor: Array | None = None,
     coefficients: NDArray[np.float32] | None = None,
 ) -> Decider:
@@ -62,12 +62,12 @@ def gaussian(covariance: Array) -> Decider:
     return decider(len(covariance), lambda theta, which: np.array([-0.5 * theta @ precision @ theta]))
 
 
-def normal_mean(y: Array, test: Test) -> Decider:
+def normal_mean(y: Array, test: StoppingRule) -> Decider:
     """The mean of unit normals, each observation a block, and a flat prior."""
     return decider(1, lambda theta, which: -0.5 * (y[which] - theta[0]) ** 2, n_blocks=len(y), test=test)
 
 
-def logistic(x: Array, test: Test, anchor: Array, *, order: int = 2) -> Decider:
+def logistic(x: Array, test: StoppingRule, anchor: Array, *, order: int = 2) -> Decider:
     """Regression of successes, shape (n, dim), on themselves and failures alike, with control variates."""
     p = 1 / (1 + np.exp(-x @ anchor))
     rows, columns = np.tril_indices(x.shape[1])

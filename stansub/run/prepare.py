@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from stansub import streams
 from stansub.acceptance.decide import make_decider
-from stansub.acceptance.ranges import Derivative, Range
-from stansub.acceptance.rules import Austerity, Test, is_t_test
+from stansub.acceptance.ranges import Range
+from stansub.acceptance.stopping import Guarantee, StoppingRule
 from stansub.errors import InputError
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
@@ -51,10 +51,10 @@ class Setup:
     ----------
     config : SampleConfig
         What was asked for, with the seed that was drawn and the number of threads.
-    asked_rule, rule : Test
+    asked_rule, rule : StoppingRule
         The test before its looks were fitted, and the one that chains begin with.
     guarantee : str
-        What the test promises (see `stansub.run.choices.guarantee`).
+        What the test promises (see `stansub.acceptance.stopping.Guarantee`).
     range_kind : str
         Where the range constant comes from.
     found : Anchored or None
@@ -72,8 +72,8 @@ class Setup:
     """
 
     config: SampleConfig
-    asked_rule: Test
-    rule: Test
+    asked_rule: StoppingRule
+    rule: StoppingRule
     guarantee: str
     range_kind: str
     found: Anchored | None
@@ -162,26 +162,27 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         evaluator=config.evaluator,
         say=progress,
     )
-    rule = choices.within(rule, config.max_error, len(posterior.blocks))
+    if config.max_error is not None:
+        rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
     _check_memory(posterior, config)
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
     found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
-    promise = choices.guarantee(rule, ranges.kind)
+    promise = rule.guarantee(ranges.source)
     given = config.block_size is not None or (isinstance(model, Posterior) and not model.any_block_size)
     audit, audit_note = _audits(posterior, fitted, promise, config)
     moves = found.proposal if found is not None and found.proposal is not None else config.proposal
     setup = Setup(
         config=config,
         # What meetings begin with is the test before its looks were fitted, or that which took its place.
-        asked_rule=rule if type(fitted) is type(rule) else fitted,
+        asked_rule=rule if fitted.name == rule.name else fitted,
         rule=fitted,
-        guarantee=promise,
+        guarantee=promise.value,
         range_kind=ranges.kind,
         found=found,
         moves="adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves,
         starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
         plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
-        trial=promise == "asymptotic" and is_t_test(fitted) and config.iter_warmup > 0,
+        trial=promise == Guarantee.ASYMPTOTIC and fitted.rests_on_t and config.iter_warmup > 0,
         notes=notes | {"blocks": _block_note(posterior, fitted, found, given=given)} | audit_note,
     )
     data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
@@ -225,15 +226,15 @@ def _check_given(data: Data, config: SampleConfig) -> None:
         raise InputError("data, block_size, observations and evaluator are settled in the posterior that was given")
 
 
-def _block_size(rule: Test, config: SampleConfig, program: Program, n: int, instances: bool) -> int:
+def _block_size(rule: StoppingRule, config: SampleConfig, program: Program, n: int, instances: bool) -> int:
     """Observations a block where the user names none."""
     variates = config.order != "0"
     if rule.needs_range:
         variates = bool(choices.bounded_order(rule, program, config.order, config.range_source))
-    return choices.choose_block_size(rule, n, instances=instances, variates=variates)
+    return rule.block_size(n, instances=instances, variates=variates)
 
 
-def _block_note(posterior: Posterior, rule: Test, found: Anchored | None, *, given: bool) -> str:
+def _block_note(posterior: Posterior, rule: StoppingRule, found: Anchored | None, *, given: bool) -> str:
     variates = found is not None and found.order > 0
     return choices.tell_block_size(posterior.blocks.size, given=given, test=rule, variates=variates)
 
@@ -248,19 +249,22 @@ def _check_memory(posterior: Posterior, config: SampleConfig) -> None:
     )
 
 
-def _audits(posterior: Posterior, rule: Test, promise: str, config: SampleConfig) -> tuple[float, dict[str, str]]:
+def _audits(
+    posterior: Posterior, rule: StoppingRule, promise: Guarantee, config: SampleConfig
+) -> tuple[float, dict[str, str]]:
     """The share of decisions to be audited, and where the user accepts an error what these audits can tell."""
     n_decisions, n_observations = config.chains * config.iter_sampling, posterior.blocks.n_observations
-    if config.max_error is None or config.audit is not None or promise == "exact":
+    if config.max_error is None or config.audit is not None or promise == Guarantee.EXACT:
         return choices.choose_audit(config.audit, n_decisions, n_observations), {}
     share, note = choices.audit_within(config.max_error, n_decisions, n_observations)
-    level = f", with epsilon = {rule.epsilon:.2g} at each look" if isinstance(rule, Austerity) else ""
+    at_each = rule.error if rule.level_of_a_look else None
+    level = f", with {at_each.name} = {at_each.value:.2g} at each look" if at_each else ""
     return share, {"max error": note + level}
 
 
 def _about_mode(
-    posterior: Posterior, rule: Test, ranges: choices.Ranges, config: SampleConfig, progress: Progress
-) -> tuple[Anchored | None, Test, dict[str, str]]:
+    posterior: Posterior, rule: StoppingRule, ranges: choices.Ranges, config: SampleConfig, progress: Progress
+) -> tuple[Anchored | None, StoppingRule, dict[str, str]]:
     """`about_mode` with these options; its reasons where nothing was found."""
     assert config.seed is not None
     assert config.parallel_chains is not None
@@ -282,7 +286,7 @@ def _about_mode(
 
 def about_mode(
     posterior: Posterior,
-    test: Test,
+    test: StoppingRule,
     *,
     order: str,
     proposal: str | Proposal,
@@ -293,7 +297,7 @@ def about_mode(
     test_free: bool = False,
     spread: Range | None = None,
     say: Callable[[str], None],
-) -> tuple[Anchored | None, Test, dict[str, str]]:
+) -> tuple[Anchored | None, StoppingRule, dict[str, str]]:
     """What sampling about the mode rests on, or nothing where that is not to be; the test; and what was chosen why.
 
     Raises
@@ -319,7 +323,7 @@ def about_mode(
             progress=say,
         )
     except NoModeError as error:
-        if order in ("1", "2") or name in PROPOSALS[1:] or isinstance(spread, Derivative):
+        if order in ("1", "2") or name in PROPOSALS[1:] or (spread is not None and spread.order):
             raise
         return None, test, {"control variates": f"none: {error}"}
     return found, test, found.choices
@@ -392,7 +396,7 @@ def _compiled(
 
 def make_chain(
     posterior: Posterior,
-    test: Test,
+    test: StoppingRule,
     ranges: choices.Ranges,
     plan: Plan,
     proposal: str | Proposal,
