@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import _loop
 from stansub._loop import Decider, Decision, Evaluator, Surrogate
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import StoppingRule, as_rule
+from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
 
 __all__ = ["Decider", "Decision", "Surrogate", "make_decider"]
@@ -50,11 +50,10 @@ def make_decider(
             f"the {rule.name} test needs the range of the log likelihood differences: give Lipschitz constants or a "
             "range, or have it estimated or scanned"
         )
-    table = rule.table(evaluator.n_blocks)
     return Decider(
         evaluator,
         block_sizes,
-        _loop.Table(table.n, table.scale, table.offset),
+        loop_table(rule, evaluator.n_blocks),
         range=spread.compiled(surrogate) if rule.needs_range and spread is not None else None,
         noise=rule.noise_rule(),
         surrogate=surrogate,
