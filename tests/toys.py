@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import CallbackEvaluator, Decider, Surrogate
+from stansub._loop import Decider, Surrogate
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Exact, StoppingRule
+from stansub.target.functions import FunctionFactors
 from stansub.target.taylor import ControlVariates
 
 Array = NDArray[np.float64]
-
-_DOUBLES = ctypes.POINTER(ctypes.c_double)
-_INTS = ctypes.POINTER(ctypes.c_int32)
-_GLOBAL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, _DOUBLES)
-_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, ctypes.c_double, _INTS, ctypes.c_int32, _DOUBLES)
-
-# Deciders call these as long as they live.
-_KEPT: list[object] = []
 
 
 def decider(
@@ -35,23 +27,9 @@ def decider(
     coefficients: NDArray[np.float32] | None = None,
 ) -> Decider:
     """A decider at 0 for ``blocks(theta, which)``, log likelihoods of blocks of one observation, and a flat prior."""
-
-    def call_global(_: int, theta: object, value: object) -> int:
-        value[0] = 0.0  # type: ignore[index]
-        return 0
-
-    def call_blocks(_: int, theta: object, shared: float, which: object, n: int, out: object) -> int:
-        asked = np.ctypeslib.as_array(which, (n,))  # type: ignore[call-overload]
-        found = blocks(np.ctypeslib.as_array(theta, (dim,)), asked)  # type: ignore[call-overload]
-        np.ctypeslib.as_array(out, (n,))[:] = found  # type: ignore[call-overload]
-        return 0
-
-    functions = _GLOBAL(call_global), _BLOCKS(call_blocks)
-    _KEPT.append(functions)
-    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
-    evaluator = CallbackEvaluator(dim, n_blocks, 0, *addresses)  # type: ignore[arg-type]
+    factors = FunctionFactors([f"theta.{k}" for k in range(1, dim + 1)], n_blocks, blocks)
     surrogate = None if anchor is None or coefficients is None else Surrogate([anchor], (coefficients,))
-    made = make_decider(evaluator, np.ones(n_blocks, np.int32), test or Exact(), surrogate=surrogate)
+    made = make_decider(factors.evaluator(), factors.blocks.sizes, test or Exact(), surrogate=surrogate)
     made.reset(np.zeros(dim))
     return made
 

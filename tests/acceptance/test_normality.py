@@ -81,7 +81,7 @@ class TestStatistic:
             log_u = float(np.log1p(-rng.random()))
             rest = float(rng.normal(0, 20))
             # The plain loop says in which order the blocks are drawn; the compiled one draws the same.
-            plain, decider = ReferenceLoop(table), make_decider(model.evaluator, model.sizes, test)
+            plain, decider = ReferenceLoop(table), make_decider(model.evaluator(), model.blocks.sizes, test)
             decider.reset(np.zeros(1))
             plain.decide(values, rest, log_u, np.random.default_rng(seed), 0.0)
             generator = np.random.default_rng(seed)  # its capsule does not keep it alive
@@ -108,7 +108,7 @@ class TestStatistic:
             def table(self, n_units: int) -> Table:
                 return table
 
-        decider = make_decider(model.evaluator, model.sizes, One())
+        decider = make_decider(model.evaluator(), model.blocks.sizes, One())
         decided = 0
         for _ in range(n):
             decider.reset(np.zeros(1))
@@ -146,7 +146,7 @@ class TestStatistic:
         values, rng = np.random.default_rng(8).lognormal(0, 2, 500), np.random.default_rng(9)
         values = 3 * (values - values.mean()) / values.std() / np.sqrt(500)
         model, n = linear(values), 3000
-        decider, wrong = make_decider(model.evaluator, model.sizes, test), 0
+        decider, wrong = make_decider(model.evaluator(), model.blocks.sizes, test), 0
         for _ in range(n):
             decider.reset(np.zeros(1))
             log_u = float(np.log1p(-rng.random()))
