@@ -67,7 +67,7 @@ def main() -> None:
             iter_sampling=options.iter_sampling,
             seed=options.seed + (test != stansub.Exact()),
             test=test,
-            audit=0.0 if isinstance(test, stansub.Exact) else 0.05,
+            audit=0.0 if test.exact else 0.05,
             proposal="adaptive-metropolis",
             control_variates=0,
             show_progress=False,
@@ -82,7 +82,7 @@ def main() -> None:
         passes = float(np.sum(facts["n_obs_evaluated"])) / n / steps
         wrong = f"{int(np.sum(facts['n_audit_wrong']))}/{int(np.sum(facts['n_audited']))}"
         mean, mean_error, sd, sd_error = moments(draws)
-        name = test.name if isinstance(test, stansub.Exact) else f"{test.name} epsilon={test.epsilon}"
+        name = test.name if test.exact else f"{test.name} epsilon={test.epsilon}"
         line = f"{name:<34}{share:>8.1%}{passes:>8.2f}{wrong:>16}{ess:>9.0f}{seconds:>7.0f}"
         if exact is None:
             exact = mean, mean_error, sd, sd_error

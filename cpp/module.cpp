@@ -14,6 +14,7 @@
 
 #include "decider.hpp"
 #include "evaluators.hpp"
+#include "functions.hpp"
 #include "json.hpp"
 #include "stretch.hpp"
 #include "taylor.hpp"
@@ -406,6 +407,10 @@ NB_MODULE(_loop, m) {
       .def(nb::init<std::int32_t, std::int32_t, std::uintptr_t, std::uintptr_t, std::uintptr_t, std::uintptr_t>(),
            "dim"_a, "n_blocks"_a, "self_address"_a, "global_address"_a, "blocks_address"_a,
            "gradient_address"_a = 0);
+
+  nb::class_<FunctionEvaluator, EvaluatorObject>(m, "FunctionEvaluator")
+      .def(nb::init<std::int32_t, std::int32_t, nb::object, nb::object, nb::object>(), "dim"_a, "n_blocks"_a,
+           "global_log_density"_a, "block_log_lik"_a, "gradient"_a = nb::none());
 
   nb::class_<InstanceEvaluator, EvaluatorObject>(m, "InstanceEvaluator")
       .def(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stansub.run.sample import sample
     from stansub.stan.compiled import CompiledModel, compile_model
     from stansub.stan.posterior import Posterior
+    from stansub.target.functions import FunctionFactors
 
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "DrawsWarning",
     "Exact",
     "Fixed",
+    "FunctionFactors",
     "Geometric",
     "Hoeffding",
     "InputError",
@@ -81,6 +83,7 @@ _HOMES = {
     **dict.fromkeys(("Barker", "Penalty"), "acceptance.rules"),
     **dict.fromkeys(("DrawsWarning", "InputError", "RunError", "StansubError"), "errors"),
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
+    "FunctionFactors": "target.functions",
     "Posterior": "stan.posterior",
     "RandomWalk": "kernels.proposals",
     **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),

@@ -4,7 +4,7 @@ A population of M blocks has log likelihoods l_b(theta); beside them stands a gl
 Parameters are unconstrained throughout. Addresses are plain integers, as `ctypes` gives them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,30 @@ class CallbackEvaluator(Evaluator):
         global_address: int,
         blocks_address: int,
         gradient_address: int = 0,
+    ) -> None: ...
+
+class FunctionEvaluator(Evaluator):
+    """A model made of Python functions, which return None where something is not defined; what they raise passes on.
+
+    Parameters
+    ----------
+    dim, n_blocks : int
+    global_log_density : callable
+        Of theta.
+    block_log_lik : callable
+        Of theta and which, an array of int32: ndarray of float64, shape (len(which),).
+    gradient : callable, optional
+        Of theta and which: global part plus log likelihoods of these blocks, and the gradient, shape (dim,).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        n_blocks: int,
+        global_log_density: Callable[[NDArray[np.float64]], float | None],
+        block_log_lik: Callable[[NDArray[np.float64], NDArray[np.int32]], NDArray[np.float64] | None],
+        gradient: Callable[[NDArray[np.float64], NDArray[np.int32]], tuple[float, NDArray[np.float64]] | None]
+        | None = None,
     ) -> None: ...
 
 class InstanceEvaluator(Evaluator):

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.output.layout import Layout
-from stansub.run.choices import choose_block_size, choose_test
+from stansub.run.choices import choose_test
 from stansub.run.progress import telling
 from stansub.stan import data as data_module
 from stansub.stan import source as source_module
@@ -80,7 +80,7 @@ def report(
 
 def _block_size(n: int, instances: bool) -> int:
     test = choose_test(None, epsilon=None, delta=None, looks=None, first_look=None)
-    return choose_block_size(test, n, instances=instances)
+    return test.block_size(n, instances=instances, variates=False)
 
 
 def _lines(

@@ -26,6 +26,8 @@ class Run(Enum):
     """At which mode each chain starts."""
     CHECK = (0, 6)
     """Fresh starts after sampling."""
+    FOOTPRINTS = (0, 7)
+    """Points at which it is seen which factors depend on which parameters."""
 
 
 class Chain(IntEnum):

@@ -19,7 +19,7 @@ import stansub
 from stansub.output import inference_data
 
 if TYPE_CHECKING:
-    from stansub.acceptance.rules import Test
+    from stansub.acceptance.rules import StoppingRule
     from stansub.output.inference_data import InferenceData
 
 REFERENCE = Path(os.environ.get("STANSUB_REFERENCE", "no reference"))
@@ -60,7 +60,7 @@ def covtype(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 
 def compared(
-    case: Case, test: Test | None, *, iter_warmup: int, iter_sampling: int, thin: int = 10, **options: Any
+    case: Case, test: StoppingRule | None, *, iter_warmup: int, iter_sampling: int, thin: int = 10, **options: Any
 ) -> stansub.Comparison:
     draws = stansub.sample(
         case.compiled,
@@ -78,7 +78,7 @@ def compared(
 
 
 @pytest.mark.parametrize("test", [stansub.Exact(), None], ids=["exact", "default"])
-def test_mnist_agrees_with_nuts(mnist: Case, test: Test | None) -> None:
+def test_mnist_agrees_with_nuts(mnist: Case, test: StoppingRule | None) -> None:
     comparison = compared(mnist, test, iter_warmup=20_000, iter_sampling=100_000)
     assert comparison.verdict.word == "agrees", comparison.verdict
     # A single ratio's own error is 2 to 3 percent; the parameters are many.

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import CallbackEvaluator, Decider, Surrogate
+from stansub._loop import Decider, Surrogate
 from stansub.acceptance.decide import make_decider
-from stansub.acceptance.rules import Exact, Test
+from stansub.acceptance.rules import Exact, StoppingRule
+from stansub.target.functions import FunctionFactors
 from stansub.target.taylor import ControlVariates
 
 Array = NDArray[np.float64]
-
-_DOUBLES = ctypes.POINTER(ctypes.c_double)
-_INTS = ctypes.POINTER(ctypes.c_int32)
-_GLOBAL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, _DOUBLES)
-_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, ctypes.c_double, _INTS, ctypes.c_int32, _DOUBLES)
-
-# Deciders call these as long as they live.
-_KEPT: list[object] = []
 
 
 def decider(
@@ -30,28 +22,14 @@ def decider(
     blocks: Callable[[Array, NDArray[np.int32]], Array],
     *,
     n_blocks: int = 1,
-    test: Test | None = None,
+    test: StoppingRule | None = None,
     anchor: Array | None = None,
     coefficients: NDArray[np.float32] | None = None,
 ) -> Decider:
     """A decider at 0 for ``blocks(theta, which)``, log likelihoods of blocks of one observation, and a flat prior."""
-
-    def call_global(_: int, theta: object, value: object) -> int:
-        value[0] = 0.0  # type: ignore[index]
-        return 0
-
-    def call_blocks(_: int, theta: object, shared: float, which: object, n: int, out: object) -> int:
-        asked = np.ctypeslib.as_array(which, (n,))  # type: ignore[call-overload]
-        found = blocks(np.ctypeslib.as_array(theta, (dim,)), asked)  # type: ignore[call-overload]
-        np.ctypeslib.as_array(out, (n,))[:] = found  # type: ignore[call-overload]
-        return 0
-
-    functions = _GLOBAL(call_global), _BLOCKS(call_blocks)
-    _KEPT.append(functions)
-    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
-    evaluator = CallbackEvaluator(dim, n_blocks, 0, *addresses)  # type: ignore[arg-type]
+    factors = FunctionFactors([f"theta.{k}" for k in range(1, dim + 1)], n_blocks, blocks)
     surrogate = None if anchor is None or coefficients is None else Surrogate([anchor], (coefficients,))
-    made = make_decider(evaluator, np.ones(n_blocks, np.int32), test or Exact(), surrogate=surrogate)
+    made = make_decider(factors.evaluator(), factors.blocks.sizes, test or Exact(), surrogate=surrogate)
     made.reset(np.zeros(dim))
     return made
 
@@ -62,12 +40,12 @@ def gaussian(covariance: Array) -> Decider:
     return decider(len(covariance), lambda theta, which: np.array([-0.5 * theta @ precision @ theta]))
 
 
-def normal_mean(y: Array, test: Test) -> Decider:
+def normal_mean(y: Array, test: StoppingRule) -> Decider:
     """The mean of unit normals, each observation a block, and a flat prior."""
     return decider(1, lambda theta, which: -0.5 * (y[which] - theta[0]) ** 2, n_blocks=len(y), test=test)
 
 
-def logistic(x: Array, test: Test, anchor: Array, *, order: int = 2) -> Decider:
+def logistic(x: Array, test: StoppingRule, anchor: Array, *, order: int = 2) -> Decider:
     """Regression of successes, shape (n, dim), on themselves and failures alike, with control variates."""
     p = 1 / (1 + np.exp(-x @ anchor))
     rows, columns = np.tril_indices(x.shape[1])

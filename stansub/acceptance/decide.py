@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import _loop
 from stansub._loop import Decider, Decision, Evaluator, Surrogate
 from stansub.acceptance.ranges import Range
-from stansub.acceptance.rules import NoiseTest, Test
+from stansub.acceptance.stopping import StoppingRule, as_rule
+from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
 
 __all__ = ["Decider", "Decision", "Surrogate", "make_decider"]
@@ -17,7 +17,7 @@ __all__ = ["Decider", "Decision", "Surrogate", "make_decider"]
 def make_decider(
     evaluator: Evaluator,
     block_sizes: NDArray[np.int32],
-    test: Test,
+    test: StoppingRule,
     *,
     spread: Range | None = None,
     surrogate: Surrogate | None = None,
@@ -30,8 +30,8 @@ def make_decider(
         Used by no other chain.
     block_sizes : ndarray of int32, shape (n_blocks,)
         Observations in each block.
-    test : Test
-        When a decision is clear.
+    test : StoppingRule
+        When a decision is clear; any value that `stansub.acceptance.stopping.as_rule` takes.
     spread : Range, optional
         Where the range of the differences comes from, for tests that need it. With control variates the test looks at
         remainders; a `Lipschitz` constant or a `RangeFunction` is then taken for theirs, and whoever gives it vouches
@@ -44,17 +44,17 @@ def make_decider(
     InputError
         When the test needs a range and none is given, or the control variates are not those of a `Derivative`.
     """
-    if test.needs_range and spread is None:
+    rule = as_rule(test)
+    if rule.needs_range and spread is None:
         raise InputError(
-            f"the {test.name} test needs the range of the log likelihood differences: give Lipschitz constants or a "
+            f"the {rule.name} test needs the range of the log likelihood differences: give Lipschitz constants or a "
             "range, or have it estimated or scanned"
         )
-    table = test.table(evaluator.n_blocks)
     return Decider(
         evaluator,
         block_sizes,
-        _loop.Table(table.n, table.scale, table.offset),
-        range=spread.compiled(surrogate) if test.needs_range and spread is not None else None,
-        noise=test.noise_rule() if isinstance(test, NoiseTest) else None,
+        loop_table(rule, evaluator.n_blocks),
+        range=spread.compiled(surrogate) if rule.needs_range and spread is not None else None,
+        noise=rule.noise_rule(),
         surrogate=surrogate,
     )

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
-from stansub.acceptance.rules import Austerity, Pocock, Table, Test
+from stansub.acceptance.looks import Table
+from stansub.acceptance.stopping import StoppingRule
 from stansub.types import FloatArray, IntArray
 
 # |t| may be beyond its critical value so many times as often as Student's t; the levels of the tests are no more exact.
@@ -270,13 +271,15 @@ def critical_values(table: Table) -> FloatArray:
     return values
 
 
-def figures(trial: Trial, test: Test, *, by_decisions: bool = False, max_error: float | None = None) -> dict[str, Any]:
+def figures(
+    trial: Trial, test: StoppingRule, *, by_decisions: bool = False, max_error: float | None = None
+) -> dict[str, Any]:
     """What a trial comes to, in plain values that fit into an attribute.
 
     Parameters
     ----------
     trial : Trial
-    test : Test
+    test : StoppingRule
     by_decisions : bool
         Whether a heavy tail is let pass where even the upper limit of the wrong decisions is within the promise: with
         control variates most decisions are clear by a margin far beyond any critical value.
@@ -293,7 +296,7 @@ def figures(trial: Trial, test: Test, *, by_decisions: bool = False, max_error: 
         above what is tolerated and promised.
     """
     tail, error = trial.worst(), trial.decision_error
-    promised = promised_error(test, trial.n_units) if max_error is None else max_error
+    promised = test.promised_error(trial.n_units) if max_error is None else max_error
     return {
         "n_pairs": trial.n_pairs,
         "n_subsets": tail.n_subsets,
@@ -313,18 +316,6 @@ def figures(trial: Trial, test: Test, *, by_decisions: bool = False, max_error: 
         "tail_fails": tail.fails and not (by_decisions and error.high <= promised),
         "decisions_fail": error.low > promised,
     }
-
-
-def promised_error(test: Test, n_units: int) -> float:
-    """The largest error of a decision that a t-test promises for normal means.
-
-    That of Pocock's test is its epsilon; austerity spends epsilon at every look, so its errors add up.
-    """
-    if isinstance(test, Pocock):
-        return test.epsilon
-    if isinstance(test, Austerity):
-        return min(0.5, test.epsilon * (test.table(n_units).n.size - 1))
-    raise TypeError(f"the {test.name} test does not rely on normal means")
 
 
 def coarsened(pair: Pair, factor: int) -> Pair:

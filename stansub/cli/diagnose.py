@@ -111,7 +111,8 @@ def _facts(result: NormalityTrial) -> Iterator[tuple[str, str]]:
 
     test, seen = result.test, result.pairs[result.pairs["phase"] == "end"]
     blocks = f"{result.n_blocks:,} blocks of {result.block_size:,} observation{'s' * (result.block_size > 1)}"
-    yield "Test", f"{test.name} with epsilon = {getattr(test, 'epsilon', 0):g} on {blocks}"
+    level = f" with {test.error.name} = {test.error.value:g}" if test.error else ""
+    yield "Test", f"{test.name}{level} on {blocks}"
     yield (
         "Trial",
         f"{len(seen):,} pairs of a state and a proposal, {result.settings['subsets']:,} subsets of each at every look; "

@@ -18,7 +18,7 @@ import numpy as np
 from stansub import streams
 from stansub.acceptance.normality import LEVELS, TOLERATED, Pair, Trial, coarsened, figures, try_pairs
 from stansub.acceptance.ranges import DERIVATIVES
-from stansub.acceptance.rules import NoiseTest, Test, is_t_test
+from stansub.acceptance.stopping import Guarantee, StoppingRule
 from stansub.errors import InputError
 from stansub.findings import HeavyTail, TrialDecisionsWrong
 from stansub.output.checks import normality_fails
@@ -62,7 +62,7 @@ class NormalityTrial:
     ----------
     model : str
     n_observations, n_blocks, block_size : int
-    test : Test
+    test : StoppingRule
         The t-test that was tried.
     settings : dict
         ``pairs``, ``subsets``, ``iter_warmup``, ``seed``.
@@ -92,7 +92,7 @@ class NormalityTrial:
     n_observations: int
     n_blocks: int
     block_size: int
-    test: Test
+    test: StoppingRule
     settings: Mapping[str, Any]
     figures: Mapping[str, Any]
     tails: pd.DataFrame
@@ -122,7 +122,7 @@ def diagnose(
     model: str | Path | CompiledModel | Posterior,
     data: str | Path | Mapping[str, Any] | None = None,
     *,
-    test: Test | str | None = None,
+    test: StoppingRule | str | None = None,
     epsilon: float | None = None,
     looks: str | None = None,
     first_look: int | None = None,
@@ -148,7 +148,7 @@ def diagnose(
     ----------
     model, data, block_size, observations, evaluator, proposal, control_variates, inits, seed
         As in `stansub.sample`; with the same seed the chain is the first of `sample`'s.
-    test : Test or {"austerity", "pocock"}, optional
+    test : StoppingRule or {"austerity", "pocock"}, optional
         The t-test; those that do not rely on normal means have nothing to be tried.
     epsilon, looks, first_look
         Its settings, when ``test`` is a name.
@@ -180,7 +180,7 @@ def diagnose(
             model,
             data,
             block_size=block_size
-            or (lambda _, n, instances: choices.choose_block_size(rule, n, instances=instances, variates=order != "0")),
+            or (lambda _, n, instances: rule.block_size(n, instances=instances, variates=order != "0")),
             seed=seed,
             observations=observations,
             evaluator=evaluator,
@@ -233,13 +233,15 @@ def _check_counts(pairs: int, subsets: int, iter_warmup: int, block_size: int | 
             choices.check_count(name, value, at_least=least)
 
 
-def _t_test(test: Test | str | None, epsilon: float | None, looks: str | None, first_look: int | None) -> Test:
+def _t_test(
+    test: StoppingRule | str | None, epsilon: float | None, looks: str | None, first_look: int | None
+) -> StoppingRule:
     """The test asked for; InputError for one that does not rely on normal means."""
     rule = choices.choose_test(test, epsilon=epsilon, delta=None, looks=looks, first_look=first_look)
-    if choices.guarantee(rule, "none") == "asymptotic" and is_t_test(rule):
+    if rule.guarantee(None) == Guarantee.ASYMPTOTIC and rule.rests_on_t:
         return rule
     promise = "takes every decision on all the data" if not rule.needs_range else "holds for any data"
-    promise = "is tried by the audit of `stansub sample`" if isinstance(rule, NoiseTest) else promise
+    promise = "is tried by the audit of `stansub sample`" if rule.counts_noise else promise
     raise InputError(
         f"the {rule.name} test {promise}, so that there is nothing to try; choose test pocock or austerity, with "
         "an epsilon above 0"
@@ -282,7 +284,7 @@ def _pairs_along(
 def _judge(
     found: Mapping[str, Sequence[Pair]],
     posterior: Posterior,
-    rule: Test,
+    rule: StoppingRule,
     by_decisions: bool,
     settings: Mapping[str, Any],
     rng: np.random.Generator,
@@ -359,7 +361,9 @@ def _walk(proposal: str) -> str:
     return "adaptive-metropolis" if proposal == "auto" else proposal
 
 
-def _note(trials: Mapping[str, Trial], test: Test, judged: Callable[[Trial, Test], dict[str, Any]]) -> str:
+def _note(
+    trials: Mapping[str, Trial], test: StoppingRule, judged: Callable[[Trial, StoppingRule], dict[str, Any]]
+) -> str:
     if "start" not in trials:
         return "On the way from the inits no proposal had a finite log density."
     reasons = normality_fails(judged(trials["start"], test))
@@ -371,17 +375,17 @@ def _note(trials: Mapping[str, Trial], test: Test, judged: Callable[[Trial, Test
 def _advice(
     pairs: Sequence[Pair],
     posterior: Posterior,
-    test: Test,
+    test: StoppingRule,
     subsets: int,
     rng: np.random.Generator,
     log: Callable[[str], None],
-    judged: Callable[[Trial, Test], dict[str, Any]],
+    judged: Callable[[Trial, StoppingRule], dict[str, Any]],
 ) -> Iterator[str]:
     """Settings under which the same pairs pass the trial, the least change of either kind, and tests that need none."""
     n_blocks, block_size = len(posterior.blocks), posterior.blocks.size
     first = int(test.table(n_blocks).n[0])
 
-    def passes(tried: Sequence[Pair], rule: Test) -> str:
+    def passes(tried: Sequence[Pair], rule: StoppingRule) -> str:
         table = rule.table(tried[0].differences.size)
         trial = try_pairs(tried, table, n_subsets=subsets, rng=rng, decision_work=_REMEDY_WORK)
         seen, first_tail = judged(trial, rule), trial.tails()[0]

@@ -23,7 +23,7 @@ import numpy as np
 from rich.console import Console
 
 from stansub.acceptance.decide import make_decider
-from stansub.acceptance.rules import Exact, Test
+from stansub.acceptance.rules import Exact, StoppingRule
 from stansub.diagnostics.risk_curves import MIN_REPEATS
 from stansub.diagnostics.risk_functions import Functions
 from stansub.diagnostics.risk_result import Risk, curves, label, losses, settings
@@ -94,7 +94,7 @@ def risk(
     epsilons : sequence of float
         Error levels; 0 stands for exact decisions.
     test : {"pocock", "austerity"}
-        Test of the decisions; the papers' is ``austerity``.
+        StoppingRule of the decisions; the papers' is ``austerity``.
     repeats : int
         Runs of each setting, at least 3.
     max_time : float, optional
@@ -143,13 +143,13 @@ def risk(
     stored = _stored(reference)
     seed = secrets.randbits(31) if seed is None else int(seed)
     parallel = parallel_chains or choices.cores()
-    looser = next((rule for rule in rules.values() if not isinstance(rule, Exact)), Exact())
+    looser = next((rule for rule in rules.values() if not rule.exact), Exact())
     with telling(console, show=show) as log:
         posterior, _ = make_posterior(
             model,
             data,
             block_size=block_size
-            or (lambda _, n, instances: choices.choose_block_size(looser, n, instances=instances)),
+            or (lambda _, n, instances: looser.block_size(n, instances=instances, variates=False)),
             seed=seed,
             observations=observations,
             evaluator=evaluator,
@@ -215,7 +215,7 @@ def _check_counts(
 
 def _found(
     kept: Mapping[float, Mapping[int, Course]],
-    rules: Mapping[float, Test],
+    rules: Mapping[float, StoppingRule],
     truth: Truth,
     n_observations: int,
     facts: Mapping[str, Any],
@@ -268,7 +268,9 @@ def parse_epsilons(text: str) -> tuple[float, ...]:
         raise InputError(f"`epsilon={text}`: give numbers separated by commas, such as 0,0.01,0.05") from error
 
 
-def _rules(epsilons: Sequence[float], test: str, looks: str | None, first_look: int | None) -> dict[float, Test]:
+def _rules(
+    epsilons: Sequence[float], test: str, looks: str | None, first_look: int | None
+) -> dict[float, StoppingRule]:
     if test not in TESTS:
         raise InputError(f"test {test!r} has no epsilon to vary; choose from {', '.join(TESTS)}")
     if not epsilons:
@@ -300,7 +302,7 @@ def _stored(reference: InferenceData | str | Path | None) -> InferenceData | Non
     return inference_data.read(reference, foreign=True) if isinstance(reference, str | Path) else reference
 
 
-def _about(posterior: Posterior, rule: Test) -> dict[str, Any]:
+def _about(posterior: Posterior, rule: StoppingRule) -> dict[str, Any]:
     facts = collect.facts(posterior, rule, "")
     names = ("model", "model_hash", "data_hash", "n_observations", "n_blocks", "block_size")
     return {**{name: facts[name] for name in names}, "versions": json.loads(facts["versions"])}
@@ -390,7 +392,7 @@ def _announced(settings: int, repeats: int, budget: Budget, parallel: int) -> st
 
 def _run_all(
     posterior: Posterior,
-    rules: Sequence[Test],
+    rules: Sequence[StoppingRule],
     truth: Truth,
     functions: Functions,
     starts: Sequence[FloatArray],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtrit
 
-from stansub.acceptance.rules import Test
+from stansub.acceptance.rules import StoppingRule
 from stansub.diagnostics.risk_curves import MIN_REPEATS, grid, split
 from stansub.diagnostics.risk_functions import MEANS, VARIANCES
 from stansub.diagnostics.risk_runs import Course
@@ -165,7 +165,7 @@ def losses(kept: Runs, truth: Truth, axis: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def settings(kept: Runs, rules: Mapping[float, Test], n_observations: int) -> pd.DataFrame:
+def settings(kept: Runs, rules: Mapping[float, StoppingRule], n_observations: int) -> pd.DataFrame:
     """What each setting did in its steps, all repeats together."""
     import pandas as pd
 

@@ -5,28 +5,22 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from stansub.acceptance import ranges as sources
 from stansub.acceptance.ranges import DERIVATIVES
-from stansub.acceptance.rules import Austerity, Exact, Fixed, Test, is_own, level_of_looks, make_test
+from stansub.acceptance.rules import Fixed, StoppingRule, as_rule, make_test
 from stansub.chosen import BlockReason, BlockSize, ErrorAudited, ErrorNotAudited
 from stansub.errors import InputError
-from stansub.output.record import UNKNOWN
 from stansub.run import config
 from stansub.run.config import MOST, MOST_COUNT, RANGES, Count
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
 from stansub.stan.syntax import Program
-from stansub.target.blocks import PLAIN_BLOCK_SIZE, VARIATES_BLOCK_SIZE, fitting_size
 
 # Measured against exact Metropolis-Hastings: see the section on the plain path in the README.
 DEFAULT_TEST = "pocock"
-
-# Observations a block of exact decisions. (The range of a block sum grows as its size, which a concentration bound pays
-# for in full: there single observations are best.)
-_BLOCK_EXACT = 1024
 
 # Share of the decisions that are audited, their number at most and at least, and what they may evaluate between.
 _AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 30, 100_000_000
@@ -47,17 +41,18 @@ def check_count(name: str, value: Any, *, at_least: int, at_most: int | None = N
 
 
 def choose_test(
-    test: Test | str | None,
+    test: StoppingRule | str | None,
     *,
     epsilon: float | None,
     delta: float | None,
     looks: str | None,
     first_look: int | None,
     max_error: float | None = None,
-) -> Test:
+) -> StoppingRule:
     """The test asked for by name, the default, or the one given.
 
-    With ``max_error`` its epsilon or delta is that; `within` does the rest when the number of blocks is known.
+    With ``max_error`` its epsilon or delta is that; `StoppingRule.of_a_decision` does the rest when the number of
+    blocks is known.
 
     Raises
     ------
@@ -78,26 +73,14 @@ def choose_test(
             raise InputError(
                 "epsilon, delta, max_error, looks and first_look are set in the test itself when a test value is given"
             )
-        if not all(hasattr(test, name) for name in ("name", "needs_range", "table")):
-            raise InputError(
-                f"test {test!r} is no test: give a name, or a value with `name`, `needs_range` and `table(n_units)`"
-            )
-        return test
+        return as_rule(test)
     made = make_test(test, epsilon=epsilon, delta=delta)
-    for setting in ("epsilon", "delta"):
-        if max_error is not None and hasattr(made, setting):
-            made = replace(made, **{setting: max_error})  # type: ignore[type-var]
+    if max_error is not None:
+        made = made.with_error(max_error)
     return with_looks(made, looks, first_look)
 
 
-def within(test: Test, max_error: float | None, n_blocks: int) -> Test:
-    """The test with which a whole decision errs no more often than ``max_error``: austerity's epsilon is of a look."""
-    if max_error is None or not isinstance(test, Austerity):
-        return test
-    return replace(test, epsilon=level_of_looks(max_error, test.looks, n_blocks))
-
-
-def with_looks(test: Test, looks: str | None, first_look: int | None) -> Test:
+def with_looks(test: StoppingRule, looks: str | None, first_look: int | None) -> StoppingRule:
     """The test with the schedule asked for; what is not said stays the test's own.
 
     Raises
@@ -109,36 +92,21 @@ def with_looks(test: Test, looks: str | None, first_look: int | None) -> Test:
         return test
     if looks not in (None, "geometric", "fixed"):
         raise InputError(f"looks {looks!r} is unknown; choose from geometric, fixed")
-    own = getattr(test, "looks", None)
+    own = test.looks
     if own is None:
         raise InputError(f"the {test.name} test takes no looks: leave looks and first_look out")
     config.check(first_look=first_look)
     first = first_look or own.first
     if first < 2 and not test.needs_range:
         raise InputError(f"the {test.name} test needs at least 2 blocks at the first look, for a standard deviation")
-    schedule = Fixed(size=first) if looks == "fixed" else replace(own, first=first)
-    changed: Test = replace(test, looks=schedule)  # type: ignore[type-var]
-    return changed
+    return test.with_looks(Fixed(size=first) if looks == "fixed" else own.starting_at(first))
 
 
-def choose_block_size(test: Test, n: int, *, instances: bool, variates: bool = False) -> int:
-    """Observations a block for ``n`` observations.
-
-    ``instances`` says whether each block costs an instance, ``variates`` whether decisions may have control variates
-    (which with tests that need a range takes bounds on remainders, see `bounded_order`).
-    """
-    if isinstance(test, Exact):
-        return fitting_size(_BLOCK_EXACT, n, instances=instances, n_blocks=1)
-    if test.needs_range and not variates:
-        return fitting_size(1, n, instances=instances)
-    return fitting_size(VARIATES_BLOCK_SIZE if variates else PLAIN_BLOCK_SIZE, n, instances=instances)
-
-
-def block_size_chosen(size: int, *, given: bool, test: Test, variates: bool) -> BlockSize:
+def block_size_chosen(size: int, *, given: bool, test: StoppingRule, variates: bool) -> BlockSize:
     """The size of a block, and why."""
     if given:
         return BlockSize(size, BlockReason.GIVEN)
-    if isinstance(test, Exact):
+    if test.exact:
         return BlockSize(size, BlockReason.EXACT)
     if variates:
         return BlockSize(size, BlockReason.CONTROL_VARIATES)
@@ -198,14 +166,14 @@ def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[f
     return n / n_steps, ErrorAudited(max_error=max_error, n_audits=n, n_passes=passes)
 
 
-def check_range(test: Test, kind: str) -> None:
+def check_range(test: StoppingRule, kind: str) -> None:
     """Raise InputError for an unknown source of the range, or one for a test that needs none."""
     RANGES.check("range", kind)
     if not test.needs_range and kind != "auto":
         raise InputError(f"the {test.name} test needs no range: leave out `range_source='{kind}'`")
 
 
-def bounded_order(test: Test, program: Program, order: str, kind: str) -> int:
+def bounded_order(test: StoppingRule, program: Program, order: str, kind: str) -> int:
     """Order of the control variates whose remainders a function of the program bounds; 0 where there are none.
 
     Parameters
@@ -223,7 +191,12 @@ def bounded_order(test: Test, program: Program, order: str, kind: str) -> int:
 
 
 def choose_range(
-    test: Test, posterior: Posterior, kind: str, *, order: str = "0", progress: Callable[[str], None] | None = None
+    test: StoppingRule,
+    posterior: Posterior,
+    kind: str,
+    *,
+    order: str = "0",
+    progress: Callable[[str], None] | None = None,
 ) -> Ranges:
     """Find the range constant of a test that needs one.
 
@@ -283,14 +256,3 @@ def choose_range(
 
 def _functions(program: Program) -> set[str]:
     return {function.name for function in program.functions}
-
-
-def guarantee(test: Test, range_kind: str) -> str:
-    """What the test promises: "exact", "bound", "asymptotic", "void: ..." or, of a user's own test, "unknown"."""
-    if not is_own(test):
-        return UNKNOWN
-    if isinstance(test, Exact) or getattr(test, "epsilon", None) == 0:
-        return "exact"
-    if not test.needs_range:
-        return "asymptotic"
-    return "void: range estimated" if range_kind == "estimate" else "bound"

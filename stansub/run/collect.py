@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import numbers
 import platform
 import re
 import time
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from stansub import streams
 from stansub._version import __version__
 from stansub.acceptance.normality import figures, pool
-from stansub.acceptance.rules import Test
+from stansub.acceptance.rules import StoppingRule
 from stansub.errors import InputError, InterruptError, RunError
 from stansub.kernels.base import Records
 from stansub.kernels.proposals import Proposal
@@ -283,7 +281,9 @@ def _each(totals: Sequence[Totals], name: str) -> NDArray[Any]:
     return np.array([one[name] for one in totals])
 
 
-def normality(chains: Sequence[Chain], test: Test, *, variates: bool, max_error: float | None) -> dict[str, Any] | None:
+def normality(
+    chains: Sequence[Chain], test: StoppingRule, *, variates: bool, max_error: float | None
+) -> dict[str, Any] | None:
     """What the trials at the end of warmup came to, over all chains (see `decision.normality.figures`)."""
     trials = [chain.tried for chain in chains if chain.tried is not None]
     return figures(pool(trials), test, by_decisions=variates, max_error=max_error) if trials else None
@@ -299,7 +299,7 @@ def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:
     }
 
 
-def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
+def facts(posterior: Posterior, test: StoppingRule, guarantee: str) -> dict[str, Any]:
     """What was sampled, how decisions were taken, and with which software."""
     blocks = posterior.blocks
     stan = re.search(r"^Stan version: *([\d.]+)", posterior.full.info(), re.MULTILINE)
@@ -313,7 +313,7 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "n_blocks": len(blocks),
         "block_size": blocks.size,
         "test": test.name,
-        **{name: level for name in ("epsilon", "delta", "noise") if (level := _level(test, name)) is not None},
+        **test.parameters,
         "test_settings": repr(test),
         "guarantee": guarantee,
         "data_order": "original" if posterior.order is None else "shuffled",
@@ -324,12 +324,6 @@ def facts(posterior: Posterior, test: Test, guarantee: str) -> dict[str, Any]:
         "versions": json.dumps(versions),
         "proof_error": posterior.proof.error,
     }
-
-
-def _level(test: Test, name: str) -> float | None:
-    """A setting of the test, which may be anyone's; None where it has none that is a number."""
-    value = getattr(test, name, None)
-    return float(value) if isinstance(value, numbers.Real) and math.isfinite(value) else None
 
 
 def _named(proposal: str | Proposal, found: Anchored | None) -> str:

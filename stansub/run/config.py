@@ -21,7 +21,7 @@ from stansub.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from stansub.acceptance.rules import Test
+    from stansub.acceptance.rules import StoppingRule
     from stansub.kernels.proposals import Proposal
     from stansub.kernels.recipes import Recipe
     from stansub.run.executors import Executor
@@ -221,13 +221,13 @@ class SampleConfig:
         Interval("a number of seconds above 0", high=None),
         resume="any",
     )
-    test: Test | str | None = _option(
+    test: StoppingRule | str | None = _option(
         None,
         "How a decision is taken from a subset of the data: by a t-test (pocock, austerity) or a concentration bound, "
         "with the noise of the estimated log ratio counted in (barker, penalty), or from all the data (exact).",
         DECISIONS,
         Named(("austerity", "pocock", "hoeffding", "bernstein", "bernstein-serfling", "barker", "penalty", "exact")),
-        type_="or Test",
+        type_="or StoppingRule",
         means="pocock",
     )
     epsilon: float | None = _option(
@@ -359,7 +359,7 @@ class SampleConfig:
             raise InputError("a kernel has proposals of its own: give `kernel` or `proposal`")
         choices.check_range(self.make_test(), self.range_source)
 
-    def make_test(self) -> Test:
+    def make_test(self) -> StoppingRule:
         """The test asked for, or the default.
 
         Raises

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from stansub import streams
 from stansub._loop import Decider, Subset, Table
 from stansub.acceptance.decide import make_decider
-from stansub.acceptance.ranges import Derivative, Range
-from stansub.acceptance.rules import Austerity, Test, is_t_test
+from stansub.acceptance.ranges import Range
+from stansub.acceptance.stopping import Guarantee, StoppingRule
 from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
@@ -36,7 +36,7 @@ from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import Program
 from stansub.target.factors import Evaluator
-from stansub.target.touched import touched_by
+from stansub.target.footprints import Footprints, find_footprints
 from stansub.tuning.adapt import SGLD, Adapter, adapter_of, make_adapter
 from stansub.tuning.anchored import PROPOSALS, Anchored, anchor
 from stansub.tuning.mode import NoModeError
@@ -55,10 +55,10 @@ class Setup:
     ----------
     config : SampleConfig
         What was asked for, with the seed that was drawn and the number of threads.
-    asked_rule, rule : Test
+    asked_rule, rule : StoppingRule
         The test before its looks were fitted, and the one that chains begin with.
     guarantee : str
-        What the test promises (see `stansub.run.choices.guarantee`).
+        What the test promises (see `stansub.acceptance.stopping.Guarantee`).
     range_kind : str
         Where the range constant comes from.
     found : Anchored or None
@@ -76,8 +76,8 @@ class Setup:
     """
 
     config: SampleConfig
-    asked_rule: Test
-    rule: Test
+    asked_rule: StoppingRule
+    rule: StoppingRule
     guarantee: str
     range_kind: str
     found: Anchored | None
@@ -166,26 +166,27 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         evaluator=config.evaluator,
         say=progress,
     )
-    rule = choices.within(rule, config.max_error, len(posterior.blocks))
+    if config.max_error is not None:
+        rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
     _check_memory(posterior, config)
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
     found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
-    promise = choices.guarantee(rule, ranges.kind)
+    promise = rule.guarantee(ranges.source)
     given = config.block_size is not None or (isinstance(model, Posterior) and not model.any_block_size)
     audit, audit_note = _audits(posterior, fitted, promise, config)
     moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
     setup = Setup(
         config=config,
         # What meetings begin with is the test before its looks were fitted, or that which took its place.
-        asked_rule=rule if type(fitted) is type(rule) else fitted,
+        asked_rule=rule if fitted.name == rule.name else fitted,
         rule=fitted,
-        guarantee=promise,
+        guarantee=promise.value,
         range_kind=ranges.kind,
         found=found,
         moves="adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves,
         starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
         plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
-        trial=promise == "asymptotic" and is_t_test(fitted) and config.iter_warmup > 0 and config.kernel is None,
+        trial=_is_tried(promise, fitted, config),
         notes=updated(notes, _block_note(posterior, fitted, found, given=given), *audit_note),
     )
     data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
@@ -229,15 +230,15 @@ def _check_given(data: Data, config: SampleConfig) -> None:
         raise InputError("data, block_size, observations and evaluator are settled in the posterior that was given")
 
 
-def _block_size(rule: Test, config: SampleConfig, program: Program, n: int, instances: bool) -> int:
+def _block_size(rule: StoppingRule, config: SampleConfig, program: Program, n: int, instances: bool) -> int:
     """Observations a block where the user names none."""
     variates = config.order != "0"
     if rule.needs_range:
         variates = bool(choices.bounded_order(rule, program, config.order, config.range_source))
-    return choices.choose_block_size(rule, n, instances=instances, variates=variates)
+    return rule.block_size(n, instances=instances, variates=variates)
 
 
-def _block_note(posterior: Posterior, rule: Test, found: Anchored | None, *, given: bool) -> Chosen:
+def _block_note(posterior: Posterior, rule: StoppingRule, found: Anchored | None, *, given: bool) -> Chosen:
     variates = found is not None and found.order > 0
     return choices.block_size_chosen(posterior.blocks.size, given=given, test=rule, variates=variates)
 
@@ -252,18 +253,26 @@ def _check_memory(posterior: Posterior, config: SampleConfig) -> None:
     )
 
 
-def _audits(posterior: Posterior, rule: Test, promise: str, config: SampleConfig) -> tuple[float, tuple[Chosen, ...]]:
+def _is_tried(promise: Guarantee, rule: StoppingRule, config: SampleConfig) -> bool:
+    """Whether what a t-test relies on is tried at the end of warmup."""
+    asymptotic = promise == Guarantee.ASYMPTOTIC and rule.rests_on_t
+    return asymptotic and config.iter_warmup > 0 and config.kernel is None
+
+
+def _audits(
+    posterior: Posterior, rule: StoppingRule, promise: Guarantee, config: SampleConfig
+) -> tuple[float, tuple[Chosen, ...]]:
     """The share of decisions to be audited, and where the user accepts an error what these audits can tell."""
     n_decisions, n_observations = config.chains * config.iter_sampling, posterior.blocks.n_observations
-    if config.max_error is None or config.audit is not None or promise == "exact":
+    if config.max_error is None or config.audit is not None or promise == Guarantee.EXACT:
         return choices.choose_audit(config.audit, n_decisions, n_observations), ()
     share, note = choices.audit_within(config.max_error, n_decisions, n_observations)
-    return share, (replace(note, per_look=rule.epsilon) if isinstance(rule, Austerity) else note,)
+    return share, (replace(note, per_look=rule.error.value) if rule.level_of_a_look and rule.error else note,)
 
 
 def _about_mode(
-    posterior: Posterior, rule: Test, ranges: choices.Ranges, config: SampleConfig, progress: Progress
-) -> tuple[Anchored | None, Test, Choices]:
+    posterior: Posterior, rule: StoppingRule, ranges: choices.Ranges, config: SampleConfig, progress: Progress
+) -> tuple[Anchored | None, StoppingRule, Choices]:
     """`about_mode` with these options; its reasons where nothing was found."""
     assert config.seed is not None
     assert config.parallel_chains is not None
@@ -285,7 +294,7 @@ def _about_mode(
 
 def about_mode(
     posterior: Posterior,
-    test: Test,
+    test: StoppingRule,
     *,
     order: str,
     proposal: str | Proposal,
@@ -296,7 +305,7 @@ def about_mode(
     test_free: bool = False,
     spread: Range | None = None,
     say: Callable[[str], None],
-) -> tuple[Anchored | None, Test, Choices]:
+) -> tuple[Anchored | None, StoppingRule, Choices]:
     """What sampling about the mode rests on, or nothing where that is not to be; the test; and what was chosen why.
 
     Raises
@@ -322,7 +331,7 @@ def about_mode(
             progress=say,
         )
     except NoModeError as error:
-        if order in ("1", "2") or name in PROPOSALS[1:] or isinstance(spread, Derivative):
+        if order in ("1", "2") or name in PROPOSALS[1:] or (spread is not None and spread.order):
             raise
         return None, test, updated({}, NoVariatesWithoutMode(str(error)))
     return found, test, found.choices
@@ -395,7 +404,7 @@ def _compiled(
 
 def make_chain(
     posterior: Posterior,
-    test: Test,
+    test: StoppingRule,
     ranges: choices.Ranges,
     plan: Plan,
     moves: str | Proposal | Recipe,
@@ -445,7 +454,7 @@ def make_chain(
     else:
         decider = found.decider(posterior, evaluator, test, ranges.source)
     recipe: Recipe = moves if isinstance(moves, Recipe) else Metropolis(moves)
-    bench = _Bench(posterior, test, decider, evaluator, found)
+    bench = _Bench(posterior, test, decider, evaluator, found, seed)
     kernel, adapter = recipe.bind(bench), adapter_of(recipe.leaves(bench.names), bench.adapter)
     table = test.table(len(posterior.blocks))
     return Chain(
@@ -466,19 +475,25 @@ class _Bench:
     """What the kernel of a chain is bound to."""
 
     posterior: Posterior
-    rule: Test
+    rule: StoppingRule
     decider: Decider
     evaluator: Evaluator
     found: Anchored | None
+    seed: int
 
     @cached_property
     def names(self) -> list[str]:
         """Of the unconstrained parameters."""
         return self.posterior.full.param_unc_names()
 
+    @cached_property
+    def footprints(self) -> Footprints:
+        """Which blocks depend on which parameters."""
+        return find_footprints(self.posterior.population, streams.generator(self.seed, streams.Run.FOOTPRINTS))
+
     def touched_by(self, index: NDArray[np.int64]) -> Subset | None:
         """The blocks that depend on any of these parameters, and when a decision among them is clear; None for all."""
-        which = touched_by(self.posterior, index)
+        which = self.footprints.touched_by(index)
         if len(which) == len(self.posterior.blocks):
             return None
         if not len(which):

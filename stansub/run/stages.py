@@ -18,7 +18,7 @@ import numpy as np
 
 from stansub import chosen, streams
 from stansub.acceptance.ranges import Range
-from stansub.acceptance.rules import Test
+from stansub.acceptance.rules import StoppingRule
 from stansub.errors import InputError
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Mixture, RandomWalk
@@ -95,7 +95,7 @@ class Asked:
 
     Attributes
     ----------
-    test : Test
+    test : StoppingRule
         Before looks were fitted.
     order, proposal : str
         As `stansub.tuning.anchored.anchor` takes them.
@@ -108,7 +108,7 @@ class Asked:
     seed, threads : int
     """
 
-    test: Test
+    test: StoppingRule
     order: str
     proposal: str
     looks_given: bool
@@ -202,7 +202,7 @@ class Meetings:
     ----------
     found : Anchored
         What the chains go on with.
-    test : Test
+    test : StoppingRule
         Their test.
     at : tuple of int
         Steps of warmup after which they meet.
@@ -211,7 +211,7 @@ class Meetings:
     """
 
     def __init__(
-        self, posterior: Posterior, found: Anchored, test: Test, asked: Asked, progress: Progress | None = None
+        self, posterior: Posterior, found: Anchored, test: StoppingRule, asked: Asked, progress: Progress | None = None
     ) -> None:
         self._posterior, self._asked, self._progress = posterior, asked, progress or Progress()
         self.found, self.test = found, test

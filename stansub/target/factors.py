@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stansub import _loop
+from stansub._loop import Evaluator
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray
 
-Evaluator = _loop.InstanceEvaluator | _loop.LibraryEvaluator | _loop.CallbackEvaluator
+__all__ = ["Density", "Evaluator", "Population", "Target"]
 
 
 class Population(Protocol):

@@ -17,8 +17,9 @@ import numpy as np
 
 from stansub import streams
 from stansub.acceptance.decide import Decider, make_decider
-from stansub.acceptance.ranges import DERIVATIVES, Derivative, Range
-from stansub.acceptance.rules import Exact, NoiseTest, Penalty, Pocock, Test
+from stansub.acceptance.noise import Penalty
+from stansub.acceptance.ranges import DERIVATIVES, Range
+from stansub.acceptance.stopping import StoppingRule
 from stansub.chosen import (
     BetweenModes,
     Choices,
@@ -105,7 +106,7 @@ class Anchored:
         """Of the control variates."""
         return self.variates.order if self.variates else 0
 
-    def decider(self, posterior: Target, evaluator: Evaluator, test: Test, spread: Any = None) -> Decider:
+    def decider(self, posterior: Target, evaluator: Evaluator, test: StoppingRule, spread: Any = None) -> Decider:
         """Decisions with these control variates."""
         return decider_with(posterior, evaluator, test, self.variates, spread)
 
@@ -139,7 +140,7 @@ def check_order(order: int | str) -> str:
 
 def anchor(
     posterior: Target,
-    test: Test,
+    test: StoppingRule,
     *,
     order: str = "auto",
     proposal: str = "auto",
@@ -150,7 +151,7 @@ def anchor(
     test_free: bool = False,
     spread: Range | None = None,
     progress: Progress,
-) -> tuple[Anchored, Test]:
+) -> tuple[Anchored, StoppingRule]:
     """Find the mode, make control variates there, and choose a proposal.
 
     Parameters
@@ -171,7 +172,7 @@ def anchor(
     Returns
     -------
     Anchored
-    Test
+    StoppingRule
         The test, with looks that suit control variates, or another in its place.
 
     Raises
@@ -196,7 +197,7 @@ def anchor(
         return build_at_modes(posterior, modes.found, order=wanted, threads=threads, progress=say)
 
     free = free_order(test, order)
-    if isinstance(spread, Derivative):
+    if spread is not None and spread.order:
         variates = make(spread.order, VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order]))
     elif free:
         choice = choose()
@@ -216,7 +217,7 @@ def anchor(
         return Anchored(modes, variates, moves, "laplace-mixture", 0.0, choices, 0), _late(given, variates, fitted)
     say("Trying proposals")
 
-    def deciding(one: Test) -> Decider:
+    def deciding(one: StoppingRule) -> Decider:
         return decider_with(posterior, posterior.population.evaluator(), one, variates, spread)
 
     decider = deciding(test)
@@ -240,8 +241,9 @@ def anchor(
         test, look = choose_looks(pairs, test, len(posterior.blocks), race_rng)
         choices = updated(choices, look)
         evaluated += n_passes * posterior.blocks.n_observations
-        if test_free and isinstance(given, Pocock):
-            other, looked = choose_looks(pairs, Penalty(epsilon=given.epsilon), len(posterior.blocks), race_rng)
+        if test_free and given.error is not None:
+            penalty = Penalty(epsilon=given.error.value)
+            other, looked = choose_looks(pairs, penalty, len(posterior.blocks), race_rng)
             if counts_rightly(pairs, other, race_rng):
                 better, compared, rate, n = choose_test(
                     test, other, Candidate(result.winner.name, mixture), mode, deciding, theta, race_rng, progress=say
@@ -265,23 +267,23 @@ def between_modes(modes: Modes) -> Mixture:
     return Mixture([mixture, local], np.array([1 - _LOCAL_SHARE, _LOCAL_SHARE]))
 
 
-def _late(test: Test, variates: ControlVariates | None, fitted: bool) -> Test:
+def _late(test: StoppingRule, variates: ControlVariates | None, fitted: bool) -> StoppingRule:
     """The test with the latest of the first looks, where nothing has been tried."""
     return at_first_look(test, FIRST_LOOKS[-1]) if variates is not None and fitted else test
 
 
-def fits(test: Test, looks_given: bool) -> bool:
+def fits(test: StoppingRule, looks_given: bool) -> bool:
     """Whether the schedule of looks is chosen to fit control variates."""
-    return isinstance(test, Pocock | NoiseTest) and not looks_given
+    return test.fits_looks and not looks_given
 
 
-def free_order(test: Test, order: str) -> bool:
+def free_order(test: StoppingRule, order: str) -> bool:
     """Whether the order of control variates is chosen by what they save."""
-    return order == "auto" and not test.needs_range and not isinstance(test, Exact)
+    return order == "auto" and not test.needs_range and not test.exact
 
 
 def decider_with(
-    posterior: Target, evaluator: Evaluator, test: Test, variates: ControlVariates | None, spread: Any = None
+    posterior: Target, evaluator: Evaluator, test: StoppingRule, variates: ControlVariates | None, spread: Any = None
 ) -> Decider:
     """Decisions of one chain with such control variates."""
     surrogate = variates.surrogate if variates is not None else None

@@ -6,15 +6,16 @@ What is chosen depends on the seed and the data alone, not on the clock, so that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub.acceptance.decide import Decider
+from stansub.acceptance.looks import Geometric
 from stansub.acceptance.normality import Pair, figures, mean_square, try_pairs
-from stansub.acceptance.rules import Geometric, NoiseTest, Test
+from stansub.acceptance.stopping import StoppingRule
 from stansub.chosen import (
     Chosen,
     FirstLookFits,
@@ -227,10 +228,9 @@ def race(
     return Result(runners[best], outcome, rate, float(accepted[0] / steps), merit=float(merit[best]))
 
 
-def at_first_look(test: Test, first: int) -> Test:
+def at_first_look(test: StoppingRule, first: int) -> StoppingRule:
     """The test with a schedule for remainders."""
-    changed: Test = replace(test, looks=Geometric(first=first, growth=_GROWTH))  # type: ignore[type-var]
-    return changed
+    return test.with_looks(Geometric(first=first, growth=_GROWTH))
 
 
 def pairs_along(
@@ -261,13 +261,17 @@ def pairs_along(
     return pairs, n_passes
 
 
-def choose_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, Chosen]:
+def choose_looks(
+    pairs: list[Pair], test: StoppingRule, n_blocks: int, rng: np.random.Generator
+) -> tuple[StoppingRule, Chosen]:
     """The first look that suits the remainders, and what was seen of it."""
-    choose = _choose_noise_looks if isinstance(test, NoiseTest) else _choose_t_looks
+    choose = _choose_noise_looks if test.counts_noise else _choose_t_looks
     return choose(pairs, test, n_blocks, rng)
 
 
-def _choose_t_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, Chosen]:
+def _choose_t_looks(
+    pairs: list[Pair], test: StoppingRule, n_blocks: int, rng: np.random.Generator
+) -> tuple[StoppingRule, Chosen]:
     """Of the first looks at which means of remainders are near enough to normal the one with the shortest decisions.
 
     A later first look may make decisions shorter: the standard deviation of a few blocks is known so badly that only
@@ -296,7 +300,9 @@ def _choose_t_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random
     return at_first_look(test, first), FirstLookNotNormal(first, _trial(seen))
 
 
-def _choose_noise_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.random.Generator) -> tuple[Test, Chosen]:
+def _choose_noise_looks(
+    pairs: list[Pair], test: StoppingRule, n_blocks: int, rng: np.random.Generator
+) -> tuple[StoppingRule, Chosen]:
     """The earliest first look, of 10 blocks or more, at which estimates are off by what their standard errors say.
 
     Skewed remainders make mean and sd of a few depend on each other, which the tests that count noise in take
@@ -314,11 +320,11 @@ def _choose_noise_looks(pairs: list[Pair], test: Test, n_blocks: int, rng: np.ra
 
 
 def choose_test(
-    test: Test,
-    other: Test,
+    test: StoppingRule,
+    other: StoppingRule,
     proposal: Candidate,
     about: Normal,
-    make: Callable[[Test], Decider],
+    make: Callable[[StoppingRule], Decider],
     theta: FloatArray,
     rng: np.random.Generator,
     *,
@@ -357,7 +363,7 @@ def choose_test(
     return better, choice, results[better].rate, evaluated
 
 
-def counts_rightly(pairs: list[Pair], test: Test, rng: np.random.Generator) -> bool:
+def counts_rightly(pairs: list[Pair], test: StoppingRule, rng: np.random.Generator) -> bool:
     """Whether estimates at the first look are off by no more than the standard errors that a test counts in."""
     first = int(test.table(pairs[0].differences.size).n[0]) if pairs else 0
     return bool(pairs) and mean_square(pairs, first, _SUBSETS, rng) <= _TOLERATED_SQUARE

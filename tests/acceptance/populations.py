@@ -9,20 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import CallbackEvaluator
 from stansub.acceptance.rules import Table
+from stansub.target.functions import FunctionFactors
 
 Array = NDArray[np.float64]
 
 _DOUBLES = ctypes.POINTER(ctypes.c_double)
-_INTS = ctypes.POINTER(ctypes.c_int32)
-_GLOBAL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, _DOUBLES)
-_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, ctypes.c_double, _INTS, ctypes.c_int32, _DOUBLES)
-_GRADIENT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, _INTS, ctypes.c_int32, _DOUBLES, _DOUBLES)
 RANGE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _DOUBLES, _DOUBLES, _DOUBLES)
-
-# C functions that deciders may still call when their model is gone.
-_KEPT: list[tuple[ctypes._CFuncPtr, ...]] = []
 
 
 def address(function: ctypes._CFuncPtr) -> int:
@@ -31,8 +24,8 @@ def address(function: ctypes._CFuncPtr) -> int:
     return value
 
 
-class Model:
-    """An evaluator of ``blocks(theta, which)`` and ``shared(theta)``; None as a value means: not defined.
+class Model(FunctionFactors):
+    """Blocks of one observation that note which of them are asked for; the prior is flat unless ``shared`` is given.
 
     Gradients are ``slopes(theta, which)``, shape (n, dim), and ``shared_slope(theta)``.
     """
@@ -48,39 +41,14 @@ class Model:
     ) -> None:
         self.asked: list[NDArray[np.int32]] = []
 
-        def call_global(_: int, theta: object, value: object) -> int:
-            result = shared(np.ctypeslib.as_array(theta, (dim,)))
-            if result is None:
-                return 1
-            value[0] = result
-            return 0
+        def noted(theta: Array, which: NDArray[np.int32]) -> Array | None:
+            self.asked.append(which)
+            return blocks(theta, which)
 
-        def call_blocks(_: int, theta: object, shared_value: float, which: object, n: int, out: object) -> int:
-            asked = np.ctypeslib.as_array(which, (n,)).copy()
-            self.asked.append(asked)
-            result = blocks(np.ctypeslib.as_array(theta, (dim,)), asked)
-            if result is None:
-                return 1
-            np.ctypeslib.as_array(out, (n,))[:] = result
-            return 0
-
-        def call_gradient(_: int, theta: object, which: object, n: int, value: object, out: object) -> int:
-            here = np.ctypeslib.as_array(theta, (dim,))
-            asked = np.ctypeslib.as_array(which, (n,)).copy() if n else np.empty(0, np.int32)
-            assert slopes is not None
-            own, slope, alone = blocks(here, asked), slopes(here, asked), shared(here)
-            if own is None or slope is None or alone is None:
-                return 1
-            value[0] = alone + own.sum()
-            np.ctypeslib.as_array(out, (dim,))[:] = shared_slope(here) + slope.sum(0)
-            return 0
-
-        functions = [_GLOBAL(call_global), _BLOCKS(call_blocks)]
-        if slopes is not None:
-            functions.append(_GRADIENT(call_gradient))
-        _KEPT.append(tuple(functions))
-        self.evaluator = CallbackEvaluator(dim, n_blocks, 0, *map(address, functions))
-        self.sizes = np.ones(n_blocks, np.int32)
+        names = [f"theta.{k}" for k in range(1, dim + 1)]
+        super().__init__(
+            names, n_blocks, noted, log_density=shared, log_lik_gradient=slopes, log_density_gradient=shared_slope
+        )
 
 
 def linear(values: Array) -> Model:
@@ -116,9 +84,9 @@ def logistic(x: Array, *, shift: float = 0.0) -> Model:
 
 def taylor(model: Model, anchor: Array, order: int) -> NDArray[np.float32]:
     """Coefficients of all blocks."""
-    dim, which = len(anchor), np.arange(len(model.sizes), dtype=np.int32)
+    dim, which = len(anchor), np.arange(len(model.blocks), dtype=np.int32)
     rows = np.empty((len(which), dim if order == 1 else dim + dim * (dim + 1) // 2), np.float32)
-    model.evaluator.block_taylor(anchor, which, order, rows)
+    model.evaluator().block_taylor(anchor, which, order, rows)
     return rows
 
 

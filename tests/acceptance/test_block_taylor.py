@@ -17,7 +17,7 @@ def analytic(theta=THETA, x=X):
 
 
 def test_gradients_are_the_slopes_of_the_values():
-    evaluator = logistic(X).evaluator
+    evaluator = logistic(X).evaluator()
     got, h = evaluator.block_gradients(THETA), 1e-5
     np.testing.assert_allclose(got, analytic()[0], rtol=1e-12, atol=1e-14)
     for i, step in enumerate(np.eye(3) * h):
@@ -41,7 +41,7 @@ def test_rows_are_gradient_and_packed_hessian():
 def test_chosen_blocks_fill_their_rows():
     model, which = logistic(X), np.array([7, 3, 7], np.int32)
     out = np.empty((3, 9), np.float32)
-    model.evaluator.block_taylor(THETA, which, 2, out)
+    model.evaluator().block_taylor(THETA, which, 2, out)
     np.testing.assert_array_equal(out, taylor(model, THETA, 2)[which])
 
 
@@ -56,7 +56,7 @@ def test_steps_are_those_given_and_grow_with_the_parameter():
     at, out = np.array([1000.0, 0.1]), np.empty((1, 5), np.float32)
     for steps, wanted in ((None, np.cbrt(np.finfo(float).eps) * np.array([1000.0, 1.0])), (np.array([0.5, 0.25]),) * 2):
         seen.clear()
-        model.evaluator.block_taylor(at, np.zeros(1, np.int32), 2, out, steps)
+        model.evaluator().block_taylor(at, np.zeros(1, np.int32), 2, out, steps)
         np.testing.assert_allclose(np.ptp(seen, axis=0), 2 * wanted, rtol=1e-9)
     # the central difference of x^3 is 3 x^2 + h^2
     np.testing.assert_allclose(out[0, 2:], [3e6 + 0.25, 0, 0.03 + 0.0625], rtol=1e-6)
@@ -77,7 +77,7 @@ def test_undefined_derivatives_are_refused():
     def slopes(theta, which):
         return None if theta[0] < 0 and 2 in which else np.ones((len(which), 1))
 
-    evaluator = Model(1, 3, lambda theta, which: np.zeros(len(which)), slopes=slopes).evaluator
+    evaluator = Model(1, 3, lambda theta, which: np.zeros(len(which)), slopes=slopes).evaluator()
     which, zero = np.arange(3, dtype=np.int32), np.zeros(1)
     evaluator.block_taylor(zero, which, 1, np.empty((3, 1), np.float32))
     with pytest.raises(ValueError, match="block 2 is not defined"):
@@ -87,14 +87,14 @@ def test_undefined_derivatives_are_refused():
             1, 3, lambda theta, which: 0.0 * which, slopes=lambda theta, which, v=value: np.full((len(which), 1), v)
         )
         with pytest.raises(ValueError, match="block 0 is not defined"):
-            bad.evaluator.block_gradients(zero, which[:1])
+            bad.evaluator().block_gradients(zero, which[:1])
     large = Model(1, 3, lambda theta, which: 0.0 * which, slopes=lambda theta, which: np.full((len(which), 1), 1e300))
     with pytest.raises(ValueError, match="block 0 are too large"):
-        large.evaluator.block_taylor(zero, which, 1, np.empty((3, 1), np.float32))
+        large.evaluator().block_taylor(zero, which, 1, np.empty((3, 1), np.float32))
 
 
 def test_arguments():
-    evaluator, which = logistic(X).evaluator, np.arange(4, dtype=np.int32)
+    evaluator, which = logistic(X).evaluator(), np.arange(4, dtype=np.int32)
     out = np.empty((4, 9), np.float32)
     for order, rows, steps, message in (
         (3, out, None, "order must be 1 or 2"),

@@ -15,8 +15,8 @@ from stansub.acceptance.rules import (
     Hoeffding,
     Pocock,
     make_test,
-    pocock_critical_value,
 )
+from stansub.acceptance.student import pocock_critical_value
 from stansub.errors import InputError
 
 SMALL = Geometric(first=8)

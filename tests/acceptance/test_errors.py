@@ -49,7 +49,7 @@ def count_wrong(values, test, gaps, trials=TRIALS, spread=None):
     """Wrong decisions, and the mean share of the units used, for thresholds off the mean by the gaps."""
     model = linear(values)
     width = np.ptp(values) if spread is None else spread
-    decider = make_decider(model.evaluator, model.sizes, test, spread=Lipschitz(width / 2))
+    decider = make_decider(model.evaluator(), model.blocks.sizes, test, spread=Lipschitz(width / 2))
     rng, wrong = np.random.default_rng(30), 0
     for gap in np.resize(gaps, trials):
         decider.reset(np.zeros(1))

@@ -198,13 +198,16 @@ def test_undefined_gradients_name_the_block(kind):
 
 
 def test_evaluators_made_without_gradients_say_so():
-    for evaluator in (FakeLibrary().instances([1], gradients=False), Model(2, 3, lambda theta, which: which).evaluator):
+    for evaluator in (
+        FakeLibrary().instances([1], gradients=False),
+        Model(2, 3, lambda theta, which: which).evaluator(),
+    ):
         with pytest.raises(RuntimeError, match="without a function for gradients"):
             evaluator.block_gradients(THETA)
 
 
 def test_undefined_global_part():
-    evaluator = Model(1, 3, lambda theta, which: which * 1.0, lambda theta: None).evaluator
+    evaluator = Model(1, 3, lambda theta, which: which * 1.0, lambda theta: None).evaluator()
     assert evaluator.global_log_density(np.zeros(1)) == -np.inf
     assert (evaluator.block_log_lik(np.zeros(1)) == -np.inf).all()
 

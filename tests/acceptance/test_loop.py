@@ -33,7 +33,7 @@ def small_test(name):
 
 
 def make(model, test, start, spread=None, sizes=None):
-    decider = make_decider(model.evaluator, model.sizes if sizes is None else sizes, test, spread=spread)
+    decider = make_decider(model.evaluator(), model.blocks.sizes if sizes is None else sizes, test, spread=spread)
     decider.reset(np.atleast_1d(np.asarray(start, float)))
     return decider
 
@@ -301,7 +301,7 @@ class TestState:
         first = make(normal_mean(x), test, np.zeros(2), spread)
         got = [run(first, 77, cholesky, rng, audit=0.2, audit_rng=audit_rng)]
         model = normal_mean(x)
-        second = make_decider(model.evaluator, model.sizes, test, spread=spread)
+        second = make_decider(model.evaluator(), model.blocks.sizes, test, spread=spread)
         second.state = pickle.loads(pickle.dumps(first.state))
         assert model.asked == []  # nothing is evaluated again
         got.append(run(second, 123, cholesky, rng, audit=0.2, audit_rng=audit_rng))
@@ -324,7 +324,7 @@ class TestState:
             with pytest.raises(ValueError, match="the state is of a decider"):
                 decider.state = state
         with pytest.raises(RuntimeError, match="reset"):
-            _ = make_decider(linear(np.ones(10)).evaluator, np.ones(10, np.int32), test).state
+            _ = make_decider(linear(np.ones(10)).evaluator(), np.ones(10, np.int32), test).state
 
     def test_other_looks_from_some_decision_on(self):
         x = np.random.default_rng(1).normal(size=(400, 1))
@@ -445,7 +445,7 @@ class TestRange:
     def test_bounds_need_a_range(self):
         model = linear(np.ones(10))
         with pytest.raises(InputError, match="bernstein test needs the range"):
-            make_decider(model.evaluator, model.sizes, make_test("bernstein"))
+            make_decider(model.evaluator(), model.blocks.sizes, make_test("bernstein"))
         for constant in (-1.0, np.nan, np.inf):
             with pytest.raises(InputError, match="Lipschitz"):
                 Lipschitz(constant)
@@ -510,7 +510,7 @@ class TestNonFinite:
 
 class TestArguments:
     def test_arrays_must_fit(self):
-        evaluator = linear(np.ones(10)).evaluator
+        evaluator = linear(np.ones(10)).evaluator()
         ones, sizes = np.ones(1), np.ones(10, np.int32)
         for n, scale, offset, size in (
             ([9], ones, ones, sizes),
@@ -531,6 +531,6 @@ class TestArguments:
             decider.reset(np.ones(2))
 
     def test_a_decision_needs_a_state(self):
-        decider = make_decider(linear(np.ones(10)).evaluator, np.ones(10, np.int32), Exact())
+        decider = make_decider(linear(np.ones(10)).evaluator(), np.ones(10, np.int32), Exact())
         with pytest.raises(RuntimeError, match="reset"):
             decider.decide(np.ones(1), 0.0, 0.0, capsule(np.random.default_rng(1)))

@@ -35,7 +35,7 @@ def standard_error(n, n_units=BLOCKS):
 
 def make(values, test):
     model = linear(values)
-    return make_decider(model.evaluator, model.sizes, test)
+    return make_decider(model.evaluator(), model.blocks.sizes, test)
 
 
 def decisions(decider, n, rng, *, back=False, audit=False):
@@ -132,9 +132,9 @@ class TestDetailedBalance:
         n = Barker().table(BLOCKS).n
         zeros = np.zeros(n.size)
         one_look = Table(np.array([20, BLOCKS], np.int32), zeros[:2], zeros[:2])
-        naive = Decider(model.evaluator, model.sizes, one_look)
+        naive = Decider(model.evaluator(), model.blocks.sizes, one_look)
         no_correction = BarkerRule(1.0, 0.5, np.zeros(1), np.empty(0))
-        uncorrected = Decider(model.evaluator, model.sizes, Table(n, zeros, zeros), noise=no_correction)
+        uncorrected = Decider(model.evaluator(), model.blocks.sizes, Table(n, zeros, zeros), noise=no_correction)
         for decider in (naive, uncorrected):
             found, error = balance(decider, self.N)
             assert abs(found - self.LOG_RATIO) > 10 * error
@@ -264,7 +264,7 @@ class TestSettings:
         model = linear(np.ones(10))
         looks = Table(np.array([5, 10], np.int32), np.zeros(2), np.zeros(2))
         with pytest.raises(TypeError):
-            Decider(model.evaluator, model.sizes, looks, noise="other")
+            Decider(model.evaluator(), model.blocks.sizes, looks, noise="other")
 
     def test_exact_stays_metropolis(self):
         decider = make(np.array([-0.5]), Exact())

@@ -21,15 +21,13 @@ from stansub.acceptance.normality import (
     figures,
     looks_tried,
     pool,
-    promised_error,
     share,
     student,
     try_pairs,
 )
-from stansub.acceptance.rules import Austerity, Exact, Fixed, Geometric, Hoeffding, Pocock, Table
-from stansub.acceptance.rules import Test as SequentialTest
+from stansub.acceptance.rules import Austerity, Exact, Fixed, Geometric, Hoeffding, Pocock, StoppingRule, Table
 
-TESTS: list[SequentialTest] = [Pocock(), Austerity(epsilon=0.01), Pocock(epsilon=0.1, looks=Fixed(size=30))]
+TESTS: list[StoppingRule] = [Pocock(), Austerity(epsilon=0.01), Pocock(epsilon=0.1, looks=Fixed(size=30))]
 Make = Callable[[np.random.Generator, int], Array]
 
 
@@ -42,7 +40,7 @@ def pairs_of(make: Make, rng: np.random.Generator, n_units: int, n_pairs: int) -
 
 
 def trial(
-    make: Make, seed: int, n_units: int, test: SequentialTest, *, n_pairs: int = 32, n_subsets: int = 250
+    make: Make, seed: int, n_units: int, test: StoppingRule, *, n_pairs: int = 32, n_subsets: int = 250
 ) -> dict[str, Any]:
     """Figures of a trial as short as those in warmup: four chains of eight pairs."""
     rng = np.random.default_rng(seed)
@@ -74,7 +72,7 @@ def sparse(rng: np.random.Generator, n: int) -> Array:
 
 class TestStatistic:
     @pytest.mark.parametrize("test", TESTS, ids=repr)
-    def test_simulated_decisions_are_those_of_the_loop(self, test: SequentialTest) -> None:
+    def test_simulated_decisions_are_those_of_the_loop(self, test: StoppingRule) -> None:
         values, rng = np.random.default_rng(1).lognormal(0, 1, 400), np.random.default_rng(2)
         values = (values - values.mean()) / values.std()
         table, model = test.table(values.size), linear(values)
@@ -83,7 +81,7 @@ class TestStatistic:
             log_u = float(np.log1p(-rng.random()))
             rest = float(rng.normal(0, 20))
             # The plain loop says in which order the blocks are drawn; the compiled one draws the same.
-            plain, decider = ReferenceLoop(table), make_decider(model.evaluator, model.sizes, test)
+            plain, decider = ReferenceLoop(table), make_decider(model.evaluator(), model.blocks.sizes, test)
             decider.reset(np.zeros(1))
             plain.decide(values, rest, log_u, np.random.default_rng(seed), 0.0)
             generator = np.random.default_rng(seed)  # its capsule does not keep it alive
@@ -110,7 +108,7 @@ class TestStatistic:
             def table(self, n_units: int) -> Table:
                 return table
 
-        decider = make_decider(model.evaluator, model.sizes, One())
+        decider = make_decider(model.evaluator(), model.blocks.sizes, One())
         decided = 0
         for _ in range(n):
             decider.reset(np.zeros(1))
@@ -148,7 +146,7 @@ class TestStatistic:
         values, rng = np.random.default_rng(8).lognormal(0, 2, 500), np.random.default_rng(9)
         values = 3 * (values - values.mean()) / values.std() / np.sqrt(500)
         model, n = linear(values), 3000
-        decider, wrong = make_decider(model.evaluator, model.sizes, test), 0
+        decider, wrong = make_decider(model.evaluator(), model.blocks.sizes, test), 0
         for _ in range(n):
             decider.reset(np.zeros(1))
             log_u = float(np.log1p(-rng.random()))
@@ -223,12 +221,12 @@ class TestVerdict:
         assert TOLERATED > 1
 
     def test_what_a_decision_promises(self) -> None:
-        assert promised_error(Pocock(epsilon=0.02), 1000) == 0.02
+        assert Pocock(epsilon=0.02).promised_error(1000) == 0.02
         three = Austerity(epsilon=0.01, looks=Geometric(first=50))
-        assert promised_error(three, 400) == pytest.approx(0.03)
+        assert three.promised_error(400) == pytest.approx(0.03)
         for test in (Exact(), Hoeffding()):
             with pytest.raises(TypeError, match="does not rely on normal means"):
-                promised_error(test, 1000)
+                test.promised_error(1000)
 
 
 class TestShare:

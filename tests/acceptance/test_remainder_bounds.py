@@ -39,7 +39,7 @@ def largest(constant, order, theta, theta_new, rows):
 
 
 def remainders(model, rows, theta, theta_new):
-    differences = model.evaluator.block_log_lik(theta_new) - model.evaluator.block_log_lik(theta)
+    differences = model.evaluator().block_log_lik(theta_new) - model.evaluator().block_log_lik(theta)
     return differences - rows.astype(float) @ features(theta, theta_new, ANCHOR, rows.shape[1])
 
 
@@ -76,7 +76,11 @@ def test_a_bound_that_does_not_hold_is_seen(model, x, order, factor, broken):
     rows, seen = taylor(model, ANCHOR, order), 0
     spread = Derivative(factor * constant(x, order), order)
     decider = make_decider(
-        model.evaluator, model.sizes, make_test("bernstein"), spread=spread, surrogate=Surrogate([ANCHOR], (rows,))
+        model.evaluator(),
+        model.blocks.sizes,
+        make_test("bernstein"),
+        spread=spread,
+        surrogate=Surrogate([ANCHOR], (rows,)),
     )
     rng = np.random.default_rng(3)
     for theta, theta_new in pairs(rng, 100, (0.1, 0.3)):
@@ -93,9 +97,13 @@ def test_decisions_are_those_of_the_range_by_definition(model, x, order, name):
     theta, theta_new = ANCHOR + np.array([[0.02, -0.01, 0.03], [-0.02, 0.02, 0.01]])
     test = make_test(name, looks=Geometric(first=8))
     decider = make_decider(
-        model.evaluator, model.sizes, test, spread=Derivative(bound, order), surrogate=Surrogate([ANCHOR], (rows,))
+        model.evaluator(),
+        model.blocks.sizes,
+        test,
+        spread=Derivative(bound, order),
+        surrogate=Surrogate([ANCHOR], (rows,)),
     )
-    rest = model.evaluator.global_log_density(theta_new) - model.evaluator.global_log_density(theta)
+    rest = model.evaluator().global_log_density(theta_new) - model.evaluator().global_log_density(theta)
     seen = remainders(model, rows, theta, theta_new)
     rest += rows.sum(0, dtype=float) @ features(theta, theta_new, ANCHOR, rows.shape[1])
     width = 2 * largest(bound, order, theta, theta_new, rows)
@@ -121,14 +129,14 @@ def test_wrong_decisions_stay_within_delta(scaled):
 
     model, rows = Model(1, N, blocks), np.zeros((N, 2), np.float32)
     decider = make_decider(
-        model.evaluator,
-        model.sizes,
+        model.evaluator(),
+        model.blocks.sizes,
         make_test("bernstein", delta=0.05, looks=Geometric(first=16)),
         spread=Derivative(scaled * bend, 2),
         surrogate=Surrogate([np.zeros(1)], (rows,)),
     )
     rng, wrong, early = np.random.default_rng(6), 0, 0
-    total = model.evaluator.block_log_lik(np.ones(1)).sum()
+    total = model.evaluator().block_log_lik(np.ones(1)).sum()
     for gap in np.repeat([-1.5, 0.5, 400.0, -400.0], 100):
         decider.reset(np.zeros(1))
         got = decider.decide(np.ones(1), total - gap, 0.0, rng.bit_generator.capsule, True)
@@ -142,9 +150,9 @@ def test_a_bound_is_for_control_variates_of_its_order(model):
     rows = taylor(model, ANCHOR, 2)
     given, second = {"spread": Derivative(1.0, 1)}, Surrogate([ANCHOR], (rows,))
     with pytest.raises(InputError, match="order 1, not of order 2"):
-        make_decider(model.evaluator, model.sizes, make_test("bernstein"), surrogate=second, **given)
+        make_decider(model.evaluator(), model.blocks.sizes, make_test("bernstein"), surrogate=second, **given)
     with pytest.raises(InputError, match="order 1, not of order 0"):
-        make_decider(model.evaluator, model.sizes, make_test("bernstein"), **given)
+        make_decider(model.evaluator(), model.blocks.sizes, make_test("bernstein"), **given)
     for made in (Derivative, lambda value, _: Lipschitz(value)):
         with pytest.raises(InputError, match="finite and not negative"):
             made(-1.0, 2)

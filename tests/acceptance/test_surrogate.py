@@ -23,17 +23,17 @@ def capsule(rng):
 
 def make(model, test, start, rows, *, anchor=ANCHOR, spread=None):
     surrogate = None if rows is None else Surrogate([anchor], (rows,))
-    decider = make_decider(model.evaluator, model.sizes, test, spread=spread, surrogate=surrogate)
+    decider = make_decider(model.evaluator(), model.blocks.sizes, test, spread=spread, surrogate=surrogate)
     decider.reset(start)
     return decider
 
 
 def differences(model, theta=FIRST, theta_new=SECOND):
-    return model.evaluator.block_log_lik(theta_new) - model.evaluator.block_log_lik(theta)
+    return model.evaluator().block_log_lik(theta_new) - model.evaluator().block_log_lik(theta)
 
 
 def full_log_ratio(model, log_q_ratio=0.0):
-    shared = [model.evaluator.global_log_density(theta) for theta in (SECOND, FIRST)]
+    shared = [model.evaluator().global_log_density(theta) for theta in (SECOND, FIRST)]
     return differences(model).sum() + shared[0] - shared[1] + log_q_ratio
 
 
@@ -56,7 +56,7 @@ def quadratic(n=40, curvature=1.0):
 
 def estimates(model, rows, n_drawn, *, log_q_ratio=0.0):
     """Estimates of the log ratio from every subset of ``n_drawn`` blocks, each from a decision at its first look."""
-    n_units = len(model.sizes)
+    n_units = len(model.blocks.sizes)
     test = Austerity(epsilon=0.49, looks=Geometric(first=n_drawn, growth=n_units))
     decider, found = make(model, test, FIRST, rows), {}
     wanted = {frozenset(drawn) for drawn in combinations(range(n_units), n_drawn)}
@@ -104,7 +104,7 @@ class TestEstimator:
     )
     def test_is_exact_where_the_expansion_is(self, order, model):
         truth = full_log_ratio(model)
-        rounding = len(model.sizes) * 1e-6
+        rounding = len(model.blocks.sizes) * 1e-6
         test = Austerity(epsilon=0.4, looks=Geometric(first=5))
         for rows, exact in ((taylor(model, ANCHOR, order), True), (None, False)):
             decider, errors = make(model, test, FIRST, rows), []
@@ -263,7 +263,7 @@ class TestSeveralAnchors:
     def both(self, model, order=2):
         anchors = [ANCHOR, self.FAR]
         rows = tuple(taylor(model, anchor, order) for anchor in anchors)
-        values = tuple(model.evaluator.block_log_lik(anchor) for anchor in anchors)
+        values = tuple(model.evaluator().block_log_lik(anchor) for anchor in anchors)
         return Surrogate(anchors, rows, values, [np.eye(3), np.eye(3)])
 
     def near(self, shift):
@@ -277,7 +277,7 @@ class TestSeveralAnchors:
         for point, anchor in ((theta, ANCHOR), (theta_new, self.FAR)):
             rows = taylor(model, anchor, order)
             w = features(anchor, point, anchor, rows.shape[1])
-            expansions.append(model.evaluator.block_log_lik(anchor) + rows @ w)
+            expansions.append(model.evaluator().block_log_lik(anchor) + rows @ w)
         changes = self.both(model, order).changes(theta, theta_new)
         np.testing.assert_allclose(changes, expansions[1] - expansions[0], rtol=1e-12, atol=1e-12)
 
@@ -298,7 +298,7 @@ class TestSeveralAnchors:
         model = regression(40)
         anchors = [ANCHOR, self.FAR]
         rows = tuple(taylor(model, anchor, 1) for anchor in anchors)
-        values = tuple(model.evaluator.block_log_lik(anchor) for anchor in anchors)
+        values = tuple(model.evaluator().block_log_lik(anchor) for anchor in anchors)
         # By the second matrix everything is next to the second anchor.
         surrogate = Surrogate(anchors, rows, values, [np.eye(3), 1e-9 * np.eye(3)])
         np.testing.assert_array_equal(
@@ -313,13 +313,13 @@ class TestSeveralAnchors:
         changes = surrogate.changes(theta, theta_new)
         remainders = differences(model, theta, theta_new) - changes
         loop = ReferenceLoop(test.table(200))
-        decider = make_decider(model.evaluator, model.sizes, test, surrogate=surrogate)
+        decider = make_decider(model.evaluator(), model.blocks.sizes, test, surrogate=surrogate)
         one, other = np.random.default_rng(3), np.random.default_rng(3)
         ratio = differences(model, theta, theta_new).sum()
         for gap in np.linspace(-3, 3, 41):
             decider.reset(theta)
             decision = decider.decide(theta_new, ratio + gap - 0.0, 0.0, capsule(one))
-            shared = np.subtract(*map(model.evaluator.global_log_density, (theta_new, theta)))
+            shared = np.subtract(*map(model.evaluator().global_log_density, (theta_new, theta)))
             by_hand = loop.decide(remainders, changes.sum() + shared, ratio + gap, other, None)
             assert (decision.accepted, decision.n_looks) == (by_hand.accepted, by_hand.looks)
 
@@ -346,7 +346,7 @@ class TestArguments:
             (([anchor, anchor], (good, good), (np.zeros(10), np.zeros(10)), (plane, plane[:2])), "length 3, not 2"),
         ):
             with pytest.raises(ValueError, match=message):
-                Decider(model.evaluator, model.sizes, looks, surrogate=Surrogate(*arguments))
+                Decider(model.evaluator(), model.blocks.sizes, looks, surrogate=Surrogate(*arguments))
         with pytest.raises(TypeError):
             Surrogate([anchor], (good.astype(float),))
 

@@ -32,7 +32,7 @@ def control(audit: float = 0.0, stop: int = 0) -> Oversight:
 
 
 def steps(
-    proposal: Proposal, test: boundary.Test, n: int = 300, *, audit: float = 0.0
+    proposal: Proposal, test: boundary.StoppingRule, n: int = 300, *, audit: float = 0.0
 ) -> tuple[Records, NDArray[np.int64], np.random.Generator]:
     """Records, counters, and the generator as the steps leave it."""
     rng, steering, records = np.random.default_rng(3), control(audit), allocate(n, 1)
@@ -42,7 +42,7 @@ def steps(
 
 @pytest.mark.parametrize("test", [SUBSAMPLED, Exact()], ids=["subsampled", "exact"])
 @pytest.mark.parametrize("audit", [0.0, 0.3])
-def test_compiled_and_python_steps_are_the_same(test: boundary.Test, audit: float) -> None:
+def test_compiled_and_python_steps_are_the_same(test: boundary.StoppingRule, audit: float) -> None:
     walk = RandomWalk(np.array([[0.1]]))
     compiled, counted, rng = steps(walk, test, audit=audit)
     python, counted_there, other = steps(Plain(walk), test, audit=audit)

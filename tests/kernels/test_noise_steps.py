@@ -36,7 +36,7 @@ MOVE = laplace_pcn(np.array([MEAN]), np.array([[1.3 * SD]]), 0.0)
 
 
 def steps(
-    test: boundary.Test, proposal: Proposal, n: int, *, seed: int = 3, audit: float = 0.0
+    test: boundary.StoppingRule, proposal: Proposal, n: int, *, seed: int = 3, audit: float = 0.0
 ) -> tuple[Records, np.random.Generator]:
     """With control variates of the first order far away, so that there is noise."""
     rng, records = np.random.default_rng(seed), allocate(n, 1)
@@ -47,7 +47,7 @@ def steps(
 
 @pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
 @pytest.mark.parametrize("audit", [0.0, 0.3])
-def test_compiled_and_python_steps_are_the_same(test: boundary.Test, audit: float) -> None:
+def test_compiled_and_python_steps_are_the_same(test: boundary.StoppingRule, audit: float) -> None:
     walk = RandomWalk(np.array([[2 * SD]]))
     compiled, rng = steps(test, walk, 400, audit=audit)
     python, other = steps(test, Plain(walk), 400, audit=audit)
@@ -89,10 +89,10 @@ def scores(draws: NDArray[np.float64]) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("test", TESTS.values(), ids=TESTS)
-def test_the_posterior_is_the_exact_one(test: boundary.Test) -> None:
+def test_the_posterior_is_the_exact_one(test: boundary.StoppingRule) -> None:
     assert max(map(abs, scores(steps(test, MOVE, 20_000)[0].theta[:, 0]))) < 4
 
 
 @pytest.mark.parametrize("test", [Naive(), Uncorrected()], ids=["no penalty", "no correction"])
-def test_without_penalty_or_correction_it_is_not(test: boundary.Test) -> None:
+def test_without_penalty_or_correction_it_is_not(test: boundary.StoppingRule) -> None:
     assert max(map(abs, scores(steps(test, MOVE, 20_000)[0].theta[:, 0]))) > 8

@@ -7,7 +7,7 @@ import pytest
 from recording import Recording
 from scipy import optimize
 from simulated import ROOT, example
-from toy_targets import Array, Target, logistic, normal_prior
+from toy_targets import Array, Prior, Target, logistic, normal_prior
 
 from stansub.errors import RunError
 from stansub.output.words import sentence
@@ -197,12 +197,17 @@ def constant(names: list[str], slope: float = 0.0) -> Target:
     )
 
 
-def only_the_sum() -> Target:
+def only_the_sum(prior: Prior | None = None) -> Target:
+    """Data on a sum of parameters; the prior is on another one unless given."""
+
     def each(theta: Array) -> tuple[Array, Array]:
         error = np.linspace(-1, 1, 40) - theta[0] - theta[1]
         return -0.5 * error**2, np.column_stack([error, error, np.zeros(40)])
 
-    return Target(["a", "b.2", "c"], 40, each, lambda theta: (-0.5 * theta[2] ** 2, np.array([0, 0, -theta[2]])))
+    def third(theta: Array) -> tuple[float, Array]:
+        return -0.5 * theta[2] ** 2, np.array([0, 0, -theta[2]])
+
+    return Target(["a", "b.2", "c"], 40, each, prior or third)
 
 
 def centred_groups() -> Target:
@@ -272,8 +277,7 @@ def test_a_weak_prior_makes_the_same_a_mode() -> None:
     x = rng().standard_normal((200, 2))
     mode = find_modes(logistic(x, (x[:, 0] > 0).astype(float), prior_sd=10.0), rng()).best
     assert mode.distance < 1e-6
-    weak = only_the_sum()
-    weak._shared = normal_prior(5.0)
+    weak = only_the_sum(normal_prior(5.0))
     covariance = find_modes(weak, rng()).best.covariance
     assert covariance[0, 1] / covariance[0, 0] == pytest.approx(-1, abs=0.01)
 

@@ -55,7 +55,7 @@ def mode(target: Target) -> Mode:
 def remainders(target: Target, variates: ControlVariates, theta: Array, proposed: Array) -> Array:
     """Of all blocks, by the definition."""
     which = np.arange(len(target.blocks), dtype=np.int32)
-    raw = target.block_log_lik(proposed, which) - target.block_log_lik(theta, which)
+    raw = target.evaluator().block_log_lik(proposed, which) - target.evaluator().block_log_lik(theta, which)
     return np.asarray(raw - variates.first.coefficients @ variates.first.features(theta, proposed))
 
 
@@ -103,14 +103,15 @@ def test_with_all_blocks_the_estimate_is_the_log_ratio(target: Target, mode: Mod
     """Single precision rows cost no validity: their own total is what is added."""
     theta, proposed = mode.position + 5 * rng().standard_normal((2, 3)) @ mode.cholesky.T
     which = np.arange(len(target.blocks), dtype=np.int32)
-    exact = (target.block_log_lik(proposed, which) - target.block_log_lik(theta, which)).sum()
+    exact = (target.evaluator().block_log_lik(proposed, which) - target.evaluator().block_log_lik(theta, which)).sum()
     for order in (1, 2):
         variates = build(target, mode.position, order=order, steps=mode.steps)
         expansion = variates.first.total @ variates.first.features(theta, proposed)
         estimate = len(which) * remainders(target, variates, theta, proposed).mean() + expansion
         assert estimate == pytest.approx(exact, rel=1e-9)
     # The total of the rows before they were rounded to single precision would be seen.
-    first, unrounded = build(target, mode.position, order=1), target._parts(mode.position, which)[1].sum(0)
+    first = build(target, mode.position, order=1)
+    unrounded = target.evaluator().block_gradients(mode.position).sum(0)
     estimate = len(which) * remainders(target, first, theta, proposed).mean() + unrounded @ (proposed - theta)
     assert estimate != pytest.approx(exact, rel=1e-9)
 
@@ -278,5 +279,7 @@ def test_the_time_limit_ends_the_making_of_control_variates(target: Target, mode
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_an_anchor_without_derivatives_is_refused(target: Target) -> None:
-    with pytest.raises(InputError, match="no control variates: the gradient of block 0 is not defined at the anchor"):
+    with pytest.raises(
+        InputError, match="no control variates: the gradient of the global part is not defined at the anchor"
+    ):
         build(target, np.full(3, np.nan), order=1)

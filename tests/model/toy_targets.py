@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.target.blocks import Blocks
-from stansub.target.gradients import default_steps
+from stansub.target.functions import FunctionFactors
 
 Array = NDArray[np.float64]
+Prior = Callable[[Array], tuple[float, Array]]
 
 
-class Target:
-    """A posterior, its population and its evaluator in one.
+class Target(FunctionFactors):
+    """A posterior of functions that give values and gradients at once.
 
     Parameters
     ----------
@@ -29,73 +29,23 @@ class Target:
         names: Sequence[str],
         n: int,
         each: Callable[[Array], tuple[Array, Array]],
-        shared: Callable[[Array], tuple[float, Array]] | None = None,
+        shared: Prior | None = None,
         *,
         block_size: int = 1,
     ) -> None:
-        self.names, self.dim, self.blocks = list(names), len(names), Blocks(n, block_size)
-        self._each, self._shared = each, shared or (lambda theta: (0.0, np.zeros(self.dim)))
-
-    @property
-    def full(self) -> Target:
-        return self
-
-    @property
-    def population(self) -> Target:
-        return self
-
-    def param_unc_names(self) -> list[str]:
-        return self.names
-
-    def param_names(self) -> list[str]:
-        return self.names
-
-    def param_constrain(self, theta: Array) -> Array:
-        return theta
-
-    def global_log_density(self, theta: Array) -> float:
-        value = self._shared(theta)[0]
-        return value if np.isfinite(value) else -np.inf
-
-    def evaluator(self) -> Target:
-        return self
-
-    def _parts(self, theta: Array, which: NDArray[np.int32]) -> tuple[Array, Array]:
-        values, gradients = self._each(theta)
-        starts = self.blocks.starts
-        return np.add.reduceat(values, starts)[which], np.add.reduceat(gradients, starts)[which]
-
-    def block_log_lik(self, theta: Array, which: NDArray[np.int32]) -> Array:
-        values = self._parts(theta, which)[0]
-        return values if np.isfinite(values).all() else np.full(len(which), -np.inf)
-
-    def subset_log_density_gradient(self, theta: Array, which: NDArray[np.int32]) -> tuple[float, Array]:
-        (value, gradient), (values, gradients) = self._shared(theta), self._parts(theta, which)
-        value, gradient = float(value + values.sum()), gradient + gradients.sum(0)
-        return (value, gradient) if np.isfinite([value, *gradient]).all() else (-np.inf, np.full(self.dim, np.nan))
-
-    def block_taylor(
-        self,
-        theta: Array,
-        which: NDArray[np.int32],
-        order: int,
-        out: NDArray[np.float32],
-        steps: Array | None = None,
-    ) -> None:
-        out[:, : self.dim] = self._parts(theta, which)[1]
-        if order == 2:
-            steps = default_steps(theta) if steps is None else steps
-            hessians = np.empty((len(which), self.dim, self.dim))
-            for i, step in enumerate(np.diag(steps)):
-                above, below = (self._parts(theta + way * step, which)[1] for way in (1, -1))
-                hessians[:, i] = (above - below) / (2 * steps[i])
-            i, j = np.tril_indices(self.dim)
-            out[:, self.dim :] = (hessians + hessians.transpose(0, 2, 1))[:, i, j] / 2
-        if not np.isfinite(out).all():
-            raise ValueError(f"the gradient of block {which[0]} is not defined")
+        prior = shared or (lambda theta: (0.0, np.zeros(len(names))))
+        super().__init__(
+            names,
+            n,
+            lambda theta, which: each(theta)[0][which],
+            log_density=lambda theta: prior(theta)[0],
+            log_lik_gradient=lambda theta, which: each(theta)[1][which],
+            log_density_gradient=lambda theta: prior(theta)[1],
+            block_size=block_size,
+        )
 
 
-def normal_prior(sd: float) -> Callable[[Array], tuple[float, Array]]:
+def normal_prior(sd: float) -> Prior:
     return lambda theta: (float(-0.5 * (theta**2).sum() / sd**2), -theta / sd**2)
 
 

@@ -98,4 +98,4 @@ def test_the_order_is_that_of_the_bound(functions: tuple[str, ...], orders: dict
 
 def test_blocks_are_small_where_remainders_are_bounded() -> None:
     for variates, size in ((False, 1), (True, 32)):
-        assert choices.choose_block_size(make_test("bernstein"), 10**5, instances=False, variates=variates) == size
+        assert make_test("bernstein").block_size(10**5, instances=False, variates=variates) == size

@@ -11,6 +11,7 @@ import stansub
 from stansub import CompiledModel, InputError, Metropolis, Mixture, OnParameters, Sequence
 from stansub.output import inference_data
 from stansub.output.statistics import table
+from stansub.target.footprints import Footprints
 
 Array = NDArray[np.float64]
 
@@ -111,10 +112,9 @@ def test_factors_that_are_left_out_are_seen(
     program: CompiledModel, data: dict[str, Any], truth: Array, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: a kernel that is wrong about what its parameters touch."""
-    monkeypatch.setattr("stansub.run.prepare.touched_by", lambda target, places: np.arange(5, dtype=np.int32))
-    kernel = Sequence(
-        scale=OnParameters(Metropolis("random-walk"), ["tau"]), rest=OnParameters(Metropolis(), ["mu", "effect"])
-    )
+    monkeypatch.setattr(Footprints, "touched_by", lambda footprints, places: np.arange(5, dtype=np.int32))
+    scale, rest = OnParameters(Metropolis("random-walk"), ["tau"]), OnParameters(Metropolis(), ["mu", "effect"])
+    kernel = Sequence(scale=scale, rest=rest)
     idata = stansub.sample(program, data, kernel=kernel, test="exact", control_variates=0, **RUN)
     assert largest_z(idata, truth) > 2 * MAX_Z
 

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 import stansub
 from stansub import Austerity, CompiledModel, DrawsWarning, Exact, Fixed, Geometric, InputError, Pocock, cli
-from stansub.acceptance.rules import MAX_POCOCK_LOOKS, level_of_looks
+from stansub.acceptance.student import MAX_POCOCK_LOOKS, level_of_looks
 from stansub.chosen import Chosen, ErrorAudited, ErrorNotAudited
 from stansub.output import inference_data
 from stansub.output.words import sentence
@@ -38,7 +38,7 @@ def test_it_is_the_error_of_a_whole_decision() -> None:
 @pytest.mark.parametrize("looks", [Geometric(first=50), Geometric(first=20, growth=1.2), Fixed(size=100)])
 def test_looks_of_austerity_share_it(looks: Any) -> None:
     """With the level found for it austerity is Pocock's test; at the level itself its error is larger."""
-    shared = choices.within(Austerity(epsilon=0.02, looks=looks), 0.02, 2000)
+    shared = Austerity(epsilon=0.02, looks=looks).of_a_decision(0.02, 2000)
     pocock = Pocock(epsilon=0.02, looks=looks).table(2000)
     np.testing.assert_allclose(shared.table(2000).scale, pocock.scale, rtol=1e-6)
     assert (Austerity(epsilon=0.02, looks=looks).table(2000).scale[:-1] < 0.95 * pocock.scale[:-1]).all()
@@ -48,8 +48,9 @@ def test_of_many_looks_each_has_its_part_and_a_single_one_all() -> None:
     n = 10 * (MAX_POCOCK_LOOKS + 5)
     assert level_of_looks(0.02, Fixed(size=10), n) == pytest.approx(0.02 / (MAX_POCOCK_LOOKS + 4))
     assert level_of_looks(0.02, Fixed(size=500), 600) == 0.02
-    assert choices.within(Pocock(), 0.02, 2000) == Pocock()
-    assert choices.within(Austerity(), None, 2000) == Austerity()
+    assert Pocock().of_a_decision(0.02, 2000) == Pocock()
+    assert Exact().of_a_decision(0.02, 2000) == Exact()
+    assert chosen("austerity", None) == Austerity()
 
 
 def not_audited(n_audits: int | None, n_steps: int) -> ErrorNotAudited:

@@ -444,7 +444,7 @@ def test_whatever_fails_after_sampling_the_draws_are_kept(
         np.testing.assert_array_equal([arrays[name] for name in arrays.files], theta(short))
 
 
-class Hasty(boundary.Test):
+class Hasty:
     """Decides by the sign of the mean of ten blocks."""
 
     name = "hasty"
@@ -468,7 +468,7 @@ class HastyWithLevel(Hasty):
 def test_wrong_decisions_of_a_test_of_the_users_own_are_warned_of(
     logistic: CompiledModel,
     logistic_data: dict[str, Any],
-    test: boundary.Test,
+    test: Any,
     level: float | None,
     told: str,
     remedy: str,

@@ -1,0 +1,144 @@
+"""Posteriors made of numpy functions: for models without a Stan program, for examples and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import FunctionEvaluator
+from stansub.errors import InputError
+from stansub.target.blocks import Blocks
+from stansub.types import FloatArray, IntArray
+
+Places = NDArray[np.int32]
+
+
+class FunctionFactors:
+    """A posterior as the sum of a global log density and the log likelihoods of observations, each a numpy function.
+
+    It serves wherever a posterior does: as the whole log density, as the population that decisions draw from, and as
+    the target of both. Every function returns None, or numbers that are not finite, where it is not defined.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the parameters, which are all unconstrained; elements as ``beta.1``.
+    n_observations : int
+    log_lik : callable
+        Of theta, shape (dim,), and some observations, int32 of shape (n,), counted from 0: their log likelihoods,
+        shape (n,).
+    log_density : callable, optional
+        Of theta: what does not belong to observations, such as priors. 0 by default.
+    log_lik_gradient : callable, optional
+        Of the same as ``log_lik``: gradients, shape (n, dim). Whatever looks for modes needs gradients.
+    log_density_gradient : callable, optional
+        Of theta: gradient, shape (dim,); needed with ``log_density`` and ``log_lik_gradient``.
+    block_size : int
+        Observations a factor, which are adjacent.
+
+    Raises
+    ------
+    InputError
+        When there are no parameters or no observations, or only one of two gradients is given.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        n_observations: int,
+        log_lik: Callable[[FloatArray, Places], FloatArray | None],
+        *,
+        log_density: Callable[[FloatArray], float | None] | None = None,
+        log_lik_gradient: Callable[[FloatArray, Places], FloatArray | None] | None = None,
+        log_density_gradient: Callable[[FloatArray], FloatArray] | None = None,
+        block_size: int = 1,
+    ) -> None:
+        if not names or n_observations < 1 or block_size < 1:
+            raise InputError("a posterior of functions needs at least one parameter, one observation and blocks of one")
+        if log_density is not None and log_lik_gradient is not None and log_density_gradient is None:
+            raise InputError("with log_density and log_lik_gradient, log_density_gradient must be given too")
+        self.names, self.blocks = list(names), Blocks(n_observations, min(block_size, n_observations))
+        self._log_lik, self._log_lik_gradient = log_lik, log_lik_gradient
+        self._log_density, self._log_density_gradient = log_density, log_density_gradient
+        self._starts, self._sizes = self.blocks.starts, self.blocks.sizes
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return len(self.names)
+
+    @property
+    def full(self) -> FunctionFactors:
+        """The whole log density."""
+        return self
+
+    @property
+    def population(self) -> FunctionFactors:
+        """The factors."""
+        return self
+
+    def param_unc_names(self) -> list[str]:
+        """Names of the parameters."""
+        return self.names
+
+    def param_names(self) -> list[str]:
+        """The same: nothing is constrained."""
+        return self.names
+
+    def param_constrain(self, theta: FloatArray) -> FloatArray:
+        """``theta`` itself."""
+        return theta
+
+    def log_density(self, theta: FloatArray) -> float:
+        """Global log density plus all log likelihoods; -inf where it is not defined."""
+        evaluator = self.evaluator()
+        total = evaluator.global_log_density(theta) + evaluator.block_log_lik(theta).sum()
+        return float(total) if np.isfinite(total) else -np.inf
+
+    def evaluator(self) -> FunctionEvaluator:
+        """A new evaluator of the factors."""
+        gradient = None if self._log_lik_gradient is None else self._gradient
+        return FunctionEvaluator(self.dim, len(self.blocks), self._global, self._factors, gradient)
+
+    def _global(self, theta: FloatArray) -> float | None:
+        return 0.0 if self._log_density is None else self._log_density(theta)
+
+    def _factors(self, theta: FloatArray, which: Places) -> FloatArray | None:
+        observations, firsts = self._observations(which)
+        values = self._log_lik(theta, observations)
+        if values is None:
+            return None
+        return np.add.reduceat(_of_shape(values, observations.shape, "log_lik"), firsts)
+
+    def _gradient(self, theta: FloatArray, which: Places) -> tuple[float, FloatArray] | None:
+        assert self._log_lik_gradient is not None
+        value = self._global(theta)
+        slope = np.zeros(self.dim) if self._log_density_gradient is None else self._log_density_gradient(theta)
+        if which.size:
+            values, (observations, _) = self._factors(theta, which), self._observations(which)
+            slopes = self._log_lik_gradient(theta, observations)
+            if value is None or values is None or slopes is None:
+                return None
+            value += float(values.sum())
+            slope = slope + _of_shape(slopes, (observations.size, self.dim), "log_lik_gradient").sum(0)
+        if value is None or not np.isfinite(value) or not np.isfinite(slope).all():
+            return None
+        return value, np.ascontiguousarray(slope, np.float64)
+
+    def _observations(self, which: Places) -> tuple[Places, IntArray]:
+        """The observations of some factors, and where those of each begin among them."""
+        if self.blocks.size == 1:
+            return which, np.arange(which.size, dtype=np.int32)
+        sizes = self._sizes[which]
+        firsts = np.cumsum(sizes) - sizes
+        places = np.arange(sizes.sum()) + np.repeat(self._starts[which] - firsts, sizes)
+        return places.astype(np.int32), firsts.astype(np.int32)
+
+
+def _of_shape(values: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
+    array = np.asarray(values, np.float64)
+    if array.shape != shape:
+        raise InputError(f"{name} returned an array of shape {array.shape} where {shape} was asked for")
+    return array
