@@ -72,7 +72,8 @@ def test_a_record_is_json_and_a_configuration_can_be_pickled() -> None:
     )
     record = given.record()
     assert json.loads(json.dumps(record)) == record
-    assert set(NAMES) - set(record) == {"show_progress", "console"}
+    handling = {"show_progress", "console", "checkpoint", "checkpoint_every", "resume"}
+    assert set(NAMES) - set(record) == handling
     assert record["seed"] == 3
     assert str(record["test"]).startswith("Pocock ")
     assert str(record["proposal"]).startswith("RandomWalk ")
@@ -113,7 +114,17 @@ def test_what_decides_the_draws_must_be_the_same_where_a_run_goes_on() -> None:
 
 def test_nothing_else_keeps_a_run_from_going_on() -> None:
     earlier = SampleConfig(seed=1, parallel_chains=2, max_time=3.0)
-    free = {"parallel_chains": 1, "max_time": None, "audit": 0.5, "show_progress": True, "generated_quantities": False}
+    free = {
+        "parallel_chains": 1,
+        "max_time": None,
+        "audit": 0.5,
+        "show_progress": True,
+        "generated_quantities": False,
+        "executor": "processes",
+        "checkpoint": "run.checkpoint",
+        "checkpoint_every": 5.0,
+        "resume": "run.checkpoint",
+    }
     later = replace(earlier, iter_sampling=20_000, seed=None, observation_level=True, **free)  # type: ignore[arg-type]
     assert later.differences(earlier) == ()
     assert set(DECIDING) | set(free) | {"delta", "range_source", "observation_level", "console"} == set(NAMES)

@@ -13,17 +13,9 @@ from stansub import CompiledModel, SampleConfig
 from stansub.output import inference_data
 from stansub.progress import Progress
 from stansub.run import sample as driver
-from stansub.run.prepare import Prepared, make_chains, prepare
+from stansub.run.prepare import Prepared, Setup, prepare
 
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 100, "iter_sampling": 60, "seed": 5}
-
-
-def drawn(prepared: Prepared) -> Any:
-    """Unconstrained draws of the chains, shape (chain, draw, dim)."""
-    stop = np.zeros(1, np.int32)
-    chains = make_chains(prepared, stop, Progress())
-    driver.run_chains(prepared, chains, stop, max_time=None, console=Console(quiet=True), show=False)
-    return np.stack([chain.draws for chain in chains])
 
 
 @pytest.mark.parametrize(
@@ -32,15 +24,21 @@ def drawn(prepared: Prepared) -> Any:
     ids=["default", "plain", "inits"],
 )
 def test_a_setup_that_was_pickled_gives_the_same_draws(
-    logistic: CompiledModel, logistic_data: dict[str, Any], options: dict[str, Any]
+    logistic: CompiledModel, logistic_data: dict[str, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = SampleConfig(console=Console(quiet=True), **SHORT, **options)
-    prepared = prepare(logistic, logistic_data, config, Progress())
-    again = replace(prepared, setup=pickle.loads(pickle.dumps(prepared.setup)))
-    before = drawn(prepared)
-    np.testing.assert_array_equal(drawn(again), before)
-    whole = stansub.sample(logistic, logistic_data, **SHORT, **options)
-    np.testing.assert_array_equal(inference_data.group(whole, "unconstrained_posterior")["theta"].values, before)
+    setups: list[Setup] = []
+
+    def copied(*arguments: Any) -> Prepared:
+        prepared = prepare(*arguments)
+        setups.append(pickle.loads(pickle.dumps(prepared.setup)))
+        return replace(prepared, setup=setups[-1])
+
+    before = stansub.sample(logistic, logistic_data, **SHORT, **options)
+    monkeypatch.setattr(driver, "prepare", copied)
+    after = stansub.sample(logistic, logistic_data, console=Console(quiet=True), **SHORT, **options)
+    assert len(setups) == 1
+    draws = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (before, after)]
+    np.testing.assert_array_equal(*draws)
 
 
 def test_a_setup_holds_what_chance_and_the_machine_decide(
