@@ -201,6 +201,7 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) 
         "inits": "inits.json", "proposal": "random-walk", "control_variates": 1, "max_time": 500.0, "max_error": None,
         "range_source": "scan", "audit": 0.5, "block_size": 2, "observations": None, "evaluator": "instances",
         "save_warmup": True, "generated_quantities": False, "observation_level": True,
+        "executor": "threads", "kernel": None,
     }  # fmt: skip
     assert facts["settings"] == expected
     assert (facts["test"], facts["delta"]) == ("bernstein", 0.2)

@@ -49,7 +49,7 @@ def test_every_option_is_documented_in_its_place(what: Any) -> None:
 def test_every_option_of_a_run_is_one_of_the_command() -> None:
     command = flags("sample")
     declared = [name for name in NAMES if config.declared(name).group]
-    assert set(NAMES) - set(declared) == {"show_progress", "console"}
+    assert set(NAMES) - set(declared) == {"kernel", "show_progress", "console"}
     assert set(declared) < set(command)
     for name in declared:
         assert command[name].default == (getattr(SampleConfig(), name)), name
@@ -88,6 +88,7 @@ DECIDING: dict[str, Any] = {
     "seed": 2,
     "inits": 1.0,
     "proposal": "random-walk",
+    "kernel": stansub.Metropolis("random-walk"),
     "test": "exact",
     "epsilon": 0.2,
     "max_error": 0.2,

@@ -194,6 +194,8 @@ def test_every_setting_is_written_down(short: Any) -> None:
     assert facts["settings"] == {
         "chains": 3,
         "parallel_chains": facts["settings"]["parallel_chains"],
+        "executor": "threads",
+        "kernel": None,
         "iter_warmup": 60,
         "iter_sampling": 80,
         "thin": 1,
