@@ -212,7 +212,7 @@ class SampleConfig:
         None,
         "Transition in place of one Metropolis-Hastings step on all parameters: such as "
         "``stansub.OnParameters(stansub.Metropolis(), names)``, ``stansub.Sequence(...)`` or ``stansub.Mixture(...)``.",
-        type_="Metropolis, OnParameters, Sequence or Mixture",
+        type_="Recipe",
     )
     max_time: float | None = _option(
         None,
@@ -227,7 +227,7 @@ class SampleConfig:
         "with the noise of the estimated log ratio counted in (barker, penalty), or from all the data (exact).",
         DECISIONS,
         Named(("austerity", "pocock", "hoeffding", "bernstein", "bernstein-serfling", "barker", "penalty", "exact")),
-        type_="or StoppingRule",
+        type_="name or StoppingRule",
         means="pocock",
     )
     epsilon: float | None = _option(
