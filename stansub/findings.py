@@ -344,6 +344,33 @@ class HeavyTail:
 
 
 @dataclass(frozen=True)
+class LevelAudit:
+    """Audited decisions of a part of a run in which the error level fell from ``first`` to ``last``.
+
+    Attributes
+    ----------
+    first, last : float
+    n_audited, n_wrong : int
+    expected : float
+        Wrong decisions to be expected at most: the sum of the levels of the audited ones.
+    """
+
+    first: float
+    last: float
+    n_audited: int
+    n_wrong: int
+    expected: float
+
+
+@dataclass(frozen=True)
+class WrongAtTheirLevel(Finding):
+    """More audited decisions were wrong than their own error level allows, in some parts of a run where it fell."""
+
+    parts: tuple[LevelAudit, ...]
+    test: str
+
+
+@dataclass(frozen=True)
 class TrialDecisionsWrong:
     """Simulated decisions go the wrong way more often than the test promises: share, its 95 % interval, promise."""
 

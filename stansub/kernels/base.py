@@ -168,6 +168,10 @@ class Kernel(Protocol):
         """Fill the first rows of ``out`` with up to ``n_steps`` steps; the steps done, fewer when stopped."""
         ...
 
+    def set_level(self, level: float) -> None:
+        """Take decisions at another error level from now on, where that can change."""
+        ...
+
     def counts(self) -> dict[str, float]:
         """What it has counted so far that has no value a step, by name."""
         ...

@@ -58,6 +58,11 @@ class _Combined:
             part.init(position)
         return State(np.array(position))
 
+    def set_level(self, level: float) -> None:
+        """For all parts."""
+        for part in self.parts.values():
+            part.set_level(level)
+
     def counts(self) -> dict[str, float]:
         """What has no value a step."""
         several = [counts_of(one) for one in self.deciders]

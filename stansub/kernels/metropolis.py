@@ -6,11 +6,12 @@ chain's generator, in this order; the compiled loop and the Python one make the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from stansub._loop import Decider, Subset
+from stansub._loop import Decider, Subset, Table
 from stansub.acceptance.decide import Decision
 from stansub.kernels.base import Info, Oversight, Records, Stat, State, step_by_step
 from stansub.kernels.proposals import Proposal, compiled
@@ -37,6 +38,9 @@ COUNTS = (
 )
 
 
+LEVEL = Stat("error_level", float, "Error level at which the decision was taken, where it falls during the run.")
+
+
 class MetropolisHastings:
     """Kernel of one decision a step, with any proposal; its params are the proposal.
 
@@ -44,12 +48,24 @@ class MetropolisHastings:
     ----------
     decider : Decider
         Settles accept or reject; remembers what is known of the log density where it stands.
+    tables : callable, optional
+        From an error level to the looks at that level, where it changes during the run (see `set_level`).
     """
 
-    stats = (*STATS, *COUNTS)
+    def __init__(self, decider: Decider, tables: Callable[[float], Table] | None = None) -> None:
+        self.decider, self._tables = decider, tables
+        self._level = float("nan")
 
-    def __init__(self, decider: Decider) -> None:
-        self.decider = decider
+    @property
+    def stats(self) -> tuple[Stat, ...]:
+        """Of a decision, and its level where that changes."""
+        return (*STATS, *COUNTS) if self._tables is None else (*STATS, LEVEL, *COUNTS)
+
+    def set_level(self, level: float) -> None:
+        """Take decisions at another error level from now on."""
+        if self._tables is not None and level != self._level:
+            self._level = level
+            self.decider.set_table(self._tables(level))
 
     @property
     def dim(self) -> int:
@@ -97,7 +113,7 @@ class MetropolisHastings:
         self._stand_at(state)
         log_u = np.log1p(-rng.random())
         decision = self.decider.decide(proposed, log_u, log_q_ratio, rng.bit_generator.capsule, audit, subset)
-        return (State(proposed) if decision.accepted else state), statistics(decision)
+        return (State(proposed) if decision.accepted else state), statistics(decision) | {LEVEL.name: self._level}
 
     def batch(
         self, rng: np.random.Generator, state: State, params: Proposal, out: Records, n_steps: int, oversight: Oversight
@@ -108,6 +124,8 @@ class MetropolisHastings:
         if proposals is None:
             return step_by_step(self, rng, state, params, out, n_steps, oversight)
         self._stand_at(state)
+        if self._tables is not None:
+            out[LEVEL.name][:n_steps] = self._level
         columns = (out[one.name].view(np.uint8) if one.dtype is bool else out[one.name] for one in STATS)
         rows: list[Any] = [out.theta, *columns, oversight.stop, oversight.counters]
         n = self.decider.stretch(
@@ -150,7 +168,7 @@ def counts_of(decider: Decider) -> dict[str, float]:
     }
 
 
-def statistics(decision: Decision) -> Info:
+def statistics(decision: Decision) -> dict[str, Any]:
     """A decision by the names of `STATS`."""
     return {
         "accepted": decision.accepted,

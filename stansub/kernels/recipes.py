@@ -11,14 +11,14 @@ For example the scales of a multilevel model, which touch no data where effects 
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import Decider, Subset
+from stansub._loop import Decider, Subset, Table
 from stansub.errors import InputError
 from stansub.kernels.base import Kernel
 from stansub.kernels.combine import InMixture, InSequence, OnSome
@@ -60,6 +60,11 @@ class Bench(Protocol):
     @property
     def names(self) -> abc.Sequence[str]: ...
 
+    @property
+    def tables(self) -> Callable[[float], Table] | None:
+        """From an error level to the looks at that level, where it changes during the run."""
+        ...
+
     def touched_by(self, index: NDArray[np.int64]) -> Subset | None:
         """The factors that depend on any of these parameters; None for all."""
         ...
@@ -91,7 +96,7 @@ class Metropolis:
     proposal: str | Proposal = "adaptive-metropolis"
 
     def bind(self, bench: Bench) -> Kernel:
-        return MetropolisHastings(bench.decider)
+        return MetropolisHastings(bench.decider, bench.tables)
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
         return Leaf(self.proposal, np.arange(len(names)))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.special import gammainc
 
 from stansub import findings
 from stansub.findings import Audit, Finding, HeavyTail, Quantities, TrialDecisionsWrong
@@ -34,6 +35,8 @@ _WASTED_ABOVE = 0.9
 # and more than this.
 _TOLERABLE = 0.02
 _FALLBACK_ABOVE = 0.2
+# Parts of a run, in each of which decisions are held against their own level where that falls.
+_PARTS = 4
 # Quantities that a finding names.
 _WORST = 3
 _RANDOM_WALKS = ("random-walk", "adaptive-metropolis")
@@ -120,7 +123,29 @@ def _convergence(run: _Run) -> Iterable[Finding]:
         yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))
 
 
+def _wrong_at_their_level(run: _Run) -> Iterable[Finding]:
+    """Where the error level fell: each quarter of the run against its own levels.
+
+    The wrong ones among many decisions with small error probabilities are near Poisson; each part is held to a level of
+    2.5 % divided by their number.
+    """
+    audits = run.facts.get("audit_by_level", [])
+    parts = [part for part in np.array_split(np.arange(len(audits)), _PARTS) if part.size]
+    wrong = []
+    for part in parts:
+        own = [audits[place] for place in part]
+        n_wrong, expected = sum(one["n_wrong"] for one in own), sum(one["n_audited"] * one["level"] for one in own)
+        if n_wrong and gammainc(n_wrong, expected) < 0.025 / len(parts):
+            n = sum(one["n_audited"] for one in own)
+            wrong.append(findings.LevelAudit(own[0]["level"], own[-1]["level"], n, n_wrong, expected))
+    if wrong:
+        yield findings.WrongAtTheirLevel(tuple(wrong), str(run.facts.get("test")))
+
+
 def _wrong_decisions(run: _Run) -> Iterable[Finding]:
+    if run.facts.get("audit_by_level"):
+        yield from _wrong_at_their_level(run)
+        return
     record, level = run.record, error_level(run.facts)
     audit, accepted, exact = record.audit, level.value or 0.0, level.value == 0
     if "n_steps" not in run.facts or (exact and audit is None):

@@ -40,6 +40,7 @@ SCHEMA_ATTRS = (
 )
 JSON_ATTRS = (
     "mode_check",
+    "audit_by_level",
     "starts",
     "asked",
     "settings",

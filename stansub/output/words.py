@@ -208,6 +208,20 @@ def _(found: findings.WrongDecisions) -> Words:
     )
 
 
+@words.register
+def _(found: findings.WrongAtTheirLevel) -> Words:
+    parts = (
+        f"{one.n_wrong:,} of {one.n_audited:,} while the level fell from {one.first:.2g} to {one.last:.2g} "
+        f"({one.expected:.1f} to be expected at most)"
+        for one in found.parts
+    )
+    return Words(
+        f"More audited decisions were wrong than their level allows: {'; '.join(parts)}.",
+        "Begin and end with a lower level (`epsilon`, `final_epsilon`), or use `test='exact'`; the draws may be biased "
+        "as they are.",
+    )
+
+
 def _allowed(found: findings.WrongDecisions) -> str:
     """What the test says of wrong decisions."""
     option, value = found.level.option, found.level.value

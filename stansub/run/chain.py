@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.acceptance.normality import Trial
+from stansub.acceptance.schedule import Falling
 from stansub.kernels.base import Kernel, Oversight, Records, Stat, State, totals_of
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches
@@ -45,6 +46,8 @@ class Plan:
         Share of the sampling decisions decided again on all the data.
     save_warmup : bool
         Whether warmup steps are kept.
+    levels : Falling or None
+        How the error level of decisions falls after warmup; None where it stays.
     """
 
     iter_warmup: int
@@ -52,6 +55,7 @@ class Plan:
     thin: int
     audit: float
     save_warmup: bool
+    levels: Falling | None = None
 
 
 class Totals(dict[str, Any]):
@@ -243,6 +247,7 @@ class Chain:
             warmup=self.warmup.counted,
             sampling=self.sampling.counted,
         )
+        self._same_level()
         self._buffer = Records.allocate(max(WARMUP_STRETCH, SAMPLING_STRETCH), kernel.dim, kernel.stats)
 
     def advance(self) -> bool:
@@ -254,7 +259,7 @@ class Chain:
             return not self.waits
         left = self.plan.iter_sampling - self.sampling.n_steps
         if left > 0:
-            self._stretch(self.sampling, min(SAMPLING_STRETCH, left), self.plan.audit)
+            self._stretch(self.sampling, min(SAMPLING_STRETCH, left, self._same_level()), self.plan.audit)
         return not self.done
 
     def _warm_up(self) -> None:
@@ -284,6 +289,14 @@ class Chain:
         phase.totals.add(counted | {"seconds": time.perf_counter() - began - counted.get("audit_time", 0.0)})
         return records
 
+    def _same_level(self) -> int:
+        """Have the kernel decide at the level of the next step; the number of steps that share it."""
+        levels, done = self.plan.levels, self.sampling.n_steps
+        if levels is None:
+            return SAMPLING_STRETCH
+        self.kernel.set_level(levels.level(done))
+        return levels.same_until(done) - done
+
     def _counts(self) -> dict[str, float]:
         """What kernel and adapter have counted so far."""
         counts = self.kernel.counts()
@@ -306,6 +319,7 @@ class Chain:
     def go_on_with(self, kernel: Kernel, adapter: Adapter | None, trial: WarmupTrial | None) -> None:
         """Go on from where the chain is with another kernel and, where one is given, adapter."""
         self.kernel, self.trial = kernel, trial
+        self._same_level()
         self._now.state = kernel.init(self.position)
         if adapter is not None:
             self._now.adapter, self._now.proposal = adapter, adapter.proposal()

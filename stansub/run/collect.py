@@ -22,6 +22,7 @@ from stansub.acceptance.normality import figures, pool
 from stansub.acceptance.rules import StoppingRule
 from stansub.errors import InputError, InterruptError, RunError
 from stansub.kernels.base import Records
+from stansub.kernels.metropolis import LEVEL
 from stansub.kernels.proposals import Proposal
 from stansub.memory import reason
 from stansub.output import files, inference_data
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 _OF_THE_TEST = ("test", "epsilon", "delta", "looks", "first_look")
 
 _R_HAT_DRAWS, _R_HAT_PARAMETERS = 100, 20
+_AUDITED = (LEVEL.name, "audited", "audit_wrong")
 
 
 @dataclass(frozen=True)
@@ -214,9 +216,21 @@ def _build(prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any]
         log_likelihood=log_likelihood,
         observed_data=_observed(posterior),
         chain_stats=_totals(chains),
-        attrs={**attrs, "left_out": trouble},
+        attrs={**attrs, "left_out": trouble, "audit_by_level": _audits_by_level(chains)},
         **groups,
     )
+
+
+def _audits_by_level(chains: Sequence[Chain]) -> list[dict[str, float]] | None:
+    """Audited and wrong decisions at each error level, from the first to the last; None where it stays the same."""
+    if LEVEL.name not in chains[0].sampling.kept.stats:
+        return None
+    rows = [chain.sampling.rows(0) for chain in chains]
+    level, audited, wrong = (np.concatenate([one[name] for one in rows]) for name in _AUDITED)
+    return [
+        {"level": float(one), "n_audited": int(audited[level == one].sum()), "n_wrong": int(wrong[level == one].sum())}
+        for one in np.unique(level)[::-1]
+    ]
 
 
 def _quantities(prepared: Prepared, theta: FloatArray, kept: Kept) -> tuple[dict[str, FloatArray], str]:

@@ -236,6 +236,12 @@ class SampleConfig:
         "back).",
         DECISIONS,
     )
+    final_epsilon: float | None = _option(
+        None,
+        "Error level at the end: from `epsilon` (or `delta`) it falls to this after warmup, in 25 equal ratios.",
+        DECISIONS,
+        Interval("between 0 and 1"),
+    )
     delta: float | None = _option(None, "Error of a whole decision under the concentration bounds.", DECISIONS)
     max_error: float | None = _option(
         None,

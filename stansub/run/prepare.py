@@ -17,7 +17,9 @@ from stansub import streams
 from stansub._loop import Decider, Subset, Table
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.ranges import Range
+from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import Guarantee, StoppingRule
+from stansub.acceptance.subsets import loop_table, subset
 from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
@@ -185,7 +187,9 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         found=found,
         moves="adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves,
         starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
-        plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
+        plan=Plan(
+            config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
+        ),
         trial=_is_tried(promise, fitted, config),
         notes=updated(notes, _block_note(posterior, fitted, found, given=given), *audit_note),
     )
@@ -251,6 +255,17 @@ def _check_memory(posterior: Posterior, config: SampleConfig) -> None:
         warmup=config.iter_warmup // config.thin,
         kept=Kept.of(config),
     )
+
+
+def _levels(rule: StoppingRule, config: SampleConfig) -> Falling | None:
+    """How the error level falls after warmup; None where it stays."""
+    if config.final_epsilon is None:
+        return None
+    if rule.error is None or rule.error.value == 0 or config.kernel is not None:
+        raise InputError(
+            "`final_epsilon` needs a test with an error level above 0 and the kernel of the package: leave it out"
+        )
+    return Falling(rule.error.value, config.final_epsilon, config.iter_sampling)
 
 
 def _is_tried(promise: Guarantee, rule: StoppingRule, config: SampleConfig) -> bool:
@@ -454,7 +469,7 @@ def make_chain(
     else:
         decider = found.decider(posterior, evaluator, test, ranges.source)
     recipe: Recipe = moves if isinstance(moves, Recipe) else Metropolis(moves)
-    bench = _Bench(posterior, test, decider, evaluator, found, seed)
+    bench = _Bench(posterior, test, decider, evaluator, found, seed, plan.levels is not None)
     kernel, adapter = recipe.bind(bench), adapter_of(recipe.leaves(bench.names), bench.adapter)
     table = test.table(len(posterior.blocks))
     return Chain(
@@ -480,11 +495,17 @@ class _Bench:
     evaluator: Evaluator
     found: Anchored | None
     seed: int
+    falls: bool
 
     @cached_property
     def names(self) -> list[str]:
         """Of the unconstrained parameters."""
         return self.posterior.full.param_unc_names()
+
+    @property
+    def tables(self) -> Callable[[float], Table] | None:
+        """From an error level to the looks at that level, where it changes during the run."""
+        return partial(loop_table, self.rule, len(self.posterior.blocks)) if self.falls else None
 
     @cached_property
     def footprints(self) -> Footprints:
@@ -496,10 +517,7 @@ class _Bench:
         which = self.footprints.touched_by(index)
         if len(which) == len(self.posterior.blocks):
             return None
-        if not len(which):
-            return Subset(which, None)
-        table = self.rule.table(len(which))
-        return Subset(which, Table(table.n, table.scale, table.offset))
+        return subset(self.rule, which)
 
     def adapter(self, leaf: Leaf) -> Adapter:
         """What learns a proposal."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from stansub import chosen, streams
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.rules import StoppingRule
+from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Mixture, RandomWalk
@@ -436,8 +438,9 @@ class Meetings:
             evaluator = posterior.population.evaluator()
             decider = found.decider(posterior, evaluator, self.test, self._asked.spread)
             adapter = make_adapter(found.proposal, posterior.dim) if found.proposal is not None else None
+            tables = partial(loop_table, self.test, len(posterior.blocks)) if chain.plan.levels is not None else None
             trial = chain.trial.renewed(evaluator, table, found.variates) if chain.trial is not None else None
-            chain.go_on_with(MetropolisHastings(decider), adapter, trial)
+            chain.go_on_with(MetropolisHastings(decider, tables), adapter, trial)
 
     def _take(self, variates: ControlVariates | None, point: chosen.ExpansionPoint, choice: chosen.Chosen) -> None:
         asked = self._asked
