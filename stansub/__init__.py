@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
     from stansub.run.config import SampleConfig
-    from stansub.run.sample import sample
+    from stansub.run.sample import read_checkpoint, sample
     from stansub.stan.compiled import CompiledModel, compile_model
     from stansub.stan.posterior import Posterior
     from stansub.target.functions import FunctionFactors
@@ -69,6 +69,7 @@ __all__ = [
     "compare",
     "compile_model",
     "diagnose",
+    "read_checkpoint",
     "read_draws",
     "reference",
     "risk",
@@ -89,6 +90,7 @@ _HOMES = {
     **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),
     "SampleConfig": "run.config",
     "sample": "run.sample",
+    "read_checkpoint": "run.sample",
     "reference": "nuts.reference",
     "compare": "diagnostics.compare",
     "Comparison": "diagnostics.comparison",

@@ -207,3 +207,11 @@ def _writable(folder: Path) -> bool:
             return True
     except OSError:
         return False
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file is an SQLite database, as checkpoints are."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\x00"

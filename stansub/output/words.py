@@ -84,7 +84,7 @@ def _(found: findings.Stopped) -> Words:
     reason = {"interrupted": "it was interrupted", "max_time": "`max_time` was reached"}.get(found.reason, found.reason)
     return Words(
         f"The run stopped before its last iteration: {reason}.",
-        "Use these draws only if the checks below say so, or run again to the end.",
+        "Use these draws only if the checks below say so, or go on to the end (`resume`, from a checkpoint).",
     )
 
 

@@ -23,6 +23,8 @@ from stansub.kernels.base import Records
 from stansub.run.chain import Chain, Phase
 from stansub.run.prepare import Prepared, Setup
 from stansub.run.stages import Meetings
+from stansub.stan.data import Data
+from stansub.stan.source import Source
 
 _FORMAT = "stansub checkpoint 1"
 _TABLES = """
@@ -64,6 +66,10 @@ class Checkpoint:
     evaluator : str
     model_hash, data_hash : str
         Of the program and the data.
+    source : Source
+        The program.
+    data : str or Data
+        The file of the data, or what was given in its place.
     seconds : float
         For which chains have run.
     finished : bool
@@ -77,6 +83,8 @@ class Checkpoint:
     evaluator: str
     model_hash: str
     data_hash: str
+    source: Source
+    data: str | Data
     seconds: float
     finished: bool
 
@@ -249,6 +257,8 @@ def _unchanging(prepared: Prepared) -> dict[str, Any]:
         "evaluator": type(posterior.population).__name__.lower(),
         "model_hash": posterior.model_hash,
         "data_hash": posterior.values.digest(),
+        "source": Source(posterior.name, posterior.program.code, posterior.program),
+        "data": prepared.data_file or posterior.values,
     }
 
 

@@ -46,7 +46,7 @@ from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 
 Model = str | Path | CompiledModel | Posterior
-Data = str | Path | Mapping[str, Any] | None
+Data = str | Path | Mapping[str, Any] | data_module.Data | None
 
 
 @dataclass(frozen=True)
@@ -399,7 +399,7 @@ def make_posterior(
 
 def _compiled(
     model: str | Path | CompiledModel,
-    data: str | Path | Mapping[str, Any],
+    data: str | Path | Mapping[str, Any] | data_module.Data,
     *,
     evaluator: str,
     say: Callable[[str], None],
@@ -407,7 +407,8 @@ def _compiled(
     """The compiled program, and the data that it declares."""
     if isinstance(model, CompiledModel):
         say("Reading the data")
-        return model, model.read_data(data)
+        return model, data if isinstance(data, data_module.Data) else model.read_data(data)
+    assert not isinstance(data, data_module.Data)
     say("Reading program and data")
     # What does not fit is told before the minute that a compilation takes.
     read = source.read(model)

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from stansub import memory
 from stansub.chosen import updated
-from stansub.errors import DrawsWarning
+from stansub.errors import DrawsWarning, InputError
 from stansub.findings import NotChecked
 from stansub.kernels.sgld import Sgld
 from stansub.memory import reason
@@ -34,8 +34,10 @@ from stansub.run.chain import Chain
 from stansub.run.checkpoint import Checkpoint
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
 from stansub.run.config import SampleConfig, documented
+from stansub.run.executors import Outcome
 from stansub.run.prepare import Data, Model, Prepared, make_chains, prepare
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, telling, wanted
+from stansub.stan.compiled import compile_model
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -144,6 +146,43 @@ def draw(model: Model, data: Data, config: SampleConfig) -> InferenceData:
         finished = run_chains(ready, stop, meeting, max_time=progress.left(), console=console, show=show)
     with rescuing():
         return collect(prepared, finished, progress, console=console, show=show)
+
+
+def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> InferenceData:
+    """The draws of a run that goes on, or was killed, up to its last checkpoint.
+
+    Parameters
+    ----------
+    path : path
+        The checkpoint, which is only read. It holds pickled values: open files that you trust.
+    show_progress : bool, optional
+
+    Returns
+    -------
+    InferenceData
+        As `sample` returns it; of the data file the same must still be there.
+
+    Raises
+    ------
+    InputError
+        When it is no checkpoint, or holds no draws after warmup yet.
+    """
+    found, console = checkpoint.read(Path(path)), default_console()
+    if found is None or not any(one.sampling is not None for one in found.chains.values()):
+        raise InputError(f"{path} holds no draws after warmup yet")
+    show, stop = wanted(show_progress, console), np.ones(1, np.int32)
+    config = replace(found.setup.config, resume=path, checkpoint=None, console=console)
+    with telling(console, show=show) as progress:
+        data: Data = found.data
+        ready = _ready(compile_model(found.source, progress=progress), data, config, stop, Progress(), progress)
+    setup = ready.prepared.setup
+    if ready.meetings is not None:
+        setup = replace(setup, found=ready.meetings.found, rule=ready.meetings.test)
+    outcome = Outcome("" if found.finished else "this is its last checkpoint")
+    finished = Finished(ready.chains, outcome, setup, time.perf_counter(), found.seconds)
+    idata = collect(ready.prepared, finished, progress, console=console, show=show)
+    check(idata)
+    return idata
 
 
 class _Ready(NamedTuple):

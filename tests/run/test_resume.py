@@ -129,6 +129,45 @@ def test_a_run_that_has_not_come_to_its_end_is_not_overwritten(
         stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
 
 
+def test_a_checkpoint_is_read_while_the_run_goes_on(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "run.checkpoint"
+    whole = stansub.sample(logistic, logistic_data, **SHORT)
+    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
+    write = checkpoint.Keeper.write
+
+    def until_all_have_draws(keeper: checkpoint.Keeper) -> None:
+        write(keeper)
+        if min(chain.sampling.n_kept for chain in keeper._chains) > 100:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint.Keeper, "write", until_all_have_draws)
+    with pytest.raises(KeyboardInterrupt):
+        stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
+    content = file.read_bytes()
+    so_far = stansub.read_checkpoint(file, show_progress=False)
+    assert file.read_bytes() == content, "it is only read"
+    n = theta(so_far).shape[1]
+    assert 0 < n < 600
+    np.testing.assert_array_equal(theta(so_far), theta(whole)[:, :n])
+    assert list(inference_data.group(so_far, "posterior").data_vars) == ["alpha", "beta"]
+    assert "this is its last checkpoint" in so_far.attrs["warnings"]
+
+
+def test_before_the_first_draw_there_is_nothing_to_read(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "run.checkpoint"
+    Stops(monkeypatch, 1)
+    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
+    for path in (file, tmp_path / "none"):
+        with pytest.raises(InputError, match="holds no draws after warmup yet"):
+            stansub.read_checkpoint(path)
+
+
 def test_where_nothing_was_kept_a_run_begins_anew(
     logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path
 ) -> None:
