@@ -1,6 +1,13 @@
 """Chains on other executors: the same draws for the same seed."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +18,7 @@ import stansub
 from stansub import CompiledModel, InputError
 from stansub.output import inference_data
 
+EXAMPLES = Path(__file__).parents[2] / "stan_models"
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 300, "iter_sampling": 400, "seed": 3, "show_progress": False}
 
 
@@ -50,3 +58,29 @@ def test_what_cannot_be_sent_is_refused(logistic: CompiledModel, logistic_data: 
         )
     with pytest.raises(InputError, match="choose from threads, processes, dask"):
         stansub.sample(logistic, logistic_data, executor="cloud", **SHORT)
+
+
+@pytest.mark.parametrize("executor", ["processes", "dask"])
+def test_ctrl_c_stops_chains_elsewhere_and_keeps_the_draws(
+    mean_data: dict[str, Any], tmp_path: Path, executor: str
+) -> None:
+    """As a terminal does it: the signal reaches every process of the group."""
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in mean_data.items()}))
+    command = [sys.executable, "-P", "-m", "stansub.cli", "sample", str(EXAMPLES / "normal_mean.stan"), str(data)]
+    options = ["--executor", executor, "--iter-warmup", "200", "--iter-sampling", "100000000", "--thin", "10000"]
+    options += ["--chains", "2", "--seed", "1", "--checkpoint-every", "0.2"]
+    process = subprocess.Popen(
+        [*command, *options], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    checkpoint = tmp_path / "normal_mean.checkpoint"
+    end = time.monotonic() + 120
+    while not (checkpoint.exists() and checkpoint.stat().st_size) and time.monotonic() < end:
+        time.sleep(0.1)
+    time.sleep(8)
+    os.killpg(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 3, errors.decode()
+    assert b"Stopping after the current step" in errors
+    assert b"Traceback" not in output + errors
+    assert theta(inference_data.read(tmp_path / "normal_mean.nc")).shape[1] > 0
