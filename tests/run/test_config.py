@@ -91,6 +91,7 @@ DECIDING: dict[str, Any] = {
     "kernel": stansub.Metropolis("random-walk"),
     "test": "exact",
     "epsilon": 0.2,
+    "final_epsilon": 0.1,
     "max_error": 0.2,
     "control_variates": 1,
     "looks": "fixed",

@@ -40,19 +40,16 @@ def assert_same(one: Any, other: Any) -> None:
             np.testing.assert_array_equal(values, there[name], err_msg=name)
 
 
-class Stops:
-    """Ends a run after so many checkpoints, as a kill does: nothing is written afterwards."""
+def stop_after(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
+    """Have a run end with the first checkpoint after so many steps of both chains; nothing is written afterwards."""
+    write = checkpoint.Keeper.write
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-        self.left, write = after, checkpoint.Keeper.write
+    def until(keeper: checkpoint.Keeper) -> None:
+        write(keeper)
+        if sum(chain.status.steps for chain in keeper._chains) >= n_steps:
+            raise KeyboardInterrupt
 
-        def counted(keeper: checkpoint.Keeper) -> None:
-            if self.left == 0:
-                raise KeyboardInterrupt
-            write(keeper)
-            self.left -= 1
-
-        monkeypatch.setattr(checkpoint.Keeper, "write", counted)
+    monkeypatch.setattr(checkpoint.Keeper, "write", until)
 
 
 @pytest.mark.parametrize(
@@ -68,16 +65,14 @@ def test_a_resumed_run_is_one_that_never_ended(
     whole = stansub.sample(logistic, logistic_data, **SHORT, **options)
     file = tmp_path / "run.checkpoint"
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)  # a checkpoint after every stretch of steps
-    n_ends = 0
-    for after in (1, 2, 5, 9):
+    # In warmup before and after meetings, and in sampling.
+    for n_steps in (50, 300, 650, 1500):
         with monkeypatch.context() as patch:
-            Stops(patch, after)
+            stop_after(patch, n_steps)
             kept: Any = {"resume": file} if file.exists() else {"checkpoint": file}
             with pytest.raises(KeyboardInterrupt):
                 stansub.sample(logistic, logistic_data, checkpoint_every=1e-9, **kept, **SHORT, **options)
-            n_ends += 1
     resumed = stansub.sample(logistic, logistic_data, resume=file, **SHORT, **options)
-    assert n_ends == 4
     assert_same(whole, resumed)
     if "save_warmup" in options:
         warm = [inference_data.group(one, "warmup_posterior")["alpha"].values for one in (whole, resumed)]
@@ -135,14 +130,7 @@ def test_a_checkpoint_is_read_while_the_run_goes_on(
     file = tmp_path / "run.checkpoint"
     whole = stansub.sample(logistic, logistic_data, **SHORT)
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
-    write = checkpoint.Keeper.write
-
-    def until_all_have_draws(keeper: checkpoint.Keeper) -> None:
-        write(keeper)
-        if min(chain.sampling.n_kept for chain in keeper._chains) > 100:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoint.Keeper, "write", until_all_have_draws)
+    stop_after(monkeypatch, 1100)
     with pytest.raises(KeyboardInterrupt):
         stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
     content = file.read_bytes()
@@ -159,7 +147,7 @@ def test_before_the_first_draw_there_is_nothing_to_read(
     logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "run.checkpoint"
-    Stops(monkeypatch, 1)
+    stop_after(monkeypatch, 100)
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
     with pytest.raises(KeyboardInterrupt):
         stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)

@@ -196,6 +196,7 @@ def test_every_setting_is_written_down(short: Any) -> None:
         "parallel_chains": facts["settings"]["parallel_chains"],
         "executor": "threads",
         "kernel": None,
+        "final_epsilon": None,
         "iter_warmup": 60,
         "iter_sampling": 80,
         "thin": 1,
