@@ -353,8 +353,8 @@ class SampleConfig:
 
     def __post_init__(self) -> None:
         from stansub.run import choices
-        from stansub.tuning.adapt import check_proposal
         from stansub.tuning.anchored import check_order
+        from stansub.tuning.named import check_proposal
 
         check(**{one.name: getattr(self, one.name) for one in fields(self)})
         if self.thin > self.iter_sampling:
@@ -388,11 +388,6 @@ class SampleConfig:
     def order(self) -> str:
         """Of the control variates: "auto", "0", "1" or "2"."""
         return str(self.control_variates)
-
-    @property
-    def proposal_name(self) -> str:
-        """The proposal's name, or "given" for one without."""
-        return self.proposal if isinstance(self.proposal, str) and self.kernel is None else "given"
 
     @property
     def looks_given(self) -> bool:

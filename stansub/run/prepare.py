@@ -22,7 +22,7 @@ from stansub.acceptance.stopping import Guarantee, StoppingRule
 from stansub.acceptance.subsets import loop_table, subset
 from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
-from stansub.kernels.proposals import Proposal
+from stansub.kernels.proposals import Adapter, Proposal
 from stansub.kernels.recipes import Leaf, Metropolis, Recipe
 from stansub.kernels.sgld import MiniBatches
 from stansub.progress import Progress
@@ -39,9 +39,10 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import Program
 from stansub.target.factors import Evaluator
 from stansub.target.footprints import Footprints, find_footprints
-from stansub.tuning.adapt import SGLD, Adapter, adapter_of, make_adapter
-from stansub.tuning.anchored import PROPOSALS, Anchored, anchor
+from stansub.tuning.adapt import adapter_of
+from stansub.tuning.anchored import Anchored, Request, anchor
 from stansub.tuning.mode import NoModeError
+from stansub.tuning.named import Surroundings, make_adapter, named, without_race
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 
@@ -185,7 +186,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         guarantee=promise.value,
         range_kind=ranges.kind,
         found=found,
-        moves="adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves,
+        moves=without_race(moves) if isinstance(moves, str) else moves,
         starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
         plan=Plan(
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
@@ -289,37 +290,28 @@ def _about_mode(
     posterior: Posterior, rule: StoppingRule, ranges: choices.Ranges, config: SampleConfig, progress: Progress
 ) -> tuple[Anchored | None, StoppingRule, Choices]:
     """`about_mode` with these options; its reasons where nothing was found."""
+    found, rule, chosen = about_mode(posterior, rule, request_of(config, ranges.source), progress)
+    return found, rule, {} if found is not None else chosen
+
+
+def request_of(config: SampleConfig, spread: Range | None) -> Request:
+    """What these options, with their seed and threads, ask of what is found about the mode."""
     assert config.seed is not None
     assert config.parallel_chains is not None
-    found, rule, chosen = about_mode(
-        posterior,
-        rule,
+    return Request(
         order=config.order,
-        proposal=config.proposal,
+        proposal=config.proposal if isinstance(config.proposal, str) else "given",
         n_steps=config.chains * (config.iter_warmup + config.iter_sampling),
         seed=config.seed,
         threads=config.parallel_chains,
         looks_given=config.looks_given,
         test_free=config.test_free,
-        spread=ranges.source,
-        say=progress,
+        spread=spread,
     )
-    return found, rule, {} if found is not None else chosen
 
 
 def about_mode(
-    posterior: Posterior,
-    test: StoppingRule,
-    *,
-    order: str,
-    proposal: str | Proposal,
-    n_steps: int,
-    seed: int,
-    threads: int,
-    looks_given: bool,
-    test_free: bool = False,
-    spread: Range | None = None,
-    say: Callable[[str], None],
+    posterior: Posterior, test: StoppingRule, request: Request, progress: Callable[[str], None]
 ) -> tuple[Anchored | None, StoppingRule, Choices]:
     """What sampling about the mode rests on, or nothing where that is not to be; the test; and what was chosen why.
 
@@ -328,25 +320,13 @@ def about_mode(
     NoModeError
         Where there is no mode and the user has asked for what needs one.
     """
-    name = proposal if isinstance(proposal, str) else "given"
-    if order == "0" and name not in PROPOSALS:
+    moves, spread = named(request.proposal), request.spread
+    if request.order == "0" and moves.race is None:
         return None, test, {}
     try:
-        found, test = anchor(
-            posterior,
-            test,
-            order=order,
-            proposal=name,
-            n_steps=n_steps,
-            seed=seed,
-            threads=threads,
-            looks_given=looks_given,
-            test_free=test_free,
-            spread=spread,
-            progress=say,
-        )
+        found, test = anchor(posterior, test, request, progress)
     except NoModeError as error:
-        if order in ("1", "2") or name in PROPOSALS[1:] or (spread is not None and spread.order):
+        if request.order in ("1", "2") or moves.needs_mode or (spread is not None and spread.order):
             raise
         return None, test, updated({}, NoVariatesWithoutMode(str(error)))
     return found, test, found.choices
@@ -523,10 +503,9 @@ class _Bench:
     def adapter(self, leaf: Leaf) -> Adapter:
         """What learns a proposal."""
         variates = self.found.variates if self.found is not None else None
-        sgld = leaf.proposal == SGLD
-        return make_adapter(
-            leaf.proposal,
+        about = Surroundings(
             len(leaf.places),
-            batches=MiniBatches(self.evaluator, self.posterior.blocks.sizes, variates) if sgld else None,
+            batches=lambda: MiniBatches(self.evaluator, self.posterior.blocks.sizes, variates),
             cholesky=self.found.mode.cholesky if self.found is not None else None,
         )
+        return make_adapter(leaf.proposal, about)

@@ -21,7 +21,7 @@ from stansub import memory
 from stansub.chosen import updated
 from stansub.errors import DrawsWarning, InputError
 from stansub.findings import NotChecked
-from stansub.kernels.sgld import Sgld
+from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
 from stansub.output.inference_data import arviz_module
@@ -35,7 +35,7 @@ from stansub.run.checkpoint import Checkpoint
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
 from stansub.run.config import SampleConfig, documented
 from stansub.run.executors import Outcome
-from stansub.run.prepare import Data, Model, Prepared, make_chains, prepare
+from stansub.run.prepare import Data, Model, Prepared, make_chains, prepare, request_of
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, telling, wanted
 from stansub.stan.compiled import compile_model
 
@@ -229,8 +229,9 @@ def run_chains(
     """
     prepared, chains, meetings, found = ready
     began, setup = time.perf_counter(), prepared.setup
-    if isinstance(chains[0].proposal, Sgld):
-        setup = replace(setup, notes=updated(setup.notes, chains[0].proposal.batches.choice()))
+    proposal = chains[0].proposal
+    if isinstance(proposal, BuiltIn):
+        setup = replace(setup, notes=updated(setup.notes, *proposal.choices()))
     keeper = _keeper(ready, console)
     with (
         elsewhere.going(setup.config.executor, prepared, setup.threads) as away,
@@ -282,14 +283,9 @@ def _meetings(prepared: Prepared, progress: Progress) -> stages.Meetings | None:
         return None
     asked = stages.Asked(
         test=setup.asked_rule,
-        order=config.order,
-        proposal=config.proposal_name,
-        looks_given=config.looks_given,
-        spread=prepared.ranges.source,
+        request=request_of(config, prepared.ranges.source),
         iter_warmup=config.iter_warmup,
         iter_sampling=config.iter_sampling,
-        seed=setup.seed,
-        threads=setup.threads,
     )
     return stages.Meetings(prepared.posterior, found, setup.rule, asked, progress)
 

@@ -367,7 +367,7 @@ def race(compiled: CompiledModel, data: dict[str, Any], shift: float) -> tuple[s
     off = replace(mode, position=mode.position + shift * mode.cholesky @ np.ones(mode.dim))
     decider = anchored.decider_with(posterior, posterior.population.evaluator(), Pocock(), variates)
     decider.reset(mode.position)
-    candidates = list(racing.candidates(off, "auto"))
+    candidates = list(racing.all_moves(off, "Laplace"))
     return racing.race(decider, candidates, off.cholesky, np.random.default_rng(2)).winner.name, candidates
 
 
@@ -390,7 +390,7 @@ def test_a_race_tells_how_far_it_is_and_looks_at_the_time_within_a_leg(
     def merit(progress: Recording) -> tuple[float, RaceOutcome]:
         decider = anchored.decider_with(posterior, posterior.population.evaluator(), Pocock(), None)
         decider.reset(mode.position)
-        runners = list(racing.candidates(mode, "auto"))
+        runners = list(racing.all_moves(mode, "Laplace"))
         found = racing.race(decider, runners, mode.cholesky, np.random.default_rng(2), progress=progress)
         return found.merit, found.outcome
 
@@ -407,9 +407,11 @@ def test_random_walk_steps_are_mixed_in(logistic: CompiledModel, logistic_data: 
     posterior = logistic.with_data(logistic_data, block_size=20, seed=1)
     for proposal in ("auto", "laplace-pcn", "langevin"):
         found, _ = anchored.anchor(
-            posterior, Pocock(), proposal=proposal, n_steps=1000, seed=1, threads=1, looks_given=False,
+            posterior,
+            Pocock(),
+            anchored.Request(proposal=proposal, n_steps=1000, seed=1, threads=1, looks_given=False),
             progress=lambda _: None,
-        )  # fmt: skip
+        )
         assert isinstance(found.proposal, Mixture)
         moves, walk = found.proposal.proposals
         assert isinstance(moves, Affine)
