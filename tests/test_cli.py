@@ -191,7 +191,8 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) 
     options = (
         "--chains 3 --parallel-chains 1 --iter-warmup 40 --iter-sampling 90 --thin 3 --seed 7 --inits inits.json "
         "--proposal random-walk --control-variates 1 --max-time 500 --test bernstein --delta 0.2 "
-        "--final-epsilon 0.1 --range scan --looks fixed --first-look 200 --audit 0.5 --block-size 2 --evaluator instances "
+        "--final-epsilon 0.1 --range scan --looks fixed --first-look 200 --audit 0.5 --block-size 2 "
+        "--evaluator instances "
         "--output out.nc --force --save-warmup --observation-level --no-generated-quantities --quiet"
     )
     code, _, err = run(["sample", program, "mean.json", *options.split()], capsys)
