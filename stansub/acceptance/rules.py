@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from importlib import import_module
 
 from stansub.acceptance.bounds import Bernstein, BernsteinSerfling, Hoeffding
 from stansub.acceptance.looks import Fixed, Geometric, Schedule, Table
+from stansub.acceptance.names import RULE_HOMES, TEST_NAMES
 from stansub.acceptance.noise import Barker, Penalty
 from stansub.acceptance.stopping import ErrorLevel, Exact, Guarantee, StoppingRule, as_rule
 from stansub.acceptance.student import Austerity, Pocock
@@ -33,17 +35,14 @@ __all__ = [
     "make_test",
 ]
 
-RULES: dict[str, type[StoppingRule]] = {
-    "austerity": Austerity,
-    "pocock": Pocock,
-    "hoeffding": Hoeffding,
-    "bernstein": Bernstein,
-    "bernstein-serfling": BernsteinSerfling,
-    "barker": Barker,
-    "penalty": Penalty,
-    "exact": Exact,
-}
-TEST_NAMES = tuple(RULES)
+
+def _rule(home: str) -> type[StoppingRule]:
+    module, _, name = home.partition(":")
+    found: type[StoppingRule] = getattr(import_module(module), name)
+    return found
+
+
+RULES: dict[str, type[StoppingRule]] = {name: _rule(home) for name, home in RULE_HOMES.items()}
 
 
 def make_test(

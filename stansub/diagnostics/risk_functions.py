@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.output.layout import Layout
-from stansub.stan.library import Rng
 from stansub.stan.posterior import Posterior
 from stansub.types import FloatArray
 
@@ -70,7 +70,7 @@ class Functions:
         """Constrained parameters at one position, shape (n_parameters,), each variable's values in C order."""
         return self._model.param_constrain(theta)[self._places]
 
-    def of_quantities(self, thetas: FloatArray, rng: Rng) -> dict[str, FloatArray]:
+    def of_quantities(self, thetas: FloatArray, rng: Any) -> dict[str, FloatArray]:
         """Quantities at positions of shape (n, dim): by name, each (n, n_values).
 
         Raises
@@ -86,9 +86,9 @@ class Functions:
                 values[name][row] = out[places]
         return values
 
-    def generator(self, seed: np.random.SeedSequence) -> Rng:
+    def generator(self, seed: np.random.SeedSequence) -> Any:
         """A generator for generated quantities; one a thread."""
-        return self._model.library.rng(int(seed.generate_state(1)[0]))
+        return self._model.rng(int(seed.generate_state(1)[0]))
 
 
 def _flat(layout: Layout) -> NDArray[np.int64]:

@@ -66,16 +66,16 @@ class _Combined:
     def counts(self) -> dict[str, float]:
         """What has no value a step."""
         several = [counts_of(one) for one in self.deciders]
-        return {name: sum(one[name] for one in several) for name in several[0]}
+        return {count.name: sum(one[count.name] for one in several) for count in COUNTS}
 
     def save(self) -> Any:
-        """What the deciders remember."""
-        return [one.state for one in self.deciders]
+        """What each part remembers."""
+        return {name: part.save() for name, part in self.parts.items()}
 
     def restore(self, state: State, saved: Any) -> None:
         """Go on from what `save` gave."""
-        for decider, one in zip(self.deciders, saved, strict=True):
-            decider.state = one
+        for name, part in self.parts.items():
+            part.restore(state, saved[name])
 
     def _named(self, name: str, info: Info) -> dict[str, Any]:
         return {f"{name}.{key}": value for key, value in info.items()}

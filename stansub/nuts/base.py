@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
+from rich.console import Console
 
 from stansub.stan import stanc, syntax
 from stansub.stan.data import Data
 from stansub.stan.sizes import main_size
-
-Engine = Literal["cmdstan", "nutpie"]
 
 
 @dataclass(frozen=True)
@@ -111,6 +110,8 @@ class Run(NamedTuple):
         Seconds for compiling, for handing over the data where that can be told apart, and for all chains together.
     version
         The engine's version.
+    method
+        The algorithm, such as NUTS.
     """
 
     posterior: Mapping[str, NDArray[Any]]
@@ -124,3 +125,16 @@ class Run(NamedTuple):
     setup_time: float
     wall_time: float
     version: str
+    method: str = "NUTS"
+
+
+class Engine(Protocol):
+    """Who makes reference draws: a value, or a module with these two functions."""
+
+    def unavailable(self) -> Missing | None:
+        """Why it cannot be used, if it cannot."""
+        ...
+
+    def run(self, program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
+        """Draws and statistics of all chains."""
+        ...

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ENGINES", "Program", "reference"]
 
-ENGINES = ("auto", "cmdstan", "nutpie")
+_ENGINES: dict[str, Engine] = {"cmdstan": cmdstan, "nutpie": nutpie}
+ENGINES = ("auto", *_ENGINES)
 _NAMES = {"cmdstan": "CmdStan", "nutpie": "nutpie"}
 # Bytes of generated quantities with a value per observation that are still computed to be thrown away.
 _MAX_UNUSED = 5e8
@@ -47,7 +48,7 @@ def reference(
     model: str | Path | Program,
     data: str | Path | Mapping[str, Any],
     *,
-    engine: str = "auto",
+    engine: str | Engine = "auto",
     reference_model: str | Path | Program | None = None,
     chains: int = 4,
     parallel_chains: int | None = None,
@@ -68,8 +69,9 @@ def reference(
         The ``.stan`` file, or its text with a name.
     data : path or mapping
         Data in CmdStan's JSON format, or the values by name.
-    engine : {"auto", "cmdstan", "nutpie"}
-        Who runs NUTS. ``auto`` takes CmdStan where it is installed and nutpie on the BridgeStan home elsewhere.
+    engine : {"auto", "cmdstan", "nutpie"} or Engine
+        Who runs NUTS. ``auto`` takes CmdStan where it is installed and nutpie on the BridgeStan home elsewhere; an
+        engine of one's own has the methods of `stansub.nuts.base.Engine`.
     reference_model : path or Program, optional
         A faster formulation of the same posterior, to be run in the model's place. Where its parameters have the same
         names and shapes, the two log densities are compared first.
@@ -121,13 +123,14 @@ def reference(
         if install_cmdstan:
             cmdstan.install(say=say)
         chosen, reason = choose_engine(engine)
+        making = _ENGINES[chosen] if isinstance(engine, str) else engine
         if reference_model is not None:
             ran = _program(reference_model)
             ran_values = _read(ran, data)
             found = equivalence.check(program, values, ran, ran_values, say=say)
     tall = ran.observation_level(ran_values)
     lean = _lean(ran, tall, settings)
-    run = (cmdstan if chosen == "cmdstan" else nutpie).run(lean, ran_values, settings, console=console, show=show)
+    run = making.run(lean, ran_values, settings, console=console, show=show)
     with files.rescuing(lambda: files.keep_arrays(run.posterior)):
         gone = [one.name for one in ran.syntax.generated_quantities.declarations] if lean is not ran else []
         posterior = {name: draws for name, draws in run.posterior.items() if name.partition(":")[0] not in tall}
@@ -135,6 +138,7 @@ def reference(
             **_identity(program, ran, values, data),
             "equivalence": found,
             "engine": chosen,
+            "method": run.method,
             "engine_version": run.version,
             "engine_reason": reason,
             "versions": _versions(),
@@ -151,9 +155,9 @@ def reference(
         )
 
 
-def _asked_engine(engine: str, *, install_cmdstan: bool) -> str:
+def _asked_engine(engine: str | Engine, *, install_cmdstan: bool) -> str | Engine:
     """The engine asked for, by name or by having it installed."""
-    if engine not in ENGINES:
+    if isinstance(engine, str) and engine not in ENGINES:
         raise InputError(f"engine {engine!r} is unknown; choose from {', '.join(ENGINES)}")
     if install_cmdstan and engine == "nutpie":
         raise InputError("CmdStan is not needed for nutpie: leave out `install_cmdstan` or `engine='nutpie'`")
@@ -182,30 +186,34 @@ def _identity(
 
 def _chain_stats(run: Run) -> dict[str, NDArray[Any]]:
     """What each chain took and how it went, each of shape (chain,)."""
+    counted = {"n_divergences": "diverging", "n_max_treedepth": "reached_max_treedepth"}
     stats = {
         "warmup_time": run.warmup_time,
         "sampling_time": run.sampling_time,
         "warmup_n_gradients": run.warmup_n_gradients,
         "n_gradients": run.n_gradients,
-        "n_divergences": run.sample_stats["diverging"].sum(axis=1),
-        "n_max_treedepth": run.sample_stats["reached_max_treedepth"].sum(axis=1),
+        **{name: run.sample_stats[one].sum(axis=1) for name, one in counted.items() if one in run.sample_stats},
     }
     return {name: np.asarray(values) for name, values in stats.items()}
 
 
-def choose_engine(engine: str) -> tuple[Engine, str]:
-    """The engine that runs, and why.
+def choose_engine(engine: str | Engine) -> tuple[str, str]:
+    """Name of the engine that runs, and why.
 
     Raises
     ------
     InputError
         When the engine asked for, or every engine, is missing.
     """
-    lacking = {"cmdstan": cmdstan.unavailable(), "nutpie": nutpie.unavailable()}
+    if not isinstance(engine, str):
+        if (lack := engine.unavailable()) is not None:
+            raise InputError(f"{lack.what}; {lack.remedy}")
+        return type(engine).__name__, "given"
+    lacking = {name: one.unavailable() for name, one in _ENGINES.items()}
     if engine in lacking:
         lack = lacking[engine]
         if lack is None:
-            return ("cmdstan" if engine == "cmdstan" else "nutpie"), "asked for"
+            return engine, "asked for"
         raise InputError(
             f"{lack.what}; {lack.remedy}, or use `engine='{'nutpie' if engine == 'cmdstan' else 'cmdstan'}'`"
         )

@@ -61,7 +61,8 @@ class Quantity(NamedTuple):
 
 def sampler_names(comparison: "Comparison") -> tuple[str, str]:
     """What the two samplers are called: a reference that records no engine may be of any kind."""
-    return "subsampled", "NUTS" if "engine" in attrs(comparison.reference) else "reference"
+    facts = attrs(comparison.reference)
+    return "subsampled", str(facts.get("method", "NUTS" if "engine" in facts else "reference"))
 
 
 def drawable(comparison: "Comparison") -> list[Quantity]:

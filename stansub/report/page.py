@@ -436,7 +436,7 @@ def _facts(idata: "InferenceData") -> Iterable[tuple[str, str]]:
     if facts.get("n_observations"):
         yield "Observations", f"{facts['n_observations']:,}"
     if "engine" in facts:
-        yield "Sampler", f"NUTS, {facts['engine']} {facts.get('engine_version', '')}".strip()
+        yield "Sampler", f"{facts.get('method', 'NUTS')}, {facts['engine']} {facts.get('engine_version', '')}".strip()
         if facts.get("engine_reason"):
             yield "Why this engine", str(facts["engine_reason"])
         if facts.get("equivalence"):

@@ -255,6 +255,8 @@ def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, s
     """Whether chains missed a mode; no failure to find that out keeps the draws back."""
     if stopped:
         return ModeCheck(reason="the run was stopped")
+    if not prepared.posterior.has_gradients:
+        return ModeCheck(reason="the posterior has no `log_lik_gradient`")
     setup = prepared.setup
     rng, draws = streams.generator(setup.seed, streams.Run.CHECK), [chain.draws for chain in chains]
     try:

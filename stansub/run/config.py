@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
+from stansub.acceptance.names import TEST_NAMES
 from stansub.errors import InputError
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ class SampleConfig:
         "How a decision is taken from a subset of the data: by a t-test (pocock, austerity) or a concentration bound, "
         "with the noise of the estimated log ratio counted in (barker, penalty), or from all the data (exact).",
         DECISIONS,
-        Named(("austerity", "pocock", "hoeffding", "bernstein", "bernstein-serfling", "barker", "penalty", "exact")),
+        Named(TEST_NAMES),
         type_="name or StoppingRule",
         means="pocock",
     )

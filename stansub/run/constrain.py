@@ -144,7 +144,7 @@ def constrain(
     def one(chain: int) -> None:
         # Each chain has a generator of its own, so that generated quantities do not depend on threads.
         state = streams.sequence(seed, streams.Chain.QUANTITIES, chain=chain).generate_state(1)
-        rng, out = model.library.rng(int(state[0])), np.empty(plan.n_written)
+        rng, out = model.rng(int(state[0])), np.empty(plan.n_written)
         for draw in range(theta.shape[1]):
             if cancelled.is_set():
                 return

@@ -22,10 +22,12 @@ from stansub.errors import InputError
 from stansub.kernels.base import Records
 from stansub.run import choices, executors
 from stansub.run.chain import Chain
+from stansub.run.functions import FunctionRecipe
 from stansub.run.prepare import Prepared, Setup, make_chain
 from stansub.run.stages import Meetings
 from stansub.stan.posterior import Posterior
 from stansub.stan.recipe import Recipe
+from stansub.target.functions import FunctionFactors
 
 # Seconds of a turn: long beside what it takes to move a chain there and back.
 _TURN = 0.5
@@ -52,7 +54,7 @@ class Elsewhere:
     def __init__(self, executor: executors.Executor, prepared: Prepared, folder: Path) -> None:
         self.executor = executor
         self._setup, self._folder, self._number = prepared.setup, folder, 0
-        self._write("posterior", Recipe.of(prepared.posterior))
+        self._write("posterior", _recipe(prepared.posterior))
         self.settle(None)
 
     def settle(self, meetings: Meetings | None) -> None:
@@ -67,7 +69,7 @@ class Elsewhere:
         """Turns of one chain with the present setup."""
         return _Away(chain, number, str(self._folder), f"setup-{self._number}")
 
-    def _write(self, name: str, value: Recipe | Setup) -> None:
+    def _write(self, name: str, value: Recipe | FunctionRecipe | Setup) -> None:
         try:
             (self._folder / name).write_bytes(pickle.dumps(value))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -117,9 +119,14 @@ def turn(folder: str, setup: str, number: int, state: bytes) -> tuple[bytes, Rec
     return chain.save(), chain.warmup.rows(starts[0]), chain.sampling.rows(starts[1])
 
 
+def _recipe(posterior: Posterior) -> Recipe | FunctionRecipe:
+    factors = posterior.population
+    return FunctionRecipe(factors) if isinstance(factors, FunctionFactors) else Recipe.of(posterior)
+
+
 @lru_cache(maxsize=1)
 def _posterior(folder: str) -> Posterior:
-    recipe: Recipe = pickle.loads((Path(folder) / "posterior").read_bytes())
+    recipe: Recipe | FunctionRecipe = pickle.loads((Path(folder) / "posterior").read_bytes())
     return recipe.make()
 
 

@@ -30,6 +30,7 @@ from stansub.run import choices
 from stansub.run.chain import Chain, Plan
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import Kept, check_draws
+from stansub.run.functions import posterior_of
 from stansub.run.inits import RADIUS, Init, load, start
 from stansub.stan import data as data_module
 from stansub.stan import source
@@ -39,6 +40,7 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import Program
 from stansub.target.factors import Evaluator
 from stansub.target.footprints import Footprints, find_footprints
+from stansub.target.functions import FunctionFactors
 from stansub.tuning.adapt import adapter_of
 from stansub.tuning.anchored import Anchored, Request, anchor
 from stansub.tuning.mode import NoModeError
@@ -46,7 +48,7 @@ from stansub.tuning.named import Surroundings, make_adapter, named, without_race
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 
-Model = str | Path | CompiledModel | Posterior
+Model = str | Path | CompiledModel | Posterior | FunctionFactors
 Data = str | Path | Mapping[str, Any] | data_module.Data | None
 
 
@@ -156,7 +158,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     """
     config = _settled(config)
     assert config.seed is not None
-    if isinstance(model, Posterior):
+    if isinstance(model, Posterior | FunctionFactors):
         _check_given(data, config)
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)
     rule = config.make_test()
@@ -175,7 +177,9 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
     found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
     promise = rule.guarantee(ranges.source)
-    given = config.block_size is not None or (isinstance(model, Posterior) and not model.any_block_size)
+    given = config.block_size is not None or (
+        isinstance(model, Posterior | FunctionFactors) and not model.any_block_size
+    )
     audit, audit_note = _audits(posterior, fitted, promise, config)
     moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
     setup = Setup(
@@ -324,6 +328,8 @@ def about_mode(
     if request.order == "0" and moves.race is None:
         return None, test, {}
     try:
+        if not posterior.has_gradients:
+            raise NoModeError("no mode is looked for: the posterior has no `log_lik_gradient`", "undefined")
         found, test = anchor(posterior, test, request, progress)
     except NoModeError as error:
         if request.order in ("1", "2") or moves.needs_mode or (spread is not None and spread.order):
@@ -355,6 +361,11 @@ def make_posterior(
     InputError
         When the program or the data cannot be used.
     """
+    if isinstance(model, FunctionFactors):
+        if model.any_block_size or not callable(block_size):
+            n = model.blocks.n_observations
+            model = model.recut(block_size(Program(""), n, False) if callable(block_size) else block_size)
+        return posterior_of(model), time.perf_counter()
     if isinstance(model, Posterior):
         if model.any_block_size and callable(block_size):
             instances = isinstance(model.population, Instances)

@@ -210,6 +210,10 @@ class Model:
         if getattr(self, "pointer", 0):
             self.library.handle.bs_model_destruct(self.pointer)
 
+    def rng(self, seed: int) -> Rng:
+        """A random number generator for generated quantities."""
+        return self.library.rng(seed)
+
     def info(self) -> str:
         """Versions and compile-time flags as the library reports them."""
         return str(self.library.handle.bs_model_info(self.pointer).decode())

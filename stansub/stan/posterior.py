@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from stansub.errors import InputError
 from stansub.progress import Progress
 from stansub.stan.data import Data
-from stansub.stan.library import Model
 from stansub.stan.recognise import Form, explain
 from stansub.stan.syntax import Program
 from stansub.target import factors
@@ -29,6 +28,30 @@ _MAX_TRIES = 100
 
 # Parts in which all blocks are evaluated, for progress, and observations that each has at least.
 _PARTS, _PART = 20, 1 << 14
+
+
+class Whole(factors.Density, Protocol):
+    """The whole log density, with all that is read from and written for a user."""
+
+    def info(self) -> str: ...
+
+    def rng(self, seed: int) -> Any: ...
+
+    def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]: ...
+
+    def param_names(self, *, include_tp: bool = False, include_gq: bool = False) -> list[str]: ...
+
+    def param_constrain(
+        self,
+        theta: FloatArray,
+        *,
+        include_tp: bool = False,
+        include_gq: bool = False,
+        rng: Any = None,
+        out: FloatArray | None = None,
+    ) -> FloatArray: ...
+
+    def param_unconstrain_json(self, values: bytes) -> FloatArray: ...
 
 
 class Population(factors.Population, Protocol):
@@ -66,7 +89,7 @@ class Posterior:
 
     Attributes
     ----------
-    full : Model
+    full : Whole
         The user's program, without its ``profile`` and ``print`` statements, with the data as given.
     population : Population
         Global part and block log likelihoods.
@@ -88,9 +111,11 @@ class Posterior:
         Of the shuffle and of ``transformed data``.
     observations : str or None
         Name of the data variable that counts the observations, where the user has given it.
+    has_gradients : bool
+        Whether there are gradients of the blocks; a program always has them.
     """
 
-    full: Model
+    full: Whole
     population: Population
     order: NDArray[np.int64] | None
     proof: Proof
@@ -103,6 +128,7 @@ class Posterior:
     any_block_size: bool = False
     seed: int = 0
     observations: str | None = None
+    has_gradients: bool = True
 
     def check(self, source: str = "") -> None:
         """Raise InputError, which says what stands in the way, unless the proof holds.
@@ -160,7 +186,7 @@ class Posterior:
 
 def draw_points(
     rng: np.random.Generator,
-    full: Model,
+    full: Whole,
     *,
     n_points: int = _N_POINTS,
     radius: float = 2.0,
@@ -183,7 +209,7 @@ def draw_points(
 
 
 def prove(
-    population: Population, full: Model, points: Sequence[FloatArray], *, progress: Progress | None = None
+    population: Population, full: Whole, points: Sequence[FloatArray], *, progress: Progress | None = None
 ) -> Proof:
     """Compare the full log density with global part plus blocks at the points where both are finite."""
     if population.dim != full.dim:
@@ -215,7 +241,7 @@ def prove(
 
 def arrange(
     build: Callable[[tuple[str, ...], NDArray[np.int64] | None], Population],
-    full: Model,
+    full: Whole,
     *,
     shuffles: Mapping[tuple[str, ...], int],
     rng: np.random.Generator,

@@ -66,8 +66,8 @@ class Form:
 
     Attributes
     ----------
-    kind : {"log_lik_i", "reduce_sum", "sum"}
-        A loop over ``log_lik_i``, a ``reduce_sum`` call, or any other program.
+    kind : {"log_lik_i", "reduce_sum", "sum", "functions"}
+        A loop over ``log_lik_i``, a ``reduce_sum`` call, any other program, or no program at all.
     statement : str
         Canonical text of the likelihood statement; for ``sum`` the first statement that reads observations, if any.
     n : str
@@ -82,7 +82,7 @@ class Form:
         The likelihood statement in the canonical text.
     """
 
-    kind: Literal["log_lik_i", "reduce_sum", "sum"]
+    kind: Literal["log_lik_i", "reduce_sum", "sum", "functions"]
     statement: str = ""
     n: str = ""
     line: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,10 @@ class FunctionFactors:
         Of the same as ``log_lik``: gradients, shape (n, dim). Whatever looks for modes needs gradients.
     log_density_gradient : callable, optional
         Of theta: gradient, shape (dim,); needed with ``log_density`` and ``log_lik_gradient``.
-    block_size : int
-        Observations a factor, which are adjacent.
+    block_size : int, optional
+        Observations a factor, which are adjacent. By default 1, and `stansub.sample` chooses what suits the test.
+    name : str
+        In messages and in the output.
 
     Raises
     ------
@@ -53,21 +56,44 @@ class FunctionFactors:
         log_density: Callable[[FloatArray], float | None] | None = None,
         log_lik_gradient: Callable[[FloatArray, Places], FloatArray | None] | None = None,
         log_density_gradient: Callable[[FloatArray], FloatArray] | None = None,
-        block_size: int = 1,
+        block_size: int | None = None,
+        name: str = "functions",
     ) -> None:
-        if not names or n_observations < 1 or block_size < 1:
+        size = 1 if block_size is None else block_size
+        if not names or n_observations < 1 or size < 1:
             raise InputError("a posterior of functions needs at least one parameter, one observation and blocks of one")
         if log_density is not None and log_lik_gradient is not None and log_density_gradient is None:
             raise InputError("with log_density and log_lik_gradient, log_density_gradient must be given too")
-        self.names, self.blocks = list(names), Blocks(n_observations, min(block_size, n_observations))
+        self.name, self.names, self.any_block_size = name, list(names), block_size is None
         self._log_lik, self._log_lik_gradient = log_lik, log_lik_gradient
         self._log_density, self._log_density_gradient = log_density, log_density_gradient
+        self._cut(n_observations, size)
+
+    def _cut(self, n_observations: int, size: int) -> None:
+        self.blocks = Blocks(n_observations, min(size, n_observations))
         self._starts, self._sizes = self.blocks.starts, self.blocks.sizes
 
     @property
     def dim(self) -> int:
         """Number of parameters."""
         return len(self.names)
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether there are gradients of the log likelihoods."""
+        return self._log_lik_gradient is not None
+
+    def recut(self, size: int, points: Sequence[FloatArray] = ()) -> FunctionFactors:
+        """The same posterior with so many observations a factor."""
+        other = copy(self)
+        other.any_block_size = False
+        other._cut(self.blocks.n_observations, size)
+        return other
+
+    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
+        """Log likelihoods of the observations at some places; -inf where they are not defined."""
+        values = self._log_lik(theta, places.astype(np.int32))
+        return np.full(len(places), -np.inf) if values is None else _of_shape(values, places.shape, "log_lik")
 
     @property
     def full(self) -> FunctionFactors:

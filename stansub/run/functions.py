@@ -1,0 +1,106 @@
+"""Posteriors of numpy functions where one of a program is expected: `sample` takes them as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import orjson
+
+from stansub.errors import InputError
+from stansub.output.layout import Layout
+from stansub.stan.data import Data
+from stansub.stan.posterior import Posterior, Proof, draw_points
+from stansub.stan.recognise import Form
+from stansub.stan.syntax import Program
+from stansub.target.functions import FunctionFactors
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class FunctionRecipe:
+    """What such a posterior is made from, where its functions can be pickled."""
+
+    factors: FunctionFactors
+
+    def make(self, progress: Callable[[str], None] | None = None) -> Posterior:
+        """The posterior."""
+        return posterior_of(self.factors)
+
+
+def posterior_of(factors: FunctionFactors) -> Posterior:
+    """The posterior of functions as one that is sampled; there is no cut to be proved, for the factors define it.
+
+    In place of code and data, log densities at a few points, to ten digits, say whether two of them are the same.
+    """
+    full = _Whole(factors)
+    points = draw_points(np.random.default_rng(0), full)
+    facts = {
+        "names": factors.names,
+        "n_observations": factors.blocks.n_observations,
+        "log_density": [f"{full.log_density(theta):.9e}" for theta in points],
+    }
+    return Posterior(
+        full=full,
+        population=factors,
+        order=None,
+        proof=Proof(0, 0.0),
+        name=factors.name,
+        program=Program(""),
+        form=Form("functions"),
+        values=Data(facts, (), factors.name),
+        sizes=(),
+        points=points,
+        has_gradients=factors.has_gradients,
+    )
+
+
+class _Whole:
+    """The whole log density, with the methods that a compiled program has for what is read and written."""
+
+    def __init__(self, factors: FunctionFactors) -> None:
+        self._factors = factors
+        self.dim = factors.dim
+
+    def info(self) -> str:
+        return ""
+
+    def rng(self, seed: int) -> None:
+        """None: there are no generated quantities."""
+
+    def log_density(self, theta: FloatArray) -> float:
+        return self._factors.log_density(theta)
+
+    def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
+        return self.log_density(theta), ""
+
+    def param_unc_names(self) -> list[str]:
+        return self._factors.names
+
+    def param_names(self, *, include_tp: bool = False, include_gq: bool = False) -> list[str]:
+        return self._factors.names
+
+    def param_constrain(
+        self,
+        theta: FloatArray,
+        *,
+        include_tp: bool = False,
+        include_gq: bool = False,
+        rng: Any = None,
+        out: FloatArray | None = None,
+    ) -> FloatArray:
+        if out is None:
+            return np.array(theta)
+        out[:] = theta
+        return out
+
+    def param_unconstrain_json(self, values: bytes) -> FloatArray:
+        given, theta = orjson.loads(values), np.empty(self.dim)
+        for name, places in Layout.from_names(self._factors.names).columns.items():
+            try:
+                theta[places] = np.asarray(given[name], np.float64).reshape(places.shape)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"{name} must be {places.shape or 'a number'}, in numbers ({error})") from error
+        return theta
