@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -192,26 +191,22 @@ class TestKernel:
 
         def step(kernel: Any, rng: Any, state: Any, params: Any, *, audit: bool = False) -> Any:
             kernel.n = getattr(kernel, "n", 0) + 1
+            _, info = plain(kernel, rng, state, params)
             position = state.position.copy()
-            position[0] = kernel.n
-            return type(state)(position), plain(kernel, rng, state, params)[1]
+            position[kernel.index] = kernel.n
+            return type(state)(position), info
 
         plain = GibbsKernel.step
         monkeypatch.setattr(GibbsKernel, "step", step)
-        monkeypatch.setattr(GibbsKernel, "save", lambda kernel: getattr(kernel, "n", 0))
+        monkeypatch.setattr(GibbsKernel, "save", lambda kernel: kernel.n)
         monkeypatch.setattr(GibbsKernel, "restore", lambda kernel, state, saved: setattr(kernel, "n", saved))
-        options: Any = {"chains": 2, "iter_warmup": 100}
-        self.drawn(center, iter_sampling=50, checkpoint=tmp_path / "run", **options)
-        kernel = Sequence(center=Gibbs(center, ["m"]), rest=GibbsOnMu())
-        options |= {"kernel": kernel, **EXACT, "seed": 3, "show_progress": False}
-        stansub.sample(self.target(), iter_sampling=50, checkpoint=tmp_path / "own", **options)
-        more = stansub.sample(self.target(), iter_sampling=80, resume=tmp_path / "own", **options)
-        counted = inference_data.group(more, "posterior")["m"].values
-        np.testing.assert_array_equal(counted, np.broadcast_to(np.arange(101, 181), (2, 80)))
-
-
-class GibbsOnMu(Metropolis):
-    """Metropolis with a name of its own."""
+        kernel = Sequence(center=Gibbs(center, ["m"]), other=Gibbs(center, ["mu"]))
+        options: Any = {"chains": 2, "iter_warmup": 100, "seed": 3, "show_progress": False, "kernel": kernel, **EXACT}
+        stansub.sample(self.target(), iter_sampling=50, checkpoint=tmp_path / "run", **options)
+        more = stansub.sample(self.target(), iter_sampling=80, resume=tmp_path / "run", **options)
+        for name in ("m", "mu"):
+            counted = inference_data.group(more, "posterior")[name].values
+            np.testing.assert_array_equal(counted, np.broadcast_to(np.arange(101, 181), (2, 80)))
 
 
 class TestEngine:
@@ -224,7 +219,7 @@ class TestEngine:
         precision = 1 / 100 + len(y) / 4
         truth = (y.sum() / 4 / precision, precision**-0.5)
         assert largest_z(made, mu=truth) < MAX_Z
-        assert largest_z(made, mu=(truth[0], 1.2 * truth[1])) > 2 * MAX_Z
+        assert largest_z(made, mu=(truth[0], 1.5 * truth[1])) > 2 * MAX_Z
         facts = inference_data.attrs(made)
         assert (facts["engine"], facts["method"], facts["engine_reason"]) == ("StaticHmc", "HMC", "given")
         assert facts["n_gradients"] == [8000] * 4
@@ -272,7 +267,7 @@ class TestFunctions:
         facts = inference_data.attrs(idata)
         assert "no `log_lik_gradient`" in facts["choices"]["control variates"]
         assert "no `log_lik_gradient`" in facts["mode_check"]["reason"]
-        assert (facts["model"], facts["block_size"]) == ("means", 32)
+        assert (facts["model"], facts["block_size"]) == ("means", 20)
         own = stansub.sample(mean_of_normals(block_size=5), iter_sampling=20, **RUN)
         assert inference_data.attrs(own)["block_size"] == 5
         with pytest.raises(stansub.RunError, match="no `log_lik_gradient`"):
@@ -286,7 +281,7 @@ class TestFunctions:
         idata = stansub.sample(factors, inits={"b": [1.0, 2.0], "a": 3.0}, **options)
         theta = inference_data.group(idata, "unconstrained_posterior")["theta"].values
         np.testing.assert_array_equal(theta, np.broadcast_to([1.0, 2.0, 3.0], (4, 1, 3)))
-        with pytest.raises(InputError, match="parameter 'b'.*must be"):
+        with pytest.raises(InputError, match=r"parameter 'b'.*must be"):
             stansub.sample(factors, inits={"b": [1.0, 2.0, 3.0]}, **options)
 
     def test_resumed_and_not_mistaken_for_another(self, tmp_path: Path) -> None:
@@ -302,8 +297,8 @@ class TestFunctions:
 
     def test_in_other_processes_as_far_as_functions_travel(self) -> None:
         options: Any = RUN | {"chains": 2, "iter_warmup": 50, "iter_sampling": 50}
+        unnamed = FunctionFactors(["mu"], len(Y), lambda theta, which: log_lik(theta, which))
         with pytest.raises(InputError, match=r"cannot be sent to other processes .*choose `executor='threads'`"):
-            unnamed = FunctionFactors(["mu"], len(Y), lambda theta, which: log_lik(theta, which))
             stansub.sample(unnamed, executor="processes", **options)
         here, there = (stansub.sample(mean_of_normals(), executor=name, **options) for name in ("threads", "processes"))
         theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (here, there)]

@@ -21,7 +21,6 @@ from stansub.acceptance.looks import Geometric, Schedule, Table, looks_at
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import Guarantee, StoppingRule, check_level
 
-
 _LOOKS = Geometric(first=50, growth=1.5)
 
 

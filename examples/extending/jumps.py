@@ -24,7 +24,10 @@ JUMP = Stat("squared_jump", float, "Squared distance of the step on the unconstr
 class WithJumps(MetropolisHastings):
     """Metropolis-Hastings that tells how far it moves."""
 
-    stats = (*MetropolisHastings.stats, JUMP)
+    @property
+    def stats(self) -> tuple[Stat, ...]:
+        """Those of the kernel, and one more."""
+        return (*super().stats, JUMP)
 
     def step(
         self, rng: np.random.Generator, state: State, params: Proposal, *, audit: bool = False
@@ -49,4 +52,4 @@ class Jumps(Metropolis):
 
     def bind(self, bench: Bench) -> Kernel:
         """The kernel of one chain."""
-        return WithJumps(bench.decider)
+        return WithJumps(bench.decider, bench.tables)

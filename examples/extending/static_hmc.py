@@ -67,19 +67,19 @@ class StaticHmc:
 
 def _chain(model: Model, rng: np.random.Generator, settings: Settings) -> tuple[Array, Array, float]:
     """Draws after warmup, shape (n, dim), their acceptance probabilities, and when warmup ended."""
-    theta, log_step, split = rng.uniform(-2, 2, model.dim), np.log(0.1), time.perf_counter()
+    theta, log_step, split = rng.uniform(-2, 2, model.dim), float(np.log(0.1)), time.perf_counter()
     draws, rates = np.empty((settings.iter_sampling, model.dim)), np.empty(settings.iter_sampling)
     here = _at(model, theta)
     for i in range(-settings.iter_warmup, settings.iter_sampling):
         momentum = rng.standard_normal(model.dim)
         there, value, gradient, moving = theta, *here, momentum
-        step = np.exp(log_step) * rng.uniform(0.9, 1.1)
+        step = float(np.exp(log_step)) * rng.uniform(0.9, 1.1)
         for _ in range(N_LEAPFROG):
             half = moving + 0.5 * step * gradient
             there = there + step * half
             value, gradient = _at(model, there)
             moving = half + 0.5 * step * gradient
-        gain = float(value - here[0]) + 0.5 * (momentum @ momentum - moving @ moving)
+        gain = float(value - here[0] + 0.5 * (momentum @ momentum - moving @ moving))
         rate = float(np.exp(min(gain, 0.0))) if np.isfinite(gain) else 0.0
         if rng.random() < rate:
             theta, here = there, (value, gradient)

@@ -72,6 +72,7 @@ def build(
     dims: Mapping[str, Sequence[str]] | None = None,
     coords: Mapping[str, Any] | None = None,
     attrs: Mapping[str, Any],
+    descriptions: Mapping[str, Mapping[str, str]] | None = None,
 ) -> "InferenceData":
     """Gather arrays into InferenceData.
 
@@ -90,6 +91,8 @@ def build(
     attrs
         Facts about the run: numbers, strings and lists of them as they are, mappings as JSON. All of them
         go to the root and to `sample_stats`, ArviZ's schema attributes to every group.
+    descriptions
+        By group, what its variables say: a sentence each, which becomes their attribute ``description``.
 
     Returns
     -------
@@ -119,6 +122,10 @@ def build(
         for name, variables in groups_.items()
         if variables
     }
+    for name, sentences in (descriptions or {}).items():
+        for variable, values in (datasets[name].data_vars if name in datasets else {}).items():
+            if variable in sentences:
+                values.attrs["description"] = sentences[str(variable)]
     return _wrap(datasets, facts)
 
 

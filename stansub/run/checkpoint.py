@@ -101,6 +101,7 @@ def read(path: Path) -> Checkpoint | None:
         return None
     try:
         with _connected(path) as database:
+            database.execute("BEGIN")  # all of one checkpoint, while the run may be writing the next
             facts = dict(database.execute("SELECT name, value FROM facts"))
             if not facts:
                 return None

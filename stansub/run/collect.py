@@ -21,7 +21,7 @@ from stansub._version import __version__
 from stansub.acceptance.normality import figures, pool
 from stansub.acceptance.rules import StoppingRule
 from stansub.errors import InputError, InterruptError, RunError
-from stansub.kernels.base import Records
+from stansub.kernels.base import Records, Stat
 from stansub.kernels.metropolis import LEVEL
 from stansub.kernels.proposals import Proposal, checked
 from stansub.memory import reason
@@ -50,6 +50,16 @@ _OF_THE_TEST = ("test", "epsilon", "delta", "looks", "first_look")
 
 _R_HAT_DRAWS, _R_HAT_PARAMETERS = 100, 20
 _AUDITED = (LEVEL.name, "audited", "audit_wrong")
+
+# What a chain is counted besides the totals of its kernel's statistics.
+_OF_CHAINS = {
+    "n_steps": "Steps, thinned-away ones included.",
+    "sampling_time": "Seconds of sampling, audits left out.",
+    "warmup_time": "Seconds of warmup.",
+    "warmup_n_steps": "Steps of warmup.",
+    "warmup_n_obs_used": "Sum over all steps of warmup of n_obs_used.",
+    "warmup_n_obs_evaluated": "Observations evaluated in warmup.",
+}
 
 
 @dataclass(frozen=True)
@@ -218,6 +228,7 @@ def _build(prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any]
         observed_data=_observed(posterior),
         chain_stats=_totals(chains),
         attrs={**attrs, "left_out": trouble, "audit_by_level": _audits_by_level(chains)},
+        descriptions=descriptions(chains[0].kernel.stats),
         **groups,
     )
 
@@ -292,6 +303,15 @@ def _totals(chains: Sequence[Chain]) -> dict[str, NDArray[Any]]:
         "warmup_time": _each(warmup, "seconds"),
         **{f"warmup_{name}": _each(warmup, name) for name in ("n_steps", "n_obs_used", "n_obs_evaluated")},
     }
+
+
+def descriptions(stats: Sequence[Stat]) -> dict[str, dict[str, str]]:
+    """What the variables of the groups of statistics say, by group."""
+    each = {one.name: one.sentence for one in stats if one.per_step}
+    sums = {
+        one.total: f"Sum over all steps of {one.name}." if one.per_step else one.sentence for one in stats if one.total
+    }
+    return {"sample_stats": each, "warmup_sample_stats": each, inference_data.CHAIN_STATS: sums | _OF_CHAINS}
 
 
 def _each(totals: Sequence[Totals], name: str) -> NDArray[Any]:

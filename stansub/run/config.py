@@ -8,6 +8,7 @@ line answers at once.
 from __future__ import annotations
 
 import hashlib
+import io
 import numbers
 import pickle
 import textwrap
@@ -506,7 +507,12 @@ def _digest(value: Any) -> str:
 
             content = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_SORT_KEYS)
         else:
-            content = pickle.dumps(value, protocol=5)
+            # Without a memo: the bytes of equal values do not depend on which of their parts are one object.
+            stream = io.BytesIO()
+            pickler = pickle.Pickler(stream, protocol=5)
+            pickler.fast = True
+            pickler.dump(value)
+            content = stream.getvalue()
     except Exception:  # values of any class fail in any way
         return name
     return f"{name} {hashlib.sha256(content).hexdigest()[:16]}"

@@ -1,0 +1,64 @@
+"""What docs/running.md and docs/output.md say: options exist, the example runs, every statistic has its sentence."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stansub.cli import app
+from stansub.kernels.base import Stat
+from stansub.kernels.combine import InMixture
+from stansub.kernels.metropolis import COUNTS, LEVEL, STATS
+from stansub.output import inference_data
+from stansub.run import config
+from stansub.run.collect import descriptions
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+RUNNING, OUTPUT = ((DOCS / name).read_text() for name in ("running.md", "output.md"))
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", RUNNING, flags=re.DOTALL)
+
+
+def test_options_that_are_shown_exist() -> None:
+    shown = set(re.findall(r"--([a-z-]+)", RUNNING))
+    known = {config.declared(name).flag or name.replace("_", "-") for name in config.names()} | {"force"}
+    assert {"checkpoint-every", "resume", "executor", "iter-sampling"} <= shown
+    assert shown <= known
+    assert {"sample"} <= {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
+
+
+def test_the_kernel_on_a_parameter_without_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("effects.stan").write_text(blocks("stan")[0])
+    made: dict[str, Any] = {}
+    # Shorter than on the page.
+    code = blocks("python")[0].replace("seed=1)", "seed=1, iter_warmup=300, iter_sampling=300, show_progress=False)")
+    exec(code, made)
+    assert capsys.readouterr().out == "0\n"
+    stats = inference_data.group(made["idata"], "sample_stats")
+    assert stats["effects.n_obs_used"].values.min() > 0
+    assert stats["scale.accepted"].values.any()
+    tau = inference_data.group(made["idata"], "posterior")["tau"].values
+    assert (np.diff(tau, axis=1) != 0).any()
+
+
+@pytest.mark.parametrize("stat", list((*STATS, LEVEL)), ids=lambda one: one.name)
+def test_every_statistic_stands_on_the_page(stat: Stat) -> None:
+    assert f"| `{stat.name}` | {stat.sentence} |" in OUTPUT
+
+
+def test_tables_are_those_of_what_is_declared() -> None:
+    made = descriptions((*STATS, *COUNTS))
+    for group in ("sample_stats", "chain_stats"):
+        table = OUTPUT.split(f"| `{group}` | |\n|---|---|\n")[1].split("\n\n")[0]
+        assert dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", table, re.MULTILINE)) == made[group]
+    component = InMixture.stats.fget(InMixture({}, np.array([])))[0].name  # type: ignore[attr-defined]
+    assert f"`{component}`" in OUTPUT
