@@ -50,7 +50,7 @@ def test_the_kernel_on_a_parameter_without_data(
     assert (np.diff(tau, axis=1) != 0).any()
 
 
-@pytest.mark.parametrize("stat", list((*STATS, LEVEL)), ids=lambda one: one.name)
+@pytest.mark.parametrize("stat", [*STATS, LEVEL], ids=lambda one: one.name)
 def test_every_statistic_stands_on_the_page(stat: Stat) -> None:
     assert f"| `{stat.name}` | {stat.sentence} |" in OUTPUT
 
