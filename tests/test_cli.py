@@ -22,8 +22,9 @@ from stansub.output import inference_data, summary
 from stansub.run import choices, collect, config, progress
 from stansub.stan import download
 from stansub.stan.home import find_home
-from stansub.tuning import adapt, anchored
+from stansub.tuning import anchored
 from stansub.tuning.missed import MissedMode, ModeCheck
+from stansub.tuning.named import PROPOSALS
 
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
 LOGISTIC = str(EXAMPLES / "logistic.stan")
@@ -695,8 +696,7 @@ def test_choices_are_those_of_the_library() -> None:
     assert names("test") == sorted(boundary.TEST_NAMES)
     assert names("range_source") == sorted(config.RANGES.names)
     assert names("evaluator") == sorted(get_args(parameters["evaluator"].annotation))
-    assert names("proposal") == sorted((*anchored.PROPOSALS, *adapt._ADAPTERS))
-    assert sorted(adapt._ABOUT_THE_MODE) == sorted(anchored.PROPOSALS)
+    assert names("proposal") == sorted(PROPOSALS)
     assert names("control_variates") == sorted(anchored.ORDERS)
 
 

@@ -33,8 +33,8 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.target.factors import Evaluator
 from stansub.target.taylor import ControlVariates
-from stansub.tuning.adapt import check_proposal
 from stansub.tuning.anchored import check_order
+from stansub.tuning.named import check_proposal, without_race
 from stansub.tuning.trial import pairs_at
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def diagnose(
             rule,
             choices.Ranges("none"),
             Plan(iter_warmup, 0, 1, 0.0, False),
-            anchored.proposal if anchored and anchored.proposal else _walk(proposal),
+            anchored.proposal if anchored and anchored.proposal else without_race(proposal),
             None if anchored and inits is None else start,
             seed=seed,
             chain=0,
@@ -354,11 +354,6 @@ def _pairs(trials: Mapping[str, Trial]) -> pd.DataFrame:
         for phase, trial in trials.items()
     ]
     return pd.concat(parts, ignore_index=True)
-
-
-def _walk(proposal: str) -> str:
-    """The proposal where nothing was found about the mode."""
-    return "adaptive-metropolis" if proposal == "auto" else proposal
 
 
 def _note(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stansub.diagnostics.risk_functions import MEANS, VARIANCES, Functions
 from stansub.errors import InputError
-from stansub.kernels.proposals import RandomWalk
+from stansub.kernels.proposals import RandomWalk, optimal_walk
 from stansub.output import inference_data
 from stansub.output.statistics import scalars, table
 from stansub.run.inits import unconstrain
@@ -74,7 +74,7 @@ class Truth:
     draws : ndarray, shape (n, dim)
         Unconstrained positions, for starts.
     proposal : RandomWalk
-        Steps with the covariance of the draws, scaled by 2.38 / sqrt(dim) (Roberts, Gelman and Gilks 1997).
+        Steps with the covariance of the draws (see `stansub.kernels.proposals.optimal_walk`).
     centre : ndarray, shape (n_parameters,)
         Posterior means of the parameters.
     targets : dict
@@ -204,4 +204,4 @@ def _proposal(draws: FloatArray, source: str) -> RandomWalk:
         raise InputError(
             f"{source}: {n:,} draws do not give a covariance of {dim} parameters; give a longer reference"
         ) from error
-    return RandomWalk(2.38 / np.sqrt(dim) * factor)
+    return optimal_walk(factor)

@@ -1,21 +1,22 @@
 """Proposals: (rng, position) -> (proposed position, log density ratio).
 
-Random walks, affine Gaussian proposals and mixtures of them are drawn in C++, here as in stretches of steps; anything
-else with this signature is a proposal as well.
+Anything with this signature is a proposal. Built-in ones answer a few questions about themselves besides (`BuiltIn`),
+such as how C++ draws them: random walks, affine Gaussian proposals and mixtures of them, here as in stretches of steps.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import logsumexp
 
 from stansub._loop import Proposals
+from stansub.chosen import Chosen
 from stansub.errors import InputError
+from stansub.kernels.base import Records
 from stansub.types import FloatArray
 
 
@@ -41,8 +42,123 @@ class Proposal(Protocol):
         ...
 
 
+class AffineParts(NamedTuple):
+    """theta' = A theta + c + L z.
+
+    Attributes
+    ----------
+    matrix : ndarray, shape (dim, dim)
+        A.
+    offset : ndarray, shape (dim,)
+        c.
+    cholesky : ndarray, shape (dim, dim)
+        L.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    cholesky: FloatArray
+
+
+class BuiltIn(ABC):
+    """A proposal of this package.
+
+    Attributes
+    ----------
+    is_walk : bool
+        Whether it is a Gaussian random walk, the same everywhere.
+    """
+
+    is_walk: ClassVar[bool] = False
+
+    @abstractmethod
+    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
+        """Propose a move (see `Proposal`)."""
+
+    @property
+    def name(self) -> str:
+        """For the record."""
+        return type(self).__name__
+
+    def affine(self) -> AffineParts | None:
+        """Its parts where it is Gaussian with a mean that is affine in the state; else None."""
+        return None
+
+    def compiled(self) -> Proposals | None:
+        """What the decision loop draws in C++; None where Python is asked at every step."""
+        parts = self.affine()
+        return _compiled([parts], np.ones(1)) if parts is not None else None
+
+    def adapter(self, dim: int) -> Adapter:
+        """What becomes of it in warmup: it stays as it is unless a subclass learns.
+
+        Raises
+        ------
+        InputError
+            When it is for another number of parameters.
+        """
+        return NoAdapter(self)
+
+    def choices(self) -> tuple[Chosen, ...]:
+        """What was chosen in it for the user."""
+        return ()
+
+
+class Adapter(Protocol):
+    """Learns a proposal from the draws of warmup; one a chain.
+
+    Attributes
+    ----------
+    n_evaluated : int
+        Observations that its proposals have evaluated so far, decisions left out.
+    """
+
+    @property
+    def n_evaluated(self) -> int: ...
+
+    def learn(self, records: Records) -> None:
+        """Take in a stretch of steps."""
+        ...
+
+    def proposal(self) -> Proposal:
+        """The proposal for the next stretch."""
+        ...
+
+    def final(self) -> Proposal:
+        """The proposal to be kept for sampling."""
+        ...
+
+
+class NoAdapter:
+    """Keeps the proposal it is given."""
+
+    n_evaluated = 0
+
+    def __init__(self, proposal: Proposal) -> None:
+        self._proposal = proposal
+
+    def learn(self, records: Records) -> None:
+        pass
+
+    def proposal(self) -> Proposal:
+        return self._proposal
+
+    def final(self) -> Proposal:
+        return self._proposal
+
+
+class _Gaussian(BuiltIn):
+    """A proposal with affine parts, drawn in C++."""
+
+    @abstractmethod
+    def affine(self) -> AffineParts: ...
+
+    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
+        return _compiled([self.affine()], np.ones(1)).draw(rng.bit_generator.capsule, position)
+
+
 @dataclass(frozen=True)
-class RandomWalk:
+class RandomWalk(_Gaussian):
     """Gaussian random walk theta' = theta + L z; the decision loop runs whole stretches of it in C++.
 
     Attributes
@@ -57,16 +173,26 @@ class RandomWalk:
     """
 
     cholesky: FloatArray
+    is_walk: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cholesky", _lower(self.cholesky, "a random walk"))
 
-    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
-        return _draw(self, rng, position)
+    def affine(self) -> AffineParts:
+        dim = len(self.cholesky)
+        return AffineParts(np.eye(dim), np.zeros(dim), self.cholesky)
+
+    def adapter(self, dim: int) -> Adapter:
+        if len(self.cholesky) != dim:
+            raise InputError(
+                f"the proposal is a random walk in {len(self.cholesky)} dimensions, but the program has {dim} "
+                "unconstrained parameters"
+            )
+        return super().adapter(dim)
 
 
 @dataclass(frozen=True)
-class Affine:
+class Affine(_Gaussian):
     """Gaussian proposal with a mean that is affine in the state: theta' = A theta + c + L z.
 
     The log ratio is (|z|^2 - |L^-1 (theta - A theta' - c)|^2) / 2. The decision loop runs whole stretches in C++.
@@ -106,12 +232,12 @@ class Affine:
         for name, value in (("matrix", matrix), ("offset", offset), ("cholesky", cholesky)):
             object.__setattr__(self, name, value)
 
-    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
-        return _draw(self, rng, position)
+    def affine(self) -> AffineParts:
+        return AffineParts(self.matrix, self.offset, self.cholesky)
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(BuiltIn):
     """Each step is of one of several proposals, chosen with fixed probabilities, without regard to the state.
 
     Every component leaves the posterior as it is, and so does the mixture (Tierney 1994, section 2.4): the log ratio is
@@ -149,81 +275,14 @@ class Mixture:
         chosen = int(np.searchsorted(np.cumsum(self.weights[:-1]), rng.random(), side="right"))
         return self.proposals[chosen](rng, position)
 
-
-@dataclass(frozen=True)
-class LaplaceMixture:
-    """Independent draws from a mixture of normal approximations at several modes, so that chains change modes.
-
-    Attributes
-    ----------
-    means : ndarray, shape (k, dim)
-    choleskys : ndarray, shape (k, dim, dim)
-        Lower triangular factors of the covariances.
-    weights : ndarray, shape (k,)
-        Probabilities.
-    """
-
-    means: FloatArray
-    choleskys: FloatArray
-    weights: FloatArray
-
-    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
-        chosen = int(np.searchsorted(np.cumsum(self.weights[:-1]), rng.random(), side="right"))
-        proposed = self.means[chosen] + self.choleskys[chosen] @ rng.standard_normal(position.size)
-        return proposed, self.log_density(position) - self.log_density(proposed)
-
-    def log_density(self, position: FloatArray) -> float:
-        """Of the mixture, less a constant."""
-        squares = _squares(self.inverses, position - self.means)
-        return float(logsumexp(np.log(self.weights) + self._log_scales - 0.5 * squares))
-
-    @cached_property
-    def inverses(self) -> FloatArray:
-        """Of the factors, shape (k, dim, dim)."""
-        return np.asarray(np.linalg.inv(self.choleskys))
-
-    @cached_property
-    def _log_scales(self) -> FloatArray:
-        return np.asarray(-np.log(np.diagonal(self.choleskys, axis1=1, axis2=2)).sum(axis=1))
+    def compiled(self) -> Proposals | None:
+        """Where all its proposals are affine; InputError when they have different numbers of parameters."""
+        parts = [part for one in self.proposals if (part := checked(one).affine()) is not None]
+        return _compiled(parts, self.weights) if len(parts) == len(self.proposals) else None
 
 
 @dataclass(frozen=True)
-class NearestWalk:
-    """Random walk with the covariance of the nearest of several modes, which need not be the same on the way back.
-
-    Attributes
-    ----------
-    mixture : LaplaceMixture
-        Means and covariances of the modes.
-    scale : float
-        Of a step, in sds of the mode.
-    """
-
-    mixture: LaplaceMixture
-    scale: float
-
-    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
-        here = self._nearest(position)
-        z = rng.standard_normal(position.size)
-        proposed = position + self.scale * self.mixture.choleskys[here] @ z
-        there = self._nearest(proposed)
-        if there == here:
-            return proposed, 0.0
-        inverses, log_scales = self.mixture.inverses, self.mixture._log_scales
-        back = inverses[there] @ (position - proposed) / self.scale
-        return proposed, float(log_scales[there] - log_scales[here] + 0.5 * (z @ z - back @ back))
-
-    def _nearest(self, position: FloatArray) -> int:
-        return int(np.argmin(_squares(self.mixture.inverses, position - self.mixture.means)))
-
-
-def _squares(inverses: FloatArray, away: FloatArray) -> FloatArray:
-    """Squared distances in sds, shape (k,)."""
-    return np.asarray(np.sum(np.einsum("kij,kj->ki", inverses, away) ** 2, axis=1))
-
-
-@dataclass(frozen=True)
-class Checked:
+class Checked(BuiltIn):
     """A proposal of the user's own, whose answers are looked at before they are used.
 
     Both positions are copies, so that a function may write into the one it gets and return one array again and again.
@@ -239,6 +298,10 @@ class Checked:
     """
 
     proposal: Proposal
+
+    @property
+    def name(self) -> str:
+        return type(self.proposal).__name__
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
         returned: Any = self.proposal(rng, position.copy())
@@ -257,10 +320,9 @@ class Checked:
         return proposed, float(log_ratio)
 
 
-def checked(proposal: Proposal) -> Proposal:
-    """The proposal, with its answers looked at unless it is one of those above."""
-    own = RandomWalk | Affine | Mixture | LaplaceMixture | NearestWalk
-    return proposal if isinstance(proposal, own) else Checked(proposal)
+def checked(proposal: Proposal) -> BuiltIn:
+    """The proposal, with its answers looked at unless it is a built-in one."""
+    return proposal if isinstance(proposal, BuiltIn) else Checked(proposal)
 
 
 def _numbers(given: object) -> FloatArray | None:
@@ -341,28 +403,26 @@ def langevin(
     return Affine(np.eye(len(cholesky)) + pull @ hessian, offset, np.sqrt(step) * cholesky)
 
 
+def optimal_scale(dim: int) -> float:
+    """Of a random walk's steps on a normal posterior, in its sds (Roberts, Gelman and Gilks 1997)."""
+    return float(2.38 / np.sqrt(dim))
+
+
+def optimal_walk(cholesky: FloatArray) -> RandomWalk:
+    """Random walk of optimal scale for a normal posterior with such a factor."""
+    return RandomWalk(optimal_scale(len(cholesky)) * cholesky)
+
+
 def compiled(proposal: Proposal) -> Proposals | None:
     """The proposal as the decision loop draws it in C++; None where it does not know it."""
-    mixture = proposal if isinstance(proposal, Mixture) else Mixture([proposal], np.ones(1))
-    parts = [_affine(part) for part in mixture.proposals if isinstance(part, RandomWalk | Affine)]
-    if len(parts) < len(mixture.proposals):
-        return None
-    if len({len(offset) for _, offset, _ in parts}) > 1:
+    return checked(proposal).compiled()
+
+
+def _compiled(parts: Sequence[AffineParts], weights: FloatArray) -> Proposals:
+    if len({len(part.offset) for part in parts}) > 1:
         raise InputError("the proposals of a mixture must have the same number of parameters")
     matrix, offset, cholesky = (np.array(arrays) for arrays in zip(*parts, strict=True))
-    return Proposals(matrix, offset, cholesky, mixture.weights)
-
-
-def _affine(proposal: RandomWalk | Affine) -> tuple[FloatArray, FloatArray, FloatArray]:
-    if isinstance(proposal, Affine):
-        return proposal.matrix, proposal.offset, proposal.cholesky
-    dim = len(proposal.cholesky)
-    return np.eye(dim), np.zeros(dim), proposal.cholesky
-
-
-def _draw(proposal: RandomWalk | Affine, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
-    matrix, offset, cholesky = (array[np.newaxis] for array in _affine(proposal))
-    return Proposals(matrix, offset, cholesky, np.ones(1)).draw(rng.bit_generator.capsule, position)
+    return Proposals(matrix, offset, cholesky, weights)
 
 
 def _lower(cholesky: FloatArray, what: str) -> FloatArray:

@@ -15,7 +15,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.chosen import MiniBatchGradients
+from stansub.chosen import Chosen, MiniBatchGradients
+from stansub.kernels.proposals import BuiltIn
 from stansub.target.taylor import ControlVariates
 from stansub.types import FloatArray
 
@@ -103,7 +104,7 @@ class MiniBatches:
 
 
 @dataclass(frozen=True)
-class Sgld:
+class Sgld(BuiltIn):
     """Langevin proposal with the gradient of a mini-batch: theta' = theta + L L' g / 2 + L z.
 
     With z' = -(z + L' (g + g') / 2), g' being the gradient at theta' from the same mini-batch, theta = theta' + L L' g'
@@ -128,3 +129,6 @@ class Sgld:
             proposed = position + self.cholesky @ forth
             back = forth + 0.5 * self.cholesky.T @ gradient(proposed)
             return proposed, float(z @ z - back @ back) / 2
+
+    def choices(self) -> tuple[Chosen, ...]:
+        return (self.batches.choice(),)

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from stansub.acceptance.normality import Trial
 from stansub.acceptance.schedule import Falling
 from stansub.kernels.base import Kernel, Oversight, Records, Stat, State, totals_of
-from stansub.kernels.proposals import Proposal
+from stansub.kernels.proposals import Adapter, Proposal
 from stansub.kernels.sgld import MiniBatches
-from stansub.tuning.adapt import Adapter
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 

@@ -23,7 +23,7 @@ from stansub.acceptance.rules import StoppingRule
 from stansub.errors import InputError, InterruptError, RunError
 from stansub.kernels.base import Records
 from stansub.kernels.metropolis import LEVEL
-from stansub.kernels.proposals import Proposal
+from stansub.kernels.proposals import Proposal, checked
 from stansub.memory import reason
 from stansub.output import files, inference_data
 from stansub.output.words import sentence
@@ -37,6 +37,7 @@ from stansub.run.progress import telling
 from stansub.stan.posterior import Posterior
 from stansub.tuning.anchored import Anchored
 from stansub.tuning.missed import ModeCheck, check_modes
+from stansub.tuning.named import without_race
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
@@ -343,10 +344,8 @@ def facts(posterior: Posterior, test: StoppingRule, guarantee: str) -> dict[str,
 def _named(proposal: str | Proposal, found: Anchored | None) -> str:
     """The proposal for the record."""
     if not isinstance(proposal, str):
-        return type(proposal).__name__
-    if found is not None:
-        return found.name
-    return "adaptive-metropolis" if proposal == "auto" else proposal
+        return checked(proposal).name
+    return found.name if found is not None else without_race(proposal)
 
 
 def _evaluated(found: Anchored | None, posterior: Posterior) -> float:

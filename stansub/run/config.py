@@ -353,8 +353,8 @@ class SampleConfig:
 
     def __post_init__(self) -> None:
         from stansub.run import choices
-        from stansub.tuning.adapt import check_proposal
         from stansub.tuning.anchored import check_order
+        from stansub.tuning.named import check_proposal
 
         check(**{one.name: getattr(self, one.name) for one in fields(self)})
         if self.thin > self.iter_sampling:

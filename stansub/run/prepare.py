@@ -22,7 +22,7 @@ from stansub.acceptance.stopping import Guarantee, StoppingRule
 from stansub.acceptance.subsets import loop_table, subset
 from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
-from stansub.kernels.proposals import Proposal
+from stansub.kernels.proposals import Adapter, Proposal
 from stansub.kernels.recipes import Leaf, Metropolis, Recipe
 from stansub.kernels.sgld import MiniBatches
 from stansub.progress import Progress
@@ -39,9 +39,10 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import Program
 from stansub.target.factors import Evaluator
 from stansub.target.footprints import Footprints, find_footprints
-from stansub.tuning.adapt import SGLD, Adapter, adapter_of, make_adapter
-from stansub.tuning.anchored import PROPOSALS, Anchored, anchor
+from stansub.tuning.adapt import adapter_of
+from stansub.tuning.anchored import Anchored, anchor
 from stansub.tuning.mode import NoModeError
+from stansub.tuning.named import Surroundings, make_adapter, named, without_race
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 
@@ -185,7 +186,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         guarantee=promise.value,
         range_kind=ranges.kind,
         found=found,
-        moves="adaptive-metropolis" if isinstance(moves, str) and moves == "auto" else moves,
+        moves=without_race(moves) if isinstance(moves, str) else moves,
         starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
         plan=Plan(
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
@@ -329,7 +330,7 @@ def about_mode(
         Where there is no mode and the user has asked for what needs one.
     """
     name = proposal if isinstance(proposal, str) else "given"
-    if order == "0" and name not in PROPOSALS:
+    if order == "0" and named(name).race is None:
         return None, test, {}
     try:
         found, test = anchor(
@@ -346,7 +347,7 @@ def about_mode(
             progress=say,
         )
     except NoModeError as error:
-        if order in ("1", "2") or name in PROPOSALS[1:] or (spread is not None and spread.order):
+        if order in ("1", "2") or named(name).needs_mode or (spread is not None and spread.order):
             raise
         return None, test, updated({}, NoVariatesWithoutMode(str(error)))
     return found, test, found.choices
@@ -523,10 +524,9 @@ class _Bench:
     def adapter(self, leaf: Leaf) -> Adapter:
         """What learns a proposal."""
         variates = self.found.variates if self.found is not None else None
-        sgld = leaf.proposal == SGLD
-        return make_adapter(
-            leaf.proposal,
+        about = Surroundings(
             len(leaf.places),
-            batches=MiniBatches(self.evaluator, self.posterior.blocks.sizes, variates) if sgld else None,
+            batches=lambda: MiniBatches(self.evaluator, self.posterior.blocks.sizes, variates),
             cholesky=self.found.mode.cholesky if self.found is not None else None,
         )
+        return make_adapter(leaf.proposal, about)

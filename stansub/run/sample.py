@@ -21,7 +21,7 @@ from stansub import memory
 from stansub.chosen import updated
 from stansub.errors import DrawsWarning, InputError
 from stansub.findings import NotChecked
-from stansub.kernels.sgld import Sgld
+from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
 from stansub.output.inference_data import arviz_module
@@ -229,8 +229,9 @@ def run_chains(
     """
     prepared, chains, meetings, found = ready
     began, setup = time.perf_counter(), prepared.setup
-    if isinstance(chains[0].proposal, Sgld):
-        setup = replace(setup, notes=updated(setup.notes, chains[0].proposal.batches.choice()))
+    proposal = chains[0].proposal
+    if isinstance(proposal, BuiltIn):
+        setup = replace(setup, notes=updated(setup.notes, *proposal.choices()))
     keeper = _keeper(ready, console)
     with (
         elsewhere.going(setup.config.executor, prepared, setup.threads) as away,

@@ -23,26 +23,25 @@ from stansub.acceptance.rules import StoppingRule
 from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
 from stansub.kernels.metropolis import MetropolisHastings
-from stansub.kernels.proposals import Mixture, RandomWalk
+from stansub.kernels.proposals import BuiltIn, optimal_walk
 from stansub.progress import Progress
 from stansub.run.chain import WARMUP_STRETCH, Chain
 from stansub.stan.posterior import Posterior
 from stansub.target import taylor
 from stansub.target.gradients import scaled_steps
 from stansub.target.taylor import ControlVariates, Pilot
-from stansub.tuning.adapt import FirstWalk, make_adapter
+from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.anchored import Anchored, fits, free_order
+from stansub.tuning.named import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
     Candidate,
     Normal,
     at_first_look,
-    candidates,
     choose_looks,
     mixed,
     pairs_along,
     race,
-    walk,
 )
 from stansub.types import FloatArray
 
@@ -301,8 +300,8 @@ class Meetings:
         asked, found, population = self._asked, self.found, self._posterior.population
         n_blocks, dim, present = len(population.blocks), population.dim, found.variates
         theta, other = draws[rng.integers(0, len(draws), (2, _PAIRS))]
-        if isinstance(found.proposal, RandomWalk):
-            other = theta + rng.standard_normal((_PAIRS, dim)) @ walk(moments.cholesky).cholesky.T
+        if found.proposal is not None and found.proposal.is_walk:
+            other = theta + rng.standard_normal((_PAIRS, dim)) @ optimal_walk(moments.cholesky).cholesky.T
         steps = scaled_steps(moments.position, moments.hessian)
         same_blocks = int(rng.integers(1 << 32))
 
@@ -361,6 +360,9 @@ class Meetings:
     ) -> int:
         """Have the present proposal race with others about the pooled moments; the observations evaluated."""
         asked, found, posterior, progress = self._asked, self.found, self._posterior, self._progress
+        present, moves = found.proposal, named(asked.proposal).race
+        if present is None or moves is None:
+            return 0
         progress("Meeting of the chains: trying proposals")
         fitted = found.variates is not None and fits(asked.test, asked.looks_given)
         test = at_first_look(asked.test, FIRST_LOOKS[1]) if fitted else asked.test
@@ -368,22 +370,24 @@ class Meetings:
         if (local := self._local(moments)) is not None:
             weight = 2 * posterior.dim / (2 * posterior.dim + effective)
             moments = Moments(moments.position, (1 - weight) * moments.covariance + weight * local.covariance)
-        runners = list(candidates(moments, asked.proposal, "pooled"))
-        if asked.proposal == "auto" and apart > _R_HAT:
+        runners = list(moves(moments, "pooled"))
+        walks = [one for one in runners if one.proposal.is_walk]
+        if walks and apart > _R_HAT:
             # Moves about moments that are not the posterior's would hold the chains where they are.
-            runners = [one for one in runners if isinstance(one.proposal, RandomWalk)]
-        elif isinstance(found.proposal, Mixture):
-            runners.insert(0, Candidate(found.name, found.proposal))
+            runners = walks
+        elif not present.is_walk:
+            runners.insert(0, Candidate(found.name, present))
         starts = draws[rng.integers(0, len(draws), _STARTS)]
         result = race(decider, runners, moments.cholesky, rng, starts, progress=progress)
         winner, n_passes = result.winner, 0
-        if winner.proposal is found.proposal and not anew:
+        if winner.proposal is present and not anew:
             return decider.n_evaluated
         choice: chosen.Chosen
-        if winner.proposal is found.proposal:
+        proposal: BuiltIn
+        if winner.proposal is present:
             proposal, name, choice = winner.proposal, found.name, chosen.ProposalStays(result.outcome)
-        elif isinstance(winner.proposal, RandomWalk):
-            proposal, name = FirstWalk(winner.proposal.cholesky, covariance=False), "random-walk"
+        elif winner.proposal.is_walk:
+            proposal, name = FirstWalk(optimal_walk(moments.cholesky).cholesky, covariance=False), "random-walk"
             choice = chosen.WalkWon(result.outcome)
             self._about = moments
         else:
@@ -437,7 +441,7 @@ class Meetings:
         for chain in chains:
             evaluator = posterior.population.evaluator()
             decider = found.decider(posterior, evaluator, self.test, self._asked.spread)
-            adapter = make_adapter(found.proposal, posterior.dim) if found.proposal is not None else None
+            adapter = found.proposal.adapter(posterior.dim) if found.proposal is not None else None
             tables = partial(loop_table, self.test, len(posterior.blocks)) if chain.plan.levels is not None else None
             trial = chain.trial.renewed(evaluator, table, found.variates) if chain.trial is not None else None
             chain.go_on_with(MetropolisHastings(decider, tables), adapter, trial)

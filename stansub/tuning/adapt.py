@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.kernels.base import Records
-from stansub.kernels.proposals import Proposal, RandomWalk, checked
+from stansub.kernels.proposals import Adapter, RandomWalk, optimal_scale
 from stansub.kernels.recipes import Leaf, Leaves
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.types import FloatArray
@@ -38,49 +38,6 @@ _NEW_SHARE = 0.05
 def target_acceptance(dim: int) -> float:
     """Optimal acceptance rate of a random walk: 0.44 in one dimension, 0.234 in many."""
     return 0.44 if dim == 1 else 0.234
-
-
-class Adapter(Protocol):
-    """Learns a proposal from the draws of warmup; one a chain.
-
-    Attributes
-    ----------
-    n_evaluated : int
-        Observations that its proposals have evaluated so far, decisions left out.
-    """
-
-    @property
-    def n_evaluated(self) -> int: ...
-
-    def learn(self, records: Records) -> None:
-        """Take in a stretch of steps."""
-        ...
-
-    def proposal(self) -> Proposal:
-        """The proposal for the next stretch."""
-        ...
-
-    def final(self) -> Proposal:
-        """The proposal to be kept for sampling."""
-        ...
-
-
-class NoAdapter:
-    """Keeps the proposal it is given."""
-
-    n_evaluated = 0
-
-    def __init__(self, proposal: Proposal) -> None:
-        self._proposal = proposal
-
-    def learn(self, records: Records) -> None:
-        pass
-
-    def proposal(self) -> Proposal:
-        return self._proposal
-
-    def final(self) -> Proposal:
-        return self._proposal
 
 
 class ScaleAdapter:
@@ -138,6 +95,12 @@ class FirstWalk(RandomWalk):
 
     covariance: bool = True
 
+    def adapter(self, dim: int) -> ScaleAdapter:
+        """What learns from here on."""
+        adapter = (CovarianceAdapter if self.covariance else ScaleAdapter)(dim, initial_step=1.0)
+        adapter.shape = self.cholesky
+        return adapter
+
 
 class CovarianceAdapter(ScaleAdapter):
     """Adaptive Metropolis: the steps take the covariance of the most recent half of the draws.
@@ -170,7 +133,7 @@ class CovarianceAdapter(ScaleAdapter):
         if not self._learned_at:
             # Scales of the identity say nothing of scales of the covariance.
             self._first_scale = len(self._log_scales)
-            self._log_scales.append(float(np.log(2.38 / np.sqrt(self._dim))))
+            self._log_scales.append(float(np.log(optimal_scale(self._dim))))
         self._learned_at = len(self._history)
         shrunk = (1.0 - weight) * covariance + weight * np.diag(variances)
         self.shape = np.asarray(np.linalg.cholesky(shrunk), dtype=np.float64)
@@ -252,60 +215,3 @@ def adapter_of(leaves: Leaves, make: Callable[[Leaf], Adapter]) -> Adapter:
         return make(leaves)
     indices = {name: part.places if isinstance(part, Leaf) else None for name, part in leaves.items()}
     return PartAdapters({name: (adapter_of(part, make), indices[name]) for name, part in leaves.items()})
-
-
-_ABOUT_THE_MODE = ("auto", "laplace-pcn", "langevin")
-_WALKS: dict[str, type[ScaleAdapter]] = {"adaptive-metropolis": CovarianceAdapter, "random-walk": ScaleAdapter}
-SGLD = "sgld"
-_ADAPTERS = (*_WALKS, SGLD)
-
-
-def make_adapter(
-    proposal: str | Proposal,
-    dim: int,
-    *,
-    batches: MiniBatches | None = None,
-    cholesky: FloatArray | None = None,
-) -> Adapter:
-    """What adapts a proposal: by its name, or nothing at all for a proposal value.
-
-    Parameters
-    ----------
-    batches : MiniBatches, optional
-        What ``sgld`` takes its gradients from.
-    cholesky : ndarray, shape (dim, dim), optional
-        Of the Laplace approximation, which preconditions ``sgld``.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, ``sgld`` without gradients, or a random walk in another number of dimensions.
-    """
-    if isinstance(proposal, str):
-        check_proposal(proposal)
-        if proposal != SGLD:
-            return _WALKS[proposal](dim)
-        if batches is None:
-            raise InputError("the proposal sgld needs mini-batches to take its gradients from")
-        return SgldAdapter(batches, dim, cholesky=cholesky)
-    if isinstance(proposal, FirstWalk):
-        adapter = (CovarianceAdapter if proposal.covariance else ScaleAdapter)(dim, initial_step=1.0)
-        adapter.shape = proposal.cholesky
-        return adapter
-    if isinstance(proposal, RandomWalk) and len(proposal.cholesky) != dim:
-        raise InputError(
-            f"the proposal is a random walk in {len(proposal.cholesky)} dimensions, but the program has {dim} "
-            "unconstrained parameters"
-        )
-    return NoAdapter(checked(proposal))
-
-
-def check_proposal(proposal: str | Proposal) -> None:
-    """Raise InputError unless ``proposal`` is a known name or can be called."""
-    names = (*_ABOUT_THE_MODE, *_ADAPTERS)
-    known = proposal in names if isinstance(proposal, str) else callable(proposal)
-    if not known:
-        raise InputError(
-            f"proposal {proposal!r} is unknown; choose from {', '.join(names)}, or give a function "
-            "(rng, position) -> (proposed, log density ratio)"
-        )

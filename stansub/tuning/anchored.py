@@ -30,32 +30,31 @@ from stansub.chosen import (
     updated,
 )
 from stansub.errors import InputError
-from stansub.kernels.proposals import LaplaceMixture, Mixture, NearestWalk, Proposal
+from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
+from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
 from stansub.progress import as_progress
 from stansub.target.factors import Evaluator, Target
 from stansub.target.taylor import ControlVariates, build_at_modes, choose_order
 from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.mode import Mode, Modes, find_modes
+from stansub.tuning.named import named, without_race
 from stansub.tuning.race import (
     FIRST_LOOKS,
     LEAST_ACCEPTED,
     Candidate,
     at_first_look,
-    candidates,
     choose_looks,
     choose_test,
     counts_rightly,
     mixed,
     pairs_along,
     race,
-    walk,
 )
 from stansub.types import FloatArray
 
 Progress = Callable[[str], None]
 
 ORDERS = ("auto", "0", "1", "2")
-PROPOSALS = ("auto", "laplace-pcn", "langevin")
 
 # Every mode is proposed with at least this probability, be its evidence as small as it is estimated to be, and so many
 # steps stay about the mode where they are.
@@ -75,7 +74,7 @@ class Anchored:
     modes : Modes
     variates : ControlVariates or None
         None where they do not pay.
-    proposal : Proposal or None
+    proposal : BuiltIn or None
         The winner of the race, with a share of random-walk steps, or a random walk that learns; None where the user has
         named another.
     name : str
@@ -90,7 +89,7 @@ class Anchored:
 
     modes: Modes
     variates: ControlVariates | None
-    proposal: Proposal | None
+    proposal: BuiltIn | None
     name: str
     rate: float
     choices: Choices
@@ -209,12 +208,14 @@ def anchor(
     fitted, given = fits(test, looks_given), test
     if variates is not None and fitted:
         test = at_first_look(given, FIRST_LOOKS[1])
-    if proposal not in PROPOSALS:
+    moves = named(proposal)
+    if moves.race is None:
         return Anchored(modes, variates, None, proposal, 0.0, choices, 0), _late(given, variates, fitted)
     if len(modes.found) > 1:
-        moves = between_modes(modes)
         choices = updated(choices, BetweenModes(len(modes.found)))
-        return Anchored(modes, variates, moves, "laplace-mixture", 0.0, choices, 0), _late(given, variates, fitted)
+        return Anchored(modes, variates, between_modes(modes), "laplace-mixture", 0.0, choices, 0), _late(
+            given, variates, fitted
+        )
     say("Trying proposals")
 
     def deciding(one: StoppingRule) -> Decider:
@@ -223,14 +224,14 @@ def anchor(
     decider = deciding(test)
     theta = mode.position + mode.cholesky @ race_rng.standard_normal(mode.dim)
     decider.reset(theta)
-    result = race(decider, list(candidates(mode, proposal)), mode.cholesky, race_rng, progress=say)
-    if proposal == "auto" and result.first_rate < LEAST_ACCEPTED:
+    result = race(decider, list(moves.race(mode, "Laplace")), mode.cholesky, race_rng, progress=say)
+    if moves.fallback and result.first_rate < LEAST_ACCEPTED:
         if variates is None and free:
-            choice = choose(step=2.38 / np.sqrt(mode.dim))
+            choice = choose(step=optimal_scale(mode.dim))
             variates = make(choice.order, choice.reason)
         choices = updated(choices, WalkSinceFewAccepted(result.first_rate))
-        first = FirstWalk(walk(mode.cholesky).cholesky)
-        found = Anchored(modes, variates, first, "adaptive-metropolis", 1.0, choices, decider.n_evaluated)
+        first = FirstWalk(optimal_walk(mode.cholesky).cholesky)
+        found = Anchored(modes, variates, first, without_race(proposal), 1.0, choices, decider.n_evaluated)
         return found, _late(given, variates, fitted)
     mixture, won = mixed(result, mode.cholesky)
     choices = updated(choices, won)
@@ -263,7 +264,7 @@ def between_modes(modes: Modes) -> Mixture:
         np.array([mode.cholesky for mode in modes.found]),
         weights / weights.sum(),
     )
-    local = NearestWalk(mixture, 2.38 / np.sqrt(modes.best.dim))
+    local = NearestWalk(mixture, optimal_scale(modes.best.dim))
     return Mixture([mixture, local], np.array([1 - _LOCAL_SHARE, _LOCAL_SHARE]))
 
 

@@ -31,7 +31,7 @@ from stansub.chosen import (
 )
 from stansub.kernels.base import Oversight, Records
 from stansub.kernels.metropolis import MetropolisHastings
-from stansub.kernels.proposals import Mixture, Proposal, RandomWalk, langevin, laplace_pcn
+from stansub.kernels.proposals import BuiltIn, Mixture, Proposal, langevin, laplace_pcn, optimal_walk
 from stansub.progress import Progress
 from stansub.target.factors import Target
 from stansub.target.gradients import Team, Together
@@ -54,6 +54,8 @@ _WALK_SHARE, _LARGER_SHARE, _FEW_ACCEPTED = 0.1, 0.5, 0.5
 # Moves to the other side of the mode (rho below 0) would give better means and worse sds: what is even about the mode
 # has autocorrelation rho squared, and rho = 0 is best for the worse of the two.
 _RHOS = (0.0, 0.5, 0.8, 0.95)
+# Squares of l in the scale l dim^(-1/6): 1.65 is best for independent normals (Roberts and Rosenthal 1998).
+_LANGEVIN_STEPS = (2.7, 1.0)
 # Where so few independent draws from the approximation are accepted, far moves about it will not do: a race is too
 # short to see how long they stay in the tails.
 LEAST_ACCEPTED, _FAR_RHO = 0.3, 0.5
@@ -94,13 +96,13 @@ class Candidate:
     Attributes
     ----------
     name : str
-    proposal : Proposal
+    proposal : BuiltIn
     least : float
         Acceptance rate below which it does not win while others do better.
     """
 
     name: str
-    proposal: Proposal
+    proposal: BuiltIn
     least: float = 0.0
 
 
@@ -126,33 +128,33 @@ class Result:
     merit: float
 
 
-def candidates(about: Normal, proposal: str, kind: str = "Laplace") -> Iterator[Candidate]:
+def pcn_moves(about: Normal, kind: str) -> Iterator[Candidate]:
+    """Crank-Nicolson moves about a normal approximation of such a kind, far ones first."""
+    for rho in _RHOS:
+        move = laplace_pcn(about.position, about.cholesky, rho)
+        yield Candidate(f"{kind} pCN with rho {rho:g}", move, LEAST_ACCEPTED if rho <= _FAR_RHO else 0.0)
+
+
+def langevin_moves(about: Normal, kind: str, steps: Sequence[float] = _LANGEVIN_STEPS) -> Iterator[Candidate]:
+    """Langevin moves on a normal approximation of such a kind."""
+    name, dim = "Langevin" if kind == "Laplace" else f"{kind} Langevin", len(about.position)
+    for step in steps:
+        scaled = step * dim ** (-1 / 3)
+        move = langevin(about.position, np.zeros(dim), about.hessian, about.cholesky, scaled)
+        yield Candidate(f"{name} with step {scaled:.2g}", move)
+
+
+def all_moves(about: Normal, kind: str) -> Iterator[Candidate]:
     """What races about a normal approximation of such a kind; a random walk comes last."""
-    dim = len(about.position)
-    if proposal in ("auto", "laplace-pcn"):
-        for rho in _RHOS:
-            move = laplace_pcn(about.position, about.cholesky, rho)
-            yield Candidate(f"{kind} pCN with rho {rho:g}", move, LEAST_ACCEPTED if rho <= _FAR_RHO else 0.0)
-    if proposal in ("auto", "langevin"):
-        name = "Langevin" if kind == "Laplace" else f"{kind} Langevin"
-        # 1.65 squared: best for independent normals (Roberts and Rosenthal 1998).
-        for step in (2.7, 1.0) if proposal == "langevin" else (2.7,):
-            scaled = step * dim ** (-1 / 3)
-            move = langevin(about.position, np.zeros(dim), about.hessian, about.cholesky, scaled)
-            yield Candidate(f"{name} with step {scaled:.2g}", move)
-    if proposal == "auto":
-        yield Candidate("random walk" if kind == "Laplace" else f"{kind} random walk", walk(about.cholesky))
-
-
-def walk(cholesky: FloatArray) -> RandomWalk:
-    """Random walk of optimal scale for a normal posterior with such a factor (Roberts, Gelman and Gilks 1997)."""
-    return RandomWalk(2.38 / np.sqrt(len(cholesky)) * cholesky)
+    yield from pcn_moves(about, kind)
+    yield from langevin_moves(about, kind, _LANGEVIN_STEPS[:1])
+    yield Candidate("random walk" if kind == "Laplace" else f"{kind} random walk", optimal_walk(about.cholesky))
 
 
 def mixed(result: Result, cholesky: FloatArray) -> tuple[Mixture, RaceWon]:
     """The winner with a share of random-walk steps, and the choice with its reason."""
     share = _WALK_SHARE if result.rate > _FEW_ACCEPTED else _LARGER_SHARE
-    mixture = Mixture([result.winner.proposal, walk(cholesky)], np.array([1 - share, share]))
+    mixture = Mixture([result.winner.proposal, optimal_walk(cholesky)], np.array([1 - share, share]))
     return mixture, RaceWon(result.outcome, walk_every=round(1 / share))
 
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from steps import allocate, run_steps
 
 from stansub.kernels.base import Oversight
-from stansub.kernels.proposals import LaplaceMixture, Mixture, NearestWalk, Proposal
+from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
+from stansub.kernels.proposals import Mixture, Proposal
 
 Array = NDArray[np.float64]
 

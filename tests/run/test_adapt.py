@@ -8,18 +8,17 @@ import toys
 
 from stansub import InputError, RandomWalk
 from stansub.kernels.metropolis import MetropolisHastings
+from stansub.kernels.proposals import NoAdapter
 from stansub.kernels.sgld import MiniBatches
 from stansub.run.chain import Chain, Plan
 from stansub.tuning.adapt import (
     LANGEVIN_ACCEPTANCE,
     CovarianceAdapter,
-    NoAdapter,
     ScaleAdapter,
     SgldAdapter,
-    check_proposal,
-    make_adapter,
     target_acceptance,
 )
+from stansub.tuning.named import Surroundings, check_proposal, make_adapter
 
 # Standard deviations 100 and 0.1 beside each other, and a correlation of 0.95.
 NARROW = np.array([[1e4, 9.5, 0.0], [9.5, 1e-2, 0.0], [0.0, 0.0, 1.0]])
@@ -125,20 +124,20 @@ def test_the_proposal_is_frozen_after_warmup() -> None:
 
 def test_a_given_proposal_is_not_adapted() -> None:
     walk = RandomWalk(0.7 * np.eye(2))
-    made = run(chain(toys.gaussian(np.eye(2)), make_adapter(walk, 2), iter_warmup=200, iter_sampling=200))
+    made = run(chain(toys.gaussian(np.eye(2)), make_adapter(walk, Surroundings(2)), iter_warmup=200, iter_sampling=200))
     assert made.proposal is walk
-    assert isinstance(make_adapter(lambda rng, position: (position, 0.0), 5), NoAdapter)
+    assert isinstance(make_adapter(lambda rng, position: (position, 0.0), Surroundings(5)), NoAdapter)
 
 
 def test_proposals_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, match="3 unconstrained"):
-        make_adapter(RandomWalk(np.eye(2)), 3)
+        make_adapter(RandomWalk(np.eye(2)), Surroundings(3))
     with pytest.raises(
         InputError, match="choose from auto, laplace-pcn, langevin, adaptive-metropolis, random-walk, sgld"
     ):
         check_proposal("hamiltonian")
     with pytest.raises(InputError, match="mini-batches"):
-        make_adapter("sgld", 3)
+        make_adapter("sgld", Surroundings(3))
     with pytest.raises(InputError, match="function"):
         check_proposal(3)  # type: ignore[arg-type]
 

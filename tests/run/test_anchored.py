@@ -367,7 +367,7 @@ def race(compiled: CompiledModel, data: dict[str, Any], shift: float) -> tuple[s
     off = replace(mode, position=mode.position + shift * mode.cholesky @ np.ones(mode.dim))
     decider = anchored.decider_with(posterior, posterior.population.evaluator(), Pocock(), variates)
     decider.reset(mode.position)
-    candidates = list(racing.candidates(off, "auto"))
+    candidates = list(racing.all_moves(off, "Laplace"))
     return racing.race(decider, candidates, off.cholesky, np.random.default_rng(2)).winner.name, candidates
 
 
@@ -390,7 +390,7 @@ def test_a_race_tells_how_far_it_is_and_looks_at_the_time_within_a_leg(
     def merit(progress: Recording) -> tuple[float, RaceOutcome]:
         decider = anchored.decider_with(posterior, posterior.population.evaluator(), Pocock(), None)
         decider.reset(mode.position)
-        runners = list(racing.candidates(mode, "auto"))
+        runners = list(racing.all_moves(mode, "Laplace"))
         found = racing.race(decider, runners, mode.cholesky, np.random.default_rng(2), progress=progress)
         return found.merit, found.outcome
 

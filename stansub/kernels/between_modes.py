@@ -1,0 +1,84 @@
+"""Proposals that change between several modes, about each of which stands a normal approximation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import logsumexp
+
+from stansub.kernels.proposals import BuiltIn
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class LaplaceMixture(BuiltIn):
+    """Independent draws from a mixture of normal approximations at several modes, so that chains change modes.
+
+    Attributes
+    ----------
+    means : ndarray, shape (k, dim)
+    choleskys : ndarray, shape (k, dim, dim)
+        Lower triangular factors of the covariances.
+    weights : ndarray, shape (k,)
+        Probabilities.
+    """
+
+    means: FloatArray
+    choleskys: FloatArray
+    weights: FloatArray
+
+    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
+        chosen = int(np.searchsorted(np.cumsum(self.weights[:-1]), rng.random(), side="right"))
+        proposed = self.means[chosen] + self.choleskys[chosen] @ rng.standard_normal(position.size)
+        return proposed, self.log_density(position) - self.log_density(proposed)
+
+    def log_density(self, position: FloatArray) -> float:
+        """Of the mixture, less a constant."""
+        squares = _squares(self.inverses, position - self.means)
+        return float(logsumexp(np.log(self.weights) + self._log_scales - 0.5 * squares))
+
+    @cached_property
+    def inverses(self) -> FloatArray:
+        """Of the factors, shape (k, dim, dim)."""
+        return np.asarray(np.linalg.inv(self.choleskys))
+
+    @cached_property
+    def _log_scales(self) -> FloatArray:
+        return np.asarray(-np.log(np.diagonal(self.choleskys, axis1=1, axis2=2)).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class NearestWalk(BuiltIn):
+    """Random walk with the covariance of the nearest of several modes, which need not be the same on the way back.
+
+    Attributes
+    ----------
+    mixture : LaplaceMixture
+        Means and covariances of the modes.
+    scale : float
+        Of a step, in sds of the mode.
+    """
+
+    mixture: LaplaceMixture
+    scale: float
+
+    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
+        here = self._nearest(position)
+        z = rng.standard_normal(position.size)
+        proposed = position + self.scale * self.mixture.choleskys[here] @ z
+        there = self._nearest(proposed)
+        if there == here:
+            return proposed, 0.0
+        inverses, log_scales = self.mixture.inverses, self.mixture._log_scales
+        back = inverses[there] @ (position - proposed) / self.scale
+        return proposed, float(log_scales[there] - log_scales[here] + 0.5 * (z @ z - back @ back))
+
+    def _nearest(self, position: FloatArray) -> int:
+        return int(np.argmin(_squares(self.mixture.inverses, position - self.mixture.means)))
+
+
+def _squares(inverses: FloatArray, away: FloatArray) -> FloatArray:
+    """Squared distances in sds, shape (k,)."""
+    return np.asarray(np.sum(np.einsum("kij,kj->ki", inverses, away) ** 2, axis=1))
