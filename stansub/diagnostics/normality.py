@@ -25,7 +25,7 @@ from stansub.output.checks import normality_fails
 from stansub.output.words import clause, percent
 from stansub.run import choices
 from stansub.run.chain import WARMUP_STRETCH, Chain, Plan
-from stansub.run.inits import RADIUS, Inits, load
+from stansub.run.inits import Init, Inits, load
 from stansub.run.prepare import about_mode, make_chain, make_posterior
 from stansub.run.progress import default_console, telling, wanted
 from stansub.stan.compiled import CompiledModel
@@ -33,7 +33,7 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.target.factors import Evaluator
 from stansub.target.taylor import ControlVariates
-from stansub.tuning.anchored import check_order
+from stansub.tuning.anchored import Request, check_order
 from stansub.tuning.named import check_proposal, without_race
 from stansub.tuning.trial import pairs_at
 
@@ -173,7 +173,16 @@ def diagnose(
     order = check_order(control_variates)
     check_proposal(proposal)
     seed = secrets.randbits(31) if seed is None else int(seed)
-    (start,) = load(RADIUS if inits is None else inits, 1)
+    init = load(inits, 1)[0] if inits is not None else None
+    request = Request(
+        order=order,
+        proposal=proposal,
+        n_steps=_N_STEPS,
+        seed=seed,
+        threads=choices.cores(),
+        looks_given=not (test is None or isinstance(test, str)) or looks is not None or first_look is not None,
+    )
+    settings = {"pairs": pairs, "subsets": subsets, "iter_warmup": iter_warmup, "seed": seed}
     console = console or default_console()
     with telling(console, show=wanted(show_progress, console)) as log:
         posterior, _ = make_posterior(
@@ -186,39 +195,41 @@ def diagnose(
             evaluator=evaluator,
             say=log,
         )
-        anchored, rule, _ = about_mode(
-            posterior,
-            rule,
-            order=order,
-            proposal=proposal,
-            n_steps=_N_STEPS,
-            seed=seed,
-            threads=choices.cores(),
-            looks_given=not (test is None or isinstance(test, str)) or looks is not None or first_look is not None,
-            say=log,
+        return _try(posterior, rule, request, init, settings, log)
+
+
+def _try(
+    posterior: Posterior,
+    rule: StoppingRule,
+    request: Request,
+    init: Init | None,
+    settings: Mapping[str, int],
+    log: Callable[[str], None],
+) -> NormalityTrial:
+    """Run the chain, take pairs along it, and judge."""
+    seed, iter_warmup = settings["seed"], settings["iter_warmup"]
+    anchored, rule, _ = about_mode(posterior, rule, request, log)
+    if rule.table(len(posterior.blocks)).n.size == 1:
+        raise InputError(
+            f"the first look takes all the {len(posterior.blocks):,} blocks, so that every decision is taken on "
+            "all the data and there is nothing to try; lower `block_size` or `first_look`"
         )
-        if rule.table(len(posterior.blocks)).n.size == 1:
-            raise InputError(
-                f"the first look takes all the {len(posterior.blocks):,} blocks, so that every decision is taken on "
-                "all the data and there is nothing to try; lower `block_size` or `first_look`"
-            )
-        chain = make_chain(
-            posterior,
-            rule,
-            choices.Ranges("none"),
-            Plan(iter_warmup, 0, 1, 0.0, False),
-            anchored.proposal if anchored and anchored.proposal else without_race(proposal),
-            None if anchored and inits is None else start,
-            seed=seed,
-            chain=0,
-            stop=np.zeros(1, np.int32),
-            found=anchored,
-        )
-        variates = anchored.variates if anchored else None
-        rng = streams.generator(seed, streams.Chain.TRIAL)
-        found = _pairs_along(chain, posterior.population.evaluator(), variates, pairs, iter_warmup, rng, log)
-        settings = {"pairs": pairs, "subsets": subsets, "iter_warmup": iter_warmup, "seed": seed}
-        return _judge(found, posterior, rule, variates is not None, settings, rng, log)
+    chain = make_chain(
+        posterior,
+        rule,
+        choices.Ranges("none"),
+        Plan(iter_warmup, 0, 1, 0.0, False),
+        anchored.proposal if anchored and anchored.proposal else without_race(request.proposal),
+        init,
+        seed=seed,
+        chain=0,
+        stop=np.zeros(1, np.int32),
+        found=anchored,
+    )
+    variates = anchored.variates if anchored else None
+    rng = streams.generator(seed, streams.Chain.TRIAL)
+    found = _pairs_along(chain, posterior.population.evaluator(), variates, settings["pairs"], iter_warmup, rng, log)
+    return _judge(found, posterior, rule, variates is not None, settings, rng, log)
 
 
 def _check_counts(pairs: int, subsets: int, iter_warmup: int, block_size: int | None, seed: int | None) -> None:

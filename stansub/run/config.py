@@ -390,11 +390,6 @@ class SampleConfig:
         return str(self.control_variates)
 
     @property
-    def proposal_name(self) -> str:
-        """The proposal's name, or "given" for one without."""
-        return self.proposal if isinstance(self.proposal, str) and self.kernel is None else "given"
-
-    @property
     def looks_given(self) -> bool:
         """Whether the schedule of looks is the user's."""
         named = self.test is None or isinstance(self.test, str)

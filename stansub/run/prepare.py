@@ -40,7 +40,7 @@ from stansub.stan.syntax import Program
 from stansub.target.factors import Evaluator
 from stansub.target.footprints import Footprints, find_footprints
 from stansub.tuning.adapt import adapter_of
-from stansub.tuning.anchored import Anchored, anchor
+from stansub.tuning.anchored import Anchored, Request, anchor
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.named import Surroundings, make_adapter, named, without_race
 from stansub.tuning.trial import WarmupTrial
@@ -290,37 +290,28 @@ def _about_mode(
     posterior: Posterior, rule: StoppingRule, ranges: choices.Ranges, config: SampleConfig, progress: Progress
 ) -> tuple[Anchored | None, StoppingRule, Choices]:
     """`about_mode` with these options; its reasons where nothing was found."""
+    found, rule, chosen = about_mode(posterior, rule, request_of(config, ranges.source), progress)
+    return found, rule, {} if found is not None else chosen
+
+
+def request_of(config: SampleConfig, spread: Range | None) -> Request:
+    """What these options, with their seed and threads, ask of what is found about the mode."""
     assert config.seed is not None
     assert config.parallel_chains is not None
-    found, rule, chosen = about_mode(
-        posterior,
-        rule,
+    return Request(
         order=config.order,
-        proposal=config.proposal,
+        proposal=config.proposal if isinstance(config.proposal, str) else "given",
         n_steps=config.chains * (config.iter_warmup + config.iter_sampling),
         seed=config.seed,
         threads=config.parallel_chains,
         looks_given=config.looks_given,
         test_free=config.test_free,
-        spread=ranges.source,
-        say=progress,
+        spread=spread,
     )
-    return found, rule, {} if found is not None else chosen
 
 
 def about_mode(
-    posterior: Posterior,
-    test: StoppingRule,
-    *,
-    order: str,
-    proposal: str | Proposal,
-    n_steps: int,
-    seed: int,
-    threads: int,
-    looks_given: bool,
-    test_free: bool = False,
-    spread: Range | None = None,
-    say: Callable[[str], None],
+    posterior: Posterior, test: StoppingRule, request: Request, progress: Callable[[str], None]
 ) -> tuple[Anchored | None, StoppingRule, Choices]:
     """What sampling about the mode rests on, or nothing where that is not to be; the test; and what was chosen why.
 
@@ -329,25 +320,13 @@ def about_mode(
     NoModeError
         Where there is no mode and the user has asked for what needs one.
     """
-    name = proposal if isinstance(proposal, str) else "given"
-    if order == "0" and named(name).race is None:
+    moves, spread = named(request.proposal), request.spread
+    if request.order == "0" and moves.race is None:
         return None, test, {}
     try:
-        found, test = anchor(
-            posterior,
-            test,
-            order=order,
-            proposal=name,
-            n_steps=n_steps,
-            seed=seed,
-            threads=threads,
-            looks_given=looks_given,
-            test_free=test_free,
-            spread=spread,
-            progress=say,
-        )
+        found, test = anchor(posterior, test, request, progress)
     except NoModeError as error:
-        if order in ("1", "2") or named(name).needs_mode or (spread is not None and spread.order):
+        if request.order in ("1", "2") or moves.needs_mode or (spread is not None and spread.order):
             raise
         return None, test, updated({}, NoVariatesWithoutMode(str(error)))
     return found, test, found.choices

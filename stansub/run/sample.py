@@ -35,7 +35,7 @@ from stansub.run.checkpoint import Checkpoint
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
 from stansub.run.config import SampleConfig, documented
 from stansub.run.executors import Outcome
-from stansub.run.prepare import Data, Model, Prepared, make_chains, prepare
+from stansub.run.prepare import Data, Model, Prepared, make_chains, prepare, request_of
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, telling, wanted
 from stansub.stan.compiled import compile_model
 
@@ -283,14 +283,9 @@ def _meetings(prepared: Prepared, progress: Progress) -> stages.Meetings | None:
         return None
     asked = stages.Asked(
         test=setup.asked_rule,
-        order=config.order,
-        proposal=config.proposal_name,
-        looks_given=config.looks_given,
-        spread=prepared.ranges.source,
+        request=request_of(config, prepared.ranges.source),
         iter_warmup=config.iter_warmup,
         iter_sampling=config.iter_sampling,
-        seed=setup.seed,
-        threads=setup.threads,
     )
     return stages.Meetings(prepared.posterior, found, setup.rule, asked, progress)
 

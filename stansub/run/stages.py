@@ -10,7 +10,7 @@ What is chosen depends on the seed and the data alone, not on the clock or the n
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from stansub import chosen, streams
-from stansub.acceptance.ranges import Range
 from stansub.acceptance.rules import StoppingRule
 from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
@@ -31,7 +30,7 @@ from stansub.target import taylor
 from stansub.target.gradients import scaled_steps
 from stansub.target.taylor import ControlVariates, Pilot
 from stansub.tuning.adapt import FirstWalk
-from stansub.tuning.anchored import Anchored, fits, free_order
+from stansub.tuning.anchored import Anchored, Request, fits, free_order
 from stansub.tuning.named import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -98,26 +97,48 @@ class Asked:
     ----------
     test : StoppingRule
         Before looks were fitted.
-    order, proposal : str
-        As `stansub.tuning.anchored.anchor` takes them.
-    looks_given : bool
-        Whether the schedule of looks stays as it is.
-    spread : Range or None
-        Where the range constant comes from.
+    request : Request
     iter_warmup, iter_sampling : int
         Steps a chain.
-    seed, threads : int
     """
 
     test: StoppingRule
-    order: str
-    proposal: str
-    looks_given: bool
-    spread: Range | None
+    request: Request
     iter_warmup: int
     iter_sampling: int
-    seed: int
-    threads: int
+
+    @property
+    def fitted(self) -> bool:
+        """Whether looks are chosen to fit control variates."""
+        return fits(self.test, self.request.looks_given)
+
+    @property
+    def free_order(self) -> bool:
+        """Whether the order of control variates is chosen by what they save."""
+        return free_order(self.test, self.request.order)
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """What control variates at the pooled mean cost beside the present ones, or none.
+
+    Attributes
+    ----------
+    order : int
+        Of those at the pooled mean, as they cost least; 0 where there can be none.
+    moved, given_up : bool
+        Whether those at the pooled mean save enough, or none would.
+    needed : float
+        Blocks that a decision needs with the present ones.
+    needed_there : tuple of float
+        Blocks that a decision needs at the pooled mean, with each order.
+    """
+
+    order: int
+    moved: bool
+    given_up: bool
+    needed: float
+    needed_there: tuple[float, float, float]
 
 
 def pool(draws: Sequence[FloatArray]) -> Moments | None:
@@ -234,7 +255,7 @@ class Meetings:
     def meet(self, chains: Sequence[Chain], n_steps: int) -> Iterator[None]:
         """Look at the draws of the stage that ended after ``n_steps``, and give the chains what follows, in pieces."""
         began = time.perf_counter()
-        rng = streams.generator(self._asked.seed, streams.Run.MEETING, number=n_steps)
+        rng = streams.generator(self._asked.request.seed, streams.Run.MEETING, number=n_steps)
         draws = [chain.recent for chain in chains]
         evaluated = 0
         for so_far in self._decide(chains, draws, n_steps, rng):
@@ -275,7 +296,7 @@ class Meetings:
         if moments is None or 2 * len(group) <= len(chains):
             self._keep(chosen.KeptSinceApart(n_steps))
             return
-        if asked.order != "0" and (found.variates is not None or free_order(asked.test, asked.order)):
+        if asked.request.order != "0" and (found.variates is not None or asked.free_order):
             away = float(np.abs((moments.position - anchor) / moments.sds).max())
             evaluated += self._anchor(moments, together, len(chains), n_steps, away, rng)
             yield evaluated
@@ -297,18 +318,8 @@ class Meetings:
         rng: np.random.Generator,
     ) -> int:
         """Keep the control variates, make them anew at the pooled mean, or do without; the observations evaluated."""
-        asked, found, population = self._asked, self.found, self._posterior.population
-        n_blocks, dim, present = len(population.blocks), population.dim, found.variates
-        theta, other = draws[rng.integers(0, len(draws), (2, _PAIRS))]
-        if found.proposal is not None and found.proposal.is_walk:
-            other = theta + rng.standard_normal((_PAIRS, dim)) @ optimal_walk(moments.cholesky).cholesky.T
-        steps = scaled_steps(moments.position, moments.hessian)
-        same_blocks = int(rng.integers(1 << 32))
-
-        def measure(anchor: FloatArray, steps: FloatArray) -> Pilot:
-            blocks = np.random.default_rng(same_blocks)
-            return taylor.measure_pairs(population, anchor, steps, theta, other, rng=blocks, progress=self._progress)
-
+        population, present = self._posterior.population, self.found.variates
+        measure, steps = self._measuring(moments, draws, rng), scaled_steps(moments.position, moments.hessian)
         self._progress("Meeting of the chains: control variates on a few blocks")
         try:
             there = measure(moments.position, steps)
@@ -319,54 +330,82 @@ class Meetings:
         if present is not None:
             here = measure(present.anchor, scaled_steps(present.anchor, self._about.hessian))
         evaluated = there.n_obs_evaluated + here.n_obs_evaluated
-        left = n_chains * (asked.iter_warmup + asked.iter_sampling - n_steps)
-        fits_in = [taylor.memory_needed(n_blocks, dim, order) <= taylor.max_memory_default() for order in range(3)]
-        setup, decisions = taylor.setup_cost(n_blocks, dim), taylor.decision_cost(there, dim, left)
-        free = free_order(asked.test, asked.order)
-        costs = {order: setup[order] + decisions[order] for order in (1, 2) if free or order == found.order}
-        costs = {order: cost for order, cost in costs.items() if fits_in[order]}
-        new = min(costs, key=lambda order: costs[order], default=0)
-        now = taylor.decision_cost(here, dim, left)[found.order]
-        needed, needed_there = taylor.blocks_by_order(here)[found.order], taylor.blocks_by_order(there)
-        if new and costs[new] < _SAVED * min(now, decisions[0] if free else np.inf):
+        left = n_chains * (self._asked.iter_warmup + self._asked.iter_sampling - n_steps)
+        weighed, n_blocks = self._weigh(here, there, left), len(population.blocks)
+        order, needed_there = weighed.order, weighed.needed_there
+        if weighed.moved:
             try:
-                variates = taylor.build(
-                    self._posterior,
-                    moments.position,
-                    order=new,
-                    steps=steps,
-                    threads=asked.threads,
-                    progress=self._progress,
-                )
+                variates = self._make(moments.position, steps, order)
             except InputError as error:
                 self._keep(chosen.KeptSinceUndefined(n_steps, distance, f"there are {error}"))
                 return evaluated
             moved = chosen.Moved(
-                n_steps, distance, tuple(self._moved_at), needed_there[new], blocks_before=needed, n_blocks=n_blocks
+                n_steps, distance, tuple(self._moved_at), needed_there[order], weighed.needed, n_blocks
             )
             self._moved_at.append(n_steps)
-            self._take(variates, moved, chosen.VariatesMoved(new, needed_there, n_blocks))
-            return evaluated + int(taylor.n_gradients(n_blocks, dim)[new]) * population.blocks.size
-        if present is not None and free and decisions[0] < _SAVED * now:
-            given_up = chosen.VariatesGivenUp(n_steps, needed, needed_there[0], n_blocks)
+            self._take(variates, moved, chosen.VariatesMoved(order, needed_there, n_blocks))
+            evaluated += int(taylor.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
+        elif weighed.given_up:
+            given_up = chosen.VariatesGivenUp(n_steps, weighed.needed, needed_there[0], n_blocks)
             self._take(None, chosen.GivenUp(n_steps), given_up)
-            return evaluated
-        there_too = needed_there[new] if new else None
-        self._keep(chosen.KeptForCost(n_steps, distance, needed, there_too, n_blocks))
+        else:
+            there_too = needed_there[order] if order else None
+            self._keep(chosen.KeptForCost(n_steps, distance, weighed.needed, there_too, n_blocks))
         return evaluated
+
+    def _measuring(
+        self, moments: Moments, draws: FloatArray, rng: np.random.Generator
+    ) -> Callable[[FloatArray, FloatArray], Pilot]:
+        """What measures remainders about an anchor, with steps to differentiate by: between the same pairs of draws,
+        on the same blocks."""
+        population, proposal = self._posterior.population, self.found.proposal
+        theta, other = draws[rng.integers(0, len(draws), (2, _PAIRS))]
+        if proposal is not None and proposal.is_walk:
+            steps = rng.standard_normal((_PAIRS, population.dim))
+            other = theta + steps @ optimal_walk(moments.cholesky).cholesky.T
+        same_blocks = int(rng.integers(1 << 32))
+
+        def measure(anchor: FloatArray, steps: FloatArray) -> Pilot:
+            blocks = np.random.default_rng(same_blocks)
+            return taylor.measure_pairs(population, anchor, steps, theta, other, rng=blocks, progress=self._progress)
+
+        return measure
+
+    def _weigh(self, here: Pilot, there: Pilot, left: int) -> _Weighed:
+        """Compare what the steps that are left cost with control variates here, there and without any."""
+        population, found, free = self._posterior.population, self.found, self._asked.free_order
+        n_blocks, dim = len(population.blocks), population.dim
+        fits_in = [taylor.memory_needed(n_blocks, dim, order) <= taylor.max_memory_default() for order in range(3)]
+        setup, decisions = taylor.setup_cost(n_blocks, dim), taylor.decision_cost(there, dim, left)
+        costs = {order: setup[order] + decisions[order] for order in (1, 2) if free or order == found.order}
+        costs = {order: cost for order, cost in costs.items() if fits_in[order]}
+        new = min(costs, key=lambda order: costs[order], default=0)
+        now = taylor.decision_cost(here, dim, left)[found.order]
+        return _Weighed(
+            order=new,
+            moved=bool(new and costs[new] < _SAVED * min(now, decisions[0] if free else np.inf)),
+            given_up=bool(found.variates is not None and free and decisions[0] < _SAVED * now),
+            needed=taylor.blocks_by_order(here)[found.order],
+            needed_there=taylor.blocks_by_order(there),
+        )
+
+    def _make(self, anchor: FloatArray, steps: FloatArray, order: int) -> ControlVariates:
+        """Control variates about an anchor; InputError where they are not defined."""
+        threads = self._asked.request.threads
+        return taylor.build(self._posterior, anchor, order=order, steps=steps, threads=threads, progress=self._progress)
 
     def _race(
         self, moments: Moments, draws: FloatArray, apart: float, effective: float, anew: bool, rng: np.random.Generator
     ) -> int:
         """Have the present proposal race with others about the pooled moments; the observations evaluated."""
         asked, found, posterior, progress = self._asked, self.found, self._posterior, self._progress
-        present, moves = found.proposal, named(asked.proposal).race
+        present, moves = found.proposal, named(asked.request.proposal).race
         if present is None or moves is None:
             return 0
         progress("Meeting of the chains: trying proposals")
-        fitted = found.variates is not None and fits(asked.test, asked.looks_given)
+        fitted = found.variates is not None and asked.fitted
         test = at_first_look(asked.test, FIRST_LOOKS[1]) if fitted else asked.test
-        decider = found.decider(posterior, posterior.population.evaluator(), test, asked.spread)
+        decider = found.decider(posterior, posterior.population.evaluator(), test, asked.request.spread)
         if (local := self._local(moments)) is not None:
             weight = 2 * posterior.dim / (2 * posterior.dim + effective)
             moments = Moments(moments.position, (1 - weight) * moments.covariance + weight * local.covariance)
@@ -400,7 +439,7 @@ class Meetings:
             progress("Meeting of the chains: trying first looks")
             decider.reset(starts[0])
             pairs, n_passes = pairs_along(
-                posterior, decider, proposal, found.variates, rng, asked.threads, progress=progress
+                posterior, decider, proposal, found.variates, rng, asked.request.threads, progress=progress
             )
             self.test, look = choose_looks(pairs, test, len(posterior.blocks), rng)
             choices = chosen.updated(choices, look)
@@ -440,7 +479,7 @@ class Meetings:
         table = self.test.table(len(posterior.blocks))
         for chain in chains:
             evaluator = posterior.population.evaluator()
-            decider = found.decider(posterior, evaluator, self.test, self._asked.spread)
+            decider = found.decider(posterior, evaluator, self.test, self._asked.request.spread)
             adapter = found.proposal.adapter(posterior.dim) if found.proposal is not None else None
             tables = partial(loop_table, self.test, len(posterior.blocks)) if chain.plan.levels is not None else None
             trial = chain.trial.renewed(evaluator, table, found.variates) if chain.trial is not None else None
@@ -450,7 +489,7 @@ class Meetings:
         asked = self._asked
         if variates is None:
             self.test = asked.test
-        elif self.found.variates is None and fits(asked.test, asked.looks_given):
+        elif self.found.variates is None and asked.fitted:
             self.test = at_first_look(asked.test, FIRST_LOOKS[-1])
         self._choose(point, choice)
         self.found = replace(self.found, variates=variates)

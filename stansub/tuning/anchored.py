@@ -9,7 +9,7 @@ What is chosen depends on the seed and the data alone, not on the clock, so that
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from stansub.chosen import (
 from stansub.errors import InputError
 from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
-from stansub.progress import as_progress
+from stansub.progress import Progress, as_progress
 from stansub.target.factors import Evaluator, Target
 from stansub.target.taylor import ControlVariates, build_at_modes, choose_order
 from stansub.tuning.adapt import FirstWalk
@@ -52,8 +52,6 @@ from stansub.tuning.race import (
 )
 from stansub.types import FloatArray
 
-Progress = Callable[[str], None]
-
 ORDERS = ("auto", "0", "1", "2")
 
 # Every mode is proposed with at least this probability, be its evidence as small as it is estimated to be, and so many
@@ -63,6 +61,37 @@ _LEAST_PROPOSED, _LOCAL_SHARE = 0.02, 0.5
 # Chains start so many sds of the Laplace approximation from the mode, in each direction: further apart than the
 # posterior is wide, for R-hat.
 _START_SDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked of control variates, proposals and tests.
+
+    Attributes
+    ----------
+    order : {"auto", "0", "1", "2"}
+        Of the control variates.
+    proposal : str
+        Its name (see `stansub.tuning.named.PROPOSALS`); any other for one that is given.
+    n_steps : int
+        That all chains together will take, about.
+    seed, threads : int
+    looks_given : bool
+        Whether the schedule of looks is the user's, and stays as it is.
+    test_free : bool
+        Whether the penalty method may take the test's place, where it pays.
+    spread : Range, optional
+        Where the range constant comes from, for tests that need one.
+    """
+
+    order: str = "auto"
+    proposal: str = "auto"
+    n_steps: int
+    seed: int
+    threads: int
+    looks_given: bool
+    test_free: bool = False
+    spread: Range | None = None
 
 
 @dataclass(frozen=True)
@@ -138,35 +167,9 @@ def check_order(order: int | str) -> str:
 
 
 def anchor(
-    posterior: Target,
-    test: StoppingRule,
-    *,
-    order: str = "auto",
-    proposal: str = "auto",
-    n_steps: int,
-    seed: int,
-    threads: int,
-    looks_given: bool,
-    test_free: bool = False,
-    spread: Range | None = None,
-    progress: Progress,
+    posterior: Target, test: StoppingRule, request: Request, progress: Callable[[str], None]
 ) -> tuple[Anchored, StoppingRule]:
     """Find the mode, make control variates there, and choose a proposal.
-
-    Parameters
-    ----------
-    order : {"auto", "0", "1", "2"}
-        Of the control variates.
-    proposal : {"auto", "laplace-pcn", "langevin"} or another
-        Whether and between which proposals to have a race.
-    n_steps : int
-        That all chains together will take, about.
-    looks_given : bool
-        Whether the schedule of looks is the user's, and stays as it is.
-    test_free : bool
-        Whether the penalty method may take the test's place, where it pays.
-    spread : Range, optional
-        Where the range constant comes from, for tests that need one.
 
     Returns
     -------
@@ -181,79 +184,154 @@ def anchor(
     InputError
         When the order asked for would take too much memory.
     """
+    seed, threads, log = request.seed, request.threads, as_progress(progress)
     mode_rng, order_rng, race_rng = (
         streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
     )
-    say = as_progress(progress)
-    modes = find_modes(posterior, mode_rng, threads=threads, progress=say)
-    mode, choices = modes.best, updated({}, modes.choice())
-    choose = partial(choose_order, posterior, mode, rng=order_rng, n_steps=n_steps, threads=threads, progress=say)
-
-    def make(wanted: int, choice: Chosen) -> ControlVariates | None:
-        choices.update(updated({}, choice))
-        if not wanted:
-            return None
-        return build_at_modes(posterior, modes.found, order=wanted, threads=threads, progress=say)
-
-    free = free_order(test, order)
-    if spread is not None and spread.order:
-        variates = make(spread.order, VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order]))
-    elif free:
-        choice = choose()
-        variates = make(choice.order, choice.reason)
-    elif order == "auto":
-        variates = make(0, NoVariatesForTest(test.name))
-    else:
-        variates = make(int(order), VariatesAsAsked(int(order)))
-    fitted, given = fits(test, looks_given), test
-    if variates is not None and fitted:
-        test = at_first_look(given, FIRST_LOOKS[1])
-    moves = named(proposal)
+    modes = find_modes(posterior, mode_rng, threads=threads, progress=log)
+    site = _Site(posterior, test, request, modes, log)
+    variates, choice = site.variates(order_rng)
+    choices = updated({}, modes.choice(), choice)
+    found = Anchored(modes, variates, None, request.proposal, 0.0, choices, 0)
+    moves = named(request.proposal)
     if moves.race is None:
-        return Anchored(modes, variates, None, proposal, 0.0, choices, 0), _late(given, variates, fitted)
+        return found, site.untried(variates)
     if len(modes.found) > 1:
         choices = updated(choices, BetweenModes(len(modes.found)))
-        return Anchored(modes, variates, between_modes(modes), "laplace-mixture", 0.0, choices, 0), _late(
-            given, variates, fitted
+        found = replace(found, proposal=between_modes(modes), name="laplace-mixture", choices=choices)
+        return found, site.untried(variates)
+    log("Trying proposals")
+    return site.race(found, list(moves.race(modes.best, "Laplace")), order_rng, race_rng)
+
+
+@dataclass(frozen=True)
+class _Site:
+    """Modes that were found, and what is to be made there.
+
+    Attributes
+    ----------
+    posterior : Target
+    test : StoppingRule
+        As it was given.
+    request : Request
+    modes : Modes
+    log : Progress
+    """
+
+    posterior: Target
+    test: StoppingRule
+    request: Request
+    modes: Modes
+    log: Progress
+
+    @property
+    def fitted(self) -> bool:
+        """Whether looks are chosen to fit control variates."""
+        return fits(self.test, self.request.looks_given)
+
+    @property
+    def free(self) -> bool:
+        """Whether the order of control variates is chosen by what they save."""
+        return free_order(self.test, self.request.order)
+
+    def first_look(self, variates: ControlVariates | None, first: int) -> StoppingRule:
+        """The test with such a first look, where there are control variates for it to fit."""
+        return at_first_look(self.test, first) if variates is not None and self.fitted else self.test
+
+    def untried(self, variates: ControlVariates | None) -> StoppingRule:
+        """The test with the latest of the first looks, where nothing has been tried."""
+        return self.first_look(variates, FIRST_LOOKS[-1])
+
+    def variates(self, rng: np.random.Generator) -> tuple[ControlVariates | None, Chosen]:
+        """Control variates as they were asked for, as the range constant needs them, or as they pay; and why."""
+        order, spread = self.request.order, self.request.spread
+        if spread is not None and spread.order:
+            return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
+        if self.free:
+            return self._that_pay(rng)
+        if order == "auto":
+            return None, NoVariatesForTest(self.test.name)
+        return self._made(int(order)), VariatesAsAsked(int(order))
+
+    def _that_pay(self, rng: np.random.Generator, step: float | None = None) -> tuple[ControlVariates | None, Chosen]:
+        request = self.request
+        choice = choose_order(
+            self.posterior,
+            self.modes.best,
+            rng=rng,
+            n_steps=request.n_steps,
+            threads=request.threads,
+            progress=self.log,
+            step=step,
         )
-    say("Trying proposals")
+        return self._made(choice.order), choice.reason
 
-    def deciding(one: StoppingRule) -> Decider:
-        return decider_with(posterior, posterior.population.evaluator(), one, variates, spread)
+    def _made(self, order: int) -> ControlVariates | None:
+        if not order:
+            return None
+        return build_at_modes(
+            self.posterior, self.modes.found, order=order, threads=self.request.threads, progress=self.log
+        )
 
-    decider = deciding(test)
-    theta = mode.position + mode.cholesky @ race_rng.standard_normal(mode.dim)
-    decider.reset(theta)
-    result = race(decider, list(moves.race(mode, "Laplace")), mode.cholesky, race_rng, progress=say)
-    if moves.fallback and result.first_rate < LEAST_ACCEPTED:
-        if variates is None and free:
-            choice = choose(step=optimal_scale(mode.dim))
-            variates = make(choice.order, choice.reason)
-        choices = updated(choices, WalkSinceFewAccepted(result.first_rate))
-        first = FirstWalk(optimal_walk(mode.cholesky).cholesky)
-        found = Anchored(modes, variates, first, without_race(proposal), 1.0, choices, decider.n_evaluated)
-        return found, _late(given, variates, fitted)
-    mixture, won = mixed(result, mode.cholesky)
-    choices = updated(choices, won)
-    evaluated, rate = decider.n_evaluated, result.rate
-    if fitted and variates is not None:
-        say("Trying first looks")
-        pairs, n_passes = pairs_along(posterior, decider, mixture, variates, race_rng, threads, progress=say)
-        test, look = choose_looks(pairs, test, len(posterior.blocks), race_rng)
-        choices = updated(choices, look)
-        evaluated += n_passes * posterior.blocks.n_observations
-        if test_free and given.error is not None:
-            penalty = Penalty(epsilon=given.error.value)
-            other, looked = choose_looks(pairs, penalty, len(posterior.blocks), race_rng)
-            if counts_rightly(pairs, other, race_rng):
-                better, compared, rate, n = choose_test(
-                    test, other, Candidate(result.winner.name, mixture), mode, deciding, theta, race_rng, progress=say
-                )
-                evaluated += n
-                choices = updated(choices, compared)
-                if better:
-                    test, choices = other, updated(choices, looked)
-    return Anchored(modes, variates, mixture, result.winner.name, rate, choices, evaluated), test
+    def race(
+        self, found: Anchored, runners: list[Candidate], order_rng: np.random.Generator, rng: np.random.Generator
+    ) -> tuple[Anchored, StoppingRule]:
+        """Choose one of several proposals, then looks and a test that suit it."""
+        mode, test = found.mode, self.first_look(found.variates, FIRST_LOOKS[1])
+        decider = self._decider(found.variates, test)
+        theta = mode.position + mode.cholesky @ rng.standard_normal(mode.dim)
+        decider.reset(theta)
+        result = race(decider, runners, mode.cholesky, rng, progress=self.log)
+        found = replace(found, n_obs_evaluated=decider.n_evaluated)
+        if named(self.request.proposal).fallback and result.first_rate < LEAST_ACCEPTED:
+            return self._walking(found, result.first_rate, order_rng)
+        mixture, won = mixed(result, mode.cholesky)
+        choices = updated(found.choices, won)
+        found = replace(found, proposal=mixture, name=result.winner.name, rate=result.rate, choices=choices)
+        if found.variates is None or not self.fitted:
+            return found, test
+        self.log("Trying first looks")
+        n_blocks, threads = len(self.posterior.blocks), self.request.threads
+        pairs, n_passes = pairs_along(self.posterior, decider, mixture, found.variates, rng, threads, progress=self.log)
+        test, look = choose_looks(pairs, test, n_blocks, rng)
+        evaluated = found.n_obs_evaluated + n_passes * self.posterior.blocks.n_observations
+        found = replace(found, choices=updated(choices, look), n_obs_evaluated=evaluated)
+        if self.request.test_free and self.test.error is not None:
+            penalty, looked = choose_looks(pairs, Penalty(epsilon=self.test.error.value), n_blocks, rng)
+            if counts_rightly(pairs, penalty, rng):
+                return self._compare(found, mixture, (test, penalty), looked, theta, rng)
+        return found, test
+
+    def _walking(self, found: Anchored, accepted: float, rng: np.random.Generator) -> tuple[Anchored, StoppingRule]:
+        """Begin with a random walk that learns, since moves about the mode are hardly accepted."""
+        mode, variates, choices = found.mode, found.variates, found.choices
+        if variates is None and self.free:
+            variates, choice = self._that_pay(rng, step=optimal_scale(mode.dim))
+            choices = updated(choices, choice)
+        choices = updated(choices, WalkSinceFewAccepted(accepted))
+        walk, name = FirstWalk(optimal_walk(mode.cholesky).cholesky), without_race(self.request.proposal)
+        found = replace(found, variates=variates, proposal=walk, name=name, rate=1.0, choices=choices)
+        return found, self.untried(variates)
+
+    def _compare(
+        self,
+        found: Anchored,
+        proposal: BuiltIn,
+        tests: tuple[StoppingRule, StoppingRule],
+        looked: Chosen,
+        theta: FloatArray,
+        rng: np.random.Generator,
+    ) -> tuple[Anchored, StoppingRule]:
+        """Take the latter of two tests, with its looks, if it is worth it."""
+        runner, decider = Candidate(found.name, proposal), partial(self._decider, found.variates)
+        better, compared, rate, n = choose_test(*tests, runner, found.mode, decider, theta, rng, progress=self.log)
+        choices = updated(found.choices, compared, *([looked] if better else []))
+        found = replace(found, rate=rate, choices=choices, n_obs_evaluated=found.n_obs_evaluated + n)
+        return found, tests[better]
+
+    def _decider(self, variates: ControlVariates | None, test: StoppingRule) -> Decider:
+        evaluator = self.posterior.population.evaluator()
+        return decider_with(self.posterior, evaluator, test, variates, self.request.spread)
 
 
 def between_modes(modes: Modes) -> Mixture:
@@ -266,11 +344,6 @@ def between_modes(modes: Modes) -> Mixture:
     )
     local = NearestWalk(mixture, optimal_scale(modes.best.dim))
     return Mixture([mixture, local], np.array([1 - _LOCAL_SHARE, _LOCAL_SHARE]))
-
-
-def _late(test: StoppingRule, variates: ControlVariates | None, fitted: bool) -> StoppingRule:
-    """The test with the latest of the first looks, where nothing has been tried."""
-    return at_first_look(test, FIRST_LOOKS[-1]) if variates is not None and fitted else test
 
 
 def fits(test: StoppingRule, looks_given: bool) -> bool:

@@ -407,9 +407,11 @@ def test_random_walk_steps_are_mixed_in(logistic: CompiledModel, logistic_data: 
     posterior = logistic.with_data(logistic_data, block_size=20, seed=1)
     for proposal in ("auto", "laplace-pcn", "langevin"):
         found, _ = anchored.anchor(
-            posterior, Pocock(), proposal=proposal, n_steps=1000, seed=1, threads=1, looks_given=False,
+            posterior,
+            Pocock(),
+            anchored.Request(proposal=proposal, n_steps=1000, seed=1, threads=1, looks_given=False),
             progress=lambda _: None,
-        )  # fmt: skip
+        )
         assert isinstance(found.proposal, Mixture)
         moves, walk = found.proposal.proposals
         assert isinstance(moves, Affine)
