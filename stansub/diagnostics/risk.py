@@ -12,9 +12,9 @@ import secrets
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +50,7 @@ TESTS = ("pocock", "austerity")
 REFERENCES = ("nuts", "exact")
 MAX_TIME = 10.0
 
-# Keeps the streams of runs apart from those of `sample`, whose draws may be the truth.
+# Key of the random streams of runs.
 _STREAMS = 2
 _ENDLESS = 2**62
 # Share of the truth's own error in the lowest risk from which it is noted.
@@ -135,22 +135,29 @@ def risk(
         When too few runs come to their end.
     """
     console = console or default_console()
-    show = wanted(show_progress, console)
     rules = _rules(epsilons, test, looks, first_look)
     budget = _budget(max_time, max_steps)
     _check_counts(repeats, parallel_chains, block_size, seed, audit)
     given = reference if reference is None or isinstance(reference, str | Path) else "given draws"
     stored = _stored(reference)
-    seed = secrets.randbits(31) if seed is None else int(seed)
-    parallel = parallel_chains or choices.cores()
+    experiment = _Experiment(
+        rules=rules,
+        repeats=repeats,
+        budget=budget,
+        audit=audit,
+        seed=secrets.randbits(31) if seed is None else int(seed),
+        parallel=parallel_chains or choices.cores(),
+        show_progress=show_progress,
+        console=console,
+    )
     looser = next((rule for rule in rules.values() if not rule.exact), Exact())
-    with telling(console, show=show) as log:
+    with telling(console, show=experiment.show) as log:
         posterior, _ = make_posterior(
             model,
             data,
             block_size=block_size
             or (lambda _, n, instances: looser.block_size(n, instances=instances, variates=False)),
-            seed=seed,
+            seed=experiment.seed,
             observations=observations,
             evaluator=evaluator,
             say=log,
@@ -160,42 +167,110 @@ def risk(
         if stored is not None:
             check_same(stored, about, str(given))
     if stored is None:
-        stored, given = _made(str(given or "nuts"), posterior, repeats, budget, parallel, seed, show_progress, console)
+        stored, given = _made(str(given or "nuts"), posterior, experiment)
+    about |= {"test": test, "max_steps": max_steps, "starts": "reference draws" if inits is None else "inits"}
+    return _run(experiment, posterior, functions, (stored, str(given)), inits, about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Experiment:
+    """Runs of every error level.
+
+    Attributes
+    ----------
+    rules : dict of float to StoppingRule
+        By error level.
+    repeats : int
+        Runs of each level.
+    budget : Budget
+        Of a run.
+    audit : float
+        Steps audited after each run, as a share of its steps.
+    seed : int
+    parallel : int
+        Runs at once.
+    show_progress : bool or None
+    console : Console
+    """
+
+    rules: dict[float, StoppingRule]
+    repeats: int
+    budget: Budget
+    audit: float
+    seed: int
+    parallel: int
+    show_progress: bool | None
+    console: Console
+
+    @property
+    def show(self) -> bool:
+        """Whether progress is shown."""
+        return wanted(self.show_progress, self.console)
+
+    def generator(self, repeat: int, stream: int) -> np.random.Generator:
+        """One of the random streams of a repeat, the same for all error levels."""
+        return np.random.default_rng(self.streams(repeat, stream))
+
+    def streams(self, *place: int) -> np.random.SeedSequence:
+        """Seeds apart from those of `sample`, whose draws may be the truth."""
+        return np.random.SeedSequence(self.seed, spawn_key=(_STREAMS, *place))
+
+    def record(self) -> dict[str, Any]:
+        """What does not depend on the posterior, for the facts."""
+        return {
+            "epsilons": list(self.rules),
+            "repeats": self.repeats,
+            "max_time": self.budget.seconds if self.budget.axis == "seconds" else None,
+            "budget_axis": self.budget.axis,
+            "audit": self.audit,
+            "seed": self.seed,
+        }
+
+
+def _run(
+    experiment: _Experiment,
+    posterior: Posterior,
+    functions: Functions,
+    reference: tuple[InferenceData, str],
+    inits: inits.Inits | None,
+    about: Mapping[str, Any],
+) -> Risk:
+    """The experiment with these draws, and where they are from, for the truth; ``about`` are facts on the posterior."""
+    stored, source = reference
+    rules, console, show = experiment.rules, experiment.console, experiment.show
     with telling(console, show=show) as log:
         log("Reading the truth off the reference draws")
-        truth = make_truth(
-            stored, posterior, functions, source=str(given), seed=np.random.SeedSequence(seed, spawn_key=(_STREAMS,))
-        )
-        starts = _starts(posterior, truth, inits, repeats, seed)
+        truth = make_truth(stored, posterior, functions, source=source, seed=experiment.streams())
+        starts = _starts(posterior, truth, inits, experiment)
     if show:
-        console.print(_announced(len(rules), repeats, budget, parallel), highlight=False, soft_wrap=True)
-    courses, failures, stopped = _run_all(
-        posterior, list(rules.values()), truth, functions, starts, budget, audit, seed, parallel, show, console
-    )
+        console.print(_announced(experiment), highlight=False, soft_wrap=True)
+    courses, failures, stopped = _run_all(experiment, posterior, truth, functions, starts)
+    kept = _kept(courses, failures, stopped, rules)
+    left_out = [epsilon for epsilon in rules if epsilon not in kept]
+    notes = tuple(_notes(truth, failures, stopped, left_out))
+    facts = {**about, **experiment.record(), "stopped": stopped}
+    return _found(kept, rules, truth, posterior.blocks.n_observations, facts, notes)
+
+
+def _kept(
+    courses: Mapping[Key, Course], failures: Mapping[Key, Exception], stopped: str, levels: Iterable[float]
+) -> dict[float, dict[int, Course]]:
+    """The courses of each level, by repeat, where there are enough of them.
+
+    Raises
+    ------
+    RunError
+        When there are too few of every level; InterruptError where the user has stopped them.
+    """
     kept = {
         epsilon: {key[1]: course for key, course in sorted(courses.items()) if key[0] == place}
-        for place, epsilon in enumerate(rules)
+        for place, epsilon in enumerate(levels)
     }
     kept = {epsilon: runs for epsilon, runs in kept.items() if len(runs) >= MIN_REPEATS}
     if not kept:
         reason = _too_few(failures, stopped, len(courses))
         raise InterruptError(reason) if stopped and not failures else RunError(reason)
-    facts = {
-        **about,
-        "test": test,
-        "epsilons": list(rules),
-        "repeats": repeats,
-        "max_time": budget.seconds if budget.axis == "seconds" else None,
-        "max_steps": max_steps,
-        "budget_axis": budget.axis,
-        "audit": audit,
-        "seed": seed,
-        "starts": "reference draws" if inits is None else "inits",
-        "stopped": stopped,
-    }
-    left_out = [epsilon for epsilon in rules if epsilon not in kept]
-    notes = tuple(_notes(truth, failures, stopped, left_out))
-    return _found(kept, rules, truth, posterior.blocks.n_observations, facts, notes)
+    return kept
 
 
 def _check_counts(
@@ -308,16 +383,7 @@ def _about(posterior: Posterior, rule: StoppingRule) -> dict[str, Any]:
     return {**{name: facts[name] for name in names}, "versions": json.loads(facts["versions"])}
 
 
-def _made(
-    how: str,
-    posterior: Posterior,
-    repeats: int,
-    budget: Budget,
-    parallel: int,
-    seed: int,
-    show_progress: bool | None,
-    console: Console,
-) -> tuple[InferenceData, str]:
+def _made(how: str, posterior: Posterior, experiment: _Experiment) -> tuple[InferenceData, str]:
     """Reference draws and where they came from."""
     if how == "nuts":
         from stansub.nuts.reference import Program, reference
@@ -326,64 +392,60 @@ def _made(
         made = reference(
             program,
             posterior.values.values,
-            parallel_chains=min(4, parallel),
-            seed=seed,
-            show_progress=show_progress,
-            console=console,
+            parallel_chains=min(4, experiment.parallel),
+            seed=experiment.seed,
+            show_progress=experiment.show_progress,
+            console=experiment.console,
         )
         engine = inference_data.attrs(made)
         return made, f"NUTS ({engine['engine']} {engine['engine_version']})"
-    steps = _exact_steps(posterior, repeats, budget)
+    steps = _exact_steps(posterior, experiment)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DrawsWarning)  # the truth's own R-hat and ESS stand with the result
         made = sample(
             posterior,
             chains=_EXACT_CHAINS,
-            parallel_chains=min(_EXACT_CHAINS, parallel),
+            parallel_chains=min(_EXACT_CHAINS, experiment.parallel),
             test="exact",
             iter_sampling=steps,
             thin=max(1, steps // _EXACT_KEPT),
             audit=0.0,
-            seed=seed,
+            seed=experiment.seed,
             generated_quantities=False,
-            show_progress=show_progress,
-            console=console,
+            show_progress=experiment.show_progress,
+            console=experiment.console,
         )
     if str(made.attrs["stopped"]).startswith("interrupted"):
         raise InterruptError("the chains that stand for the truth were interrupted: there is nothing to show")
     return made, "exact Metropolis-Hastings"
 
 
-def _exact_steps(posterior: Posterior, repeats: int, budget: Budget) -> int:
+def _exact_steps(posterior: Posterior, experiment: _Experiment) -> int:
     """Steps of each exact chain, for all of them to take about twice as much as the repeats of one setting."""
-    steps = budget.steps
+    budget, steps = experiment.budget, experiment.budget.steps
     if math.isfinite(budget.seconds):
         evaluator, theta = posterior.population.evaluator(), np.zeros(posterior.dim)
         began = time.thread_time()
         evaluator.block_log_lik(theta)
         steps = min(steps, int(budget.seconds / max(time.thread_time() - began, 1e-9)))
-    return int(np.clip(2 * repeats * steps // _EXACT_CHAINS, *_EXACT_STEPS))
+    return int(np.clip(2 * experiment.repeats * steps // _EXACT_CHAINS, *_EXACT_STEPS))
 
 
-def _starts(posterior: Posterior, truth: Truth, given: inits.Inits | None, repeats: int, seed: int) -> list[FloatArray]:
+def _starts(posterior: Posterior, truth: Truth, given: inits.Inits | None, experiment: _Experiment) -> list[FloatArray]:
     """Where the runs of each repeat start."""
-    generators = [_generator(seed, repeat, 0) for repeat in range(repeats)]
+    generators = [experiment.generator(repeat, 0) for repeat in range(experiment.repeats)]
     if given is None:
         return [truth.draws[rng.integers(len(truth.draws))] for rng in generators]
-    places = inits.load(given, repeats)
+    places = inits.load(given, experiment.repeats)
     return [
         inits.start(posterior, init, rng, chain=repeat)
         for repeat, (init, rng) in enumerate(zip(places, generators, strict=True))
     ]
 
 
-def _generator(seed: int, repeat: int, stream: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAMS, repeat, stream)))
-
-
-def _announced(settings: int, repeats: int, budget: Budget, parallel: int) -> str:
+def _announced(experiment: _Experiment) -> str:
     """What is going to be done, and how long it takes where that is known."""
-    n = settings * repeats
+    n, budget, parallel = len(experiment.rules) * experiment.repeats, experiment.budget, experiment.parallel
     if not math.isfinite(budget.seconds):
         return f"{n} runs of {budget.steps:,} steps, {min(parallel, n)} at once"
     minutes, seconds = divmod(math.ceil(math.ceil(n / parallel) * budget.seconds), 60)
@@ -391,20 +453,10 @@ def _announced(settings: int, repeats: int, budget: Budget, parallel: int) -> st
 
 
 def _run_all(
-    posterior: Posterior,
-    rules: Sequence[StoppingRule],
-    truth: Truth,
-    functions: Functions,
-    starts: Sequence[FloatArray],
-    budget: Budget,
-    audit: float,
-    seed: int,
-    parallel: int,
-    show: bool,
-    console: Console,
+    experiment: _Experiment, posterior: Posterior, truth: Truth, functions: Functions, starts: Sequence[FloatArray]
 ) -> tuple[dict[Key, Course], dict[Key, Exception], str]:
     """Courses and failures by (place of the setting, repeat), and why the runs ended early, if they did."""
-    stop = np.zeros(1, dtype=np.int32)
+    stop, rules, console = np.zeros(1, dtype=np.int32), list(experiment.rules.values()), experiment.console
 
     def make(place: int, repeat: int) -> Run:
         decider = make_decider(posterior.population.evaluator(), posterior.blocks.sizes, rules[place])
@@ -414,11 +466,11 @@ def _run_all(
             truth.proposal,
             functions,
             truth.centre,
-            budget=budget,
-            audit=audit,
-            rng=_generator(seed, repeat, 1),
-            audit_rng=_generator(seed, repeat, 2),
-            quantity_rng=functions.generator(np.random.SeedSequence(seed, spawn_key=(_STREAMS, repeat, 3))),
+            budget=experiment.budget,
+            audit=experiment.audit,
+            rng=experiment.generator(repeat, 1),
+            audit_rng=experiment.generator(repeat, 2),
+            quantity_rng=functions.generator(experiment.streams(repeat, 3)),
             n_observations=posterior.blocks.n_observations,
             stop=stop,
         )
@@ -428,13 +480,13 @@ def _run_all(
     queue: deque[tuple[Key, Callable[[], Run]]] = deque((key, partial(make, *key)) for key in keys)
     courses: dict[Key, Course] = {}
     failures: dict[Key, Exception] = {}
-    lanes = [Lane(queue, courses, failures) for _ in range(min(parallel, len(keys)))]
+    lanes = [Lane(queue, courses, failures) for _ in range(min(experiment.parallel, len(keys)))]
 
     def done() -> float:
         running = [lane.run for lane in lanes]
         return len(courses) + len(failures) + sum(run.share_done for run in running if run is not None)
 
-    with _progress(len(keys), done, show=show, console=console) as watch:
+    with _progress(len(keys), done, show=experiment.show, console=console) as watch:
         outcome = executors.run(
             [executors.Local(lane) for lane in lanes],
             parallel=len(lanes),

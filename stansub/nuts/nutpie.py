@@ -86,13 +86,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
         progress_bar=show,
         blocking=False,
     )
-    try:
-        drawn = sampler.wait()
-    except KeyboardInterrupt:
-        sampler.cancel()
-        raise
-    except (RuntimeError, ValueError) as error:
-        raise RunError(f"nutpie could not sample {program.name}: {_first_lines(error)}") from error
+    drawn = _wait(sampler, program.name)
     wall_time = time.perf_counter() - ready_at
     posterior = inference_data.group(drawn, "posterior").data_vars
     arrays = {str(name): np.asarray(values.values) for name, values in posterior.items()}
@@ -116,6 +110,17 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
             wall_time=wall_time,
             version=metadata.version("nutpie"),
         )
+
+
+def _wait(sampler: Any, name: str) -> Any:
+    """The draws, as nutpie gives them, once it is done."""
+    try:
+        return sampler.wait()
+    except KeyboardInterrupt:
+        sampler.cancel()
+        raise
+    except (RuntimeError, ValueError) as error:
+        raise RunError(f"nutpie could not sample {name}: {_first_lines(error)}") from error
 
 
 def _constrained(model: Model, theta: NDArray[np.float64], seed: int) -> dict[str, NDArray[np.float64]]:

@@ -110,14 +110,9 @@ def reference(
     console = console or default_console()
     show = wanted(show_progress, console)
     settings = _settings(chains, parallel_chains, iter_warmup, iter_sampling, seed, adapt_delta, max_treedepth)
-    if engine not in ENGINES:
-        raise InputError(f"engine {engine!r} is unknown; choose from {', '.join(ENGINES)}")
-    if install_cmdstan and engine == "nutpie":
-        raise InputError("CmdStan is not needed for nutpie: leave out `install_cmdstan` or `engine='nutpie'`")
-    if install_cmdstan:
-        engine = "cmdstan"
+    engine = _asked_engine(engine, install_cmdstan=install_cmdstan)
     began = time.perf_counter()
-    program = model if isinstance(model, Program) else Program.read(model)
+    program = _program(model)
     parsed_at = time.perf_counter()
     values = _read(program, data)
     read_at = time.perf_counter()
@@ -127,7 +122,7 @@ def reference(
             cmdstan.install(say=say)
         chosen, reason = choose_engine(engine)
         if reference_model is not None:
-            ran = reference_model if isinstance(reference_model, Program) else Program.read(reference_model)
+            ran = _program(reference_model)
             ran_values = _read(ran, data)
             found = equivalence.check(program, values, ran, ran_values, say=say)
     tall = ran.observation_level(ran_values)
@@ -137,15 +132,8 @@ def reference(
         gone = [one.name for one in ran.syntax.generated_quantities.declarations] if lean is not ran else []
         posterior = {name: draws for name, draws in run.posterior.items() if name.partition(":")[0] not in tall}
         attrs = {
-            "model": program.name,
-            "model_code": ran.code,
-            "model_hash": ran.hash,
-            "reference_for": program.hash,
-            "reference_model": ran.name,
+            **_identity(program, ran, values, data),
             "equivalence": found,
-            "data_hash": values.digest(),
-            "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
-            "n_observations": program.n_observations(values),
             "engine": chosen,
             "engine_version": run.version,
             "engine_reason": reason,
@@ -161,6 +149,35 @@ def reference(
         return inference_data.build(
             posterior=posterior, sample_stats=run.sample_stats, chain_stats=_chain_stats(run), attrs=attrs
         )
+
+
+def _asked_engine(engine: str, *, install_cmdstan: bool) -> str:
+    """The engine asked for, by name or by having it installed."""
+    if engine not in ENGINES:
+        raise InputError(f"engine {engine!r} is unknown; choose from {', '.join(ENGINES)}")
+    if install_cmdstan and engine == "nutpie":
+        raise InputError("CmdStan is not needed for nutpie: leave out `install_cmdstan` or `engine='nutpie'`")
+    return "cmdstan" if install_cmdstan else engine
+
+
+def _program(model: str | Path | Program) -> Program:
+    return model if isinstance(model, Program) else Program.read(model)
+
+
+def _identity(
+    program: Program, ran: Program, values: Data, data: str | Path | Mapping[str, Any]
+) -> dict[str, str | int | None]:
+    """Which program and data a reference is for, and which program was run."""
+    return {
+        "model": program.name,
+        "model_code": ran.code,
+        "model_hash": ran.hash,
+        "reference_for": program.hash,
+        "reference_model": ran.name,
+        "data_hash": values.digest(),
+        "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
+        "n_observations": program.n_observations(values),
+    }
 
 
 def _chain_stats(run: Run) -> dict[str, NDArray[Any]]:
