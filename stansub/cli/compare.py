@@ -73,7 +73,7 @@ def compare(
     from stansub.output import files, inference_data
     from stansub.output.record import missed_modes
     from stansub.report import brief, render
-    from stansub.run.progress import telling, wanted
+    from stansub.run.progress import stage_progress, wanted
 
     if json is not None and output_dir is not None:
         raise InputError("--json writes the figures alone: leave out --output-dir, or --json")
@@ -95,7 +95,7 @@ def compare(
         console=console,
     )
     try:
-        with telling(console, show=wanted(False if quiet else None, console)) as log:
+        with stage_progress(console, show=wanted(False if quiet else None, console)) as log:
             log("Writing the report")
             if json is not None:
                 written = [render.write_figures(comparison, json, overwrite=force)]

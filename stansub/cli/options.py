@@ -23,7 +23,7 @@ Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by
 Data = Annotated[Path, typer.Argument(metavar="DATA.json", help="Data in CmdStan's JSON format.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Tell how the sampler was chosen, and why.", rich_help_panel=OUTPUT)
+    bool, typer.Option("--verbose", "-v", help="Show how the sampler was chosen, and why.", rich_help_panel=OUTPUT)
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
 

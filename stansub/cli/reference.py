@@ -80,7 +80,7 @@ def reference(
     A reference that is there already is used again if model, data and the settings asked for are the same.
     """
     from stansub.nuts import stored
-    from stansub.nuts.reference import reservations, told
+    from stansub.nuts.reference import describe, reservations
     from stansub.output import inference_data, summary
 
     console = FlagConsole(stderr=True)
@@ -98,7 +98,7 @@ def reference(
     )
     facts = inference_data.attrs(kept.draws)
     where = f"Reference: {kept.path}" if kept.made else f"Reference: {kept.path}, made before (--force runs it again)"
-    for line in (told(facts), where):
+    for line in (describe(facts), where):
         console.print(line, highlight=False, soft_wrap=True)
     if facts.get("equivalence"):
         console.print(f"Reference model {facts['equivalence']}", highlight=False, soft_wrap=True)

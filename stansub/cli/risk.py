@@ -131,7 +131,7 @@ def risk(
         show_progress=False if quiet else None,
         console=console,
     )
-    with suppress(OSError):  # told when the figures cannot be written there, which are then kept elsewhere
+    with suppress(OSError):  # writing the figures fails then, and keeps them elsewhere
         folder.mkdir(parents=True, exist_ok=True)
     picture, figures = (output_dir.expanduser() / name for name in names)
     try:
