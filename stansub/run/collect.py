@@ -31,13 +31,14 @@ from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain, Totals
 from stansub.run.constrain import PARAMETERS, Kept, constrain
 from stansub.run.executors import Outcome
-from stansub.run.inits import RADIUS, Inits
+from stansub.run.inits import Inits
 from stansub.run.prepare import Prepared, Setup
 from stansub.run.progress import stage_progress
 from stansub.stan.posterior import Posterior
 from stansub.tuning.anchored import Anchored
 from stansub.tuning.missed import ModeCheck, check_modes
 from stansub.tuning.named import without_race
+from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from stansub.run import choices
 from stansub.run.chain import Chain, Plan
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import Kept, check_draws
-from stansub.run.inits import RADIUS, Init, load, start
+from stansub.run.inits import Init, load, start
 from stansub.stan import data as data_module
 from stansub.stan import source
 from stansub.stan.compiled import CompiledModel, compile_model
@@ -43,6 +43,7 @@ from stansub.tuning.adapt import adapter_of
 from stansub.tuning.anchored import Anchored, Request, anchor
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.named import Surroundings, make_adapter, named, without_race
+from stansub.tuning.starts import RADIUS
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 

@@ -42,12 +42,10 @@ from stansub.tuning.climbing import (
     spectrum,
 )
 from stansub.tuning.labels import interchanged
-from stansub.tuning.starts import KINDS, Starts
+from stansub.tuning.starts import KINDS, RADIUS, Starts
 from stansub.types import FloatArray
 
 __all__ = ["Mode", "Modes", "NoModeError", "Start", "find_modes", "find_other_modes"]
-
-RADIUS = 2.0
 
 # Shares of the data, each with a factor of the observations that it must have: in all and a parameter.
 _SHARES = {0.01: 1, 0.1: 4}
