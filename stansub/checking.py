@@ -15,7 +15,7 @@ from rich.text import Text
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.output.layout import Layout
 from stansub.run.choices import choose_test
-from stansub.run.progress import telling
+from stansub.run.progress import stage_progress
 from stansub.stan import data as data_module
 from stansub.stan import source as source_module
 from stansub.stan.advice import obstacles
@@ -34,7 +34,7 @@ _FORMS = {
 }
 _LABEL = 14
 
-# A global part is told of that takes so many seconds, and as long as so many blocks or, where each block evaluates it
+# A global part is reported that takes so many seconds, and as long as so many blocks or, where each block evaluates it
 # again, such a share of a block.
 _SLOW, _MANY_BLOCKS, _LARGE_SHARE = 50e-6, 10, 0.5
 
@@ -62,11 +62,11 @@ def report(
     form = recognise(program)
     posterior = None
     if data is not None:
-        # Data that do not fit are told before the minute that a compilation takes.
+        # Errors in the data come before the minute that a compilation takes.
         values = data_module.read(data, program.data.declarations)
-        with telling(progress, show=True) as say:
-            posterior = compile_model(read, progress=say).with_data(
-                values, block_size=_block_size, observations=observations, progress=say
+        with stage_progress(progress, show=True) as log:
+            posterior = compile_model(read, progress=log).with_data(
+                values, block_size=_block_size, observations=observations, progress=log
             )
     costs = _measure(posterior) if posterior is not None else None
     for label, text in _lines(program, form, source, observations, posterior, costs):
@@ -129,7 +129,7 @@ def _lines(
 def _likelihood(
     program: Program, form: Form, observations: str | None, posterior: Posterior | None
 ) -> tuple[list[Statement], str]:
-    """Statements of the likelihood, and the size variable it runs over where that is told by name."""
+    """Statements of the likelihood, and the size variable it runs over where it is known by name."""
     if form.kind != "sum":
         inside = [
             statement

@@ -2,7 +2,7 @@
 
 
 class StansubError(Exception):
-    """A failure that is told to the user in one line."""
+    """A failure that users see as one line."""
 
     exit_code = 1
 

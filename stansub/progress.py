@@ -1,6 +1,6 @@
 """What is being done, how far it is, and when it has to end.
 
-What takes long tells a `Progress`; whoever looks shows it (`stansub.run.progress`). The same calls are where a
+What takes long reports to a `Progress`; whoever looks shows it (`stansub.run.progress`). The same calls are where a
 time limit or a stop reaches work that is on its way.
 """
 
@@ -86,7 +86,7 @@ class Progress:
 
     Parameters
     ----------
-    say : callable, optional
+    log : callable, optional
         Called with each text.
     max_time : float, optional
         Seconds from now after which every call raises `TimeLimitError`.
@@ -107,7 +107,7 @@ class Progress:
 
     def __init__(
         self,
-        say: Callable[[str], None] | None = None,
+        log: Callable[[str], None] | None = None,
         *,
         max_time: float | None = None,
         stop: NDArray[np.int32] | None = None,
@@ -116,7 +116,7 @@ class Progress:
         self.began = time.perf_counter()
         self.stage: Stage | None = None
         self.seconds: dict[str, float] = {}
-        self._say, self._max_time, self._stop, self._on_end = say, max_time, stop, on_end
+        self._log, self._max_time, self._stop, self._on_end = log, max_time, stop, on_end
         self._lock = threading.Lock()  # programs are compiled side by side
 
     def __call__(self, text: str, *, remedy: str = "") -> None:
@@ -135,11 +135,11 @@ class Progress:
                 self.stage = Stage(name, text, remedy, now, now)
             else:
                 self.stage = replace(self.stage, text=text, counted_from=now, done=0, total=0)
-        if self._say is not None:
-            self._say(text)
+        if self._log is not None:
+            self._log(text)
 
     def advance(self, done: int, total: int) -> None:
-        """Tell how far the present stage is."""
+        """Note how far the present stage is."""
         self.check()
         with self._lock:
             stage = self.stage
@@ -153,7 +153,7 @@ class Progress:
         if self._stop is not None and self._stop[0]:
             raise StoppedError("the run is to stop")
         if self._max_time is not None and time.perf_counter() - self.began > self._max_time:
-            raise TimeLimitError(self._told())
+            raise TimeLimitError(self._time_limit())
 
     def end(self) -> None:
         """The last stage is over."""
@@ -176,7 +176,7 @@ class Progress:
             if self._on_end is not None:
                 self._on_end(stage.name, seconds)
 
-    def _told(self) -> str:
+    def _time_limit(self) -> str:
         """What the limit cut short, what had been done, and what would help."""
         stage, before = self.stage, self.spent()
         here = f" in the stage '{stage.line}'" if stage is not None else ""
@@ -187,11 +187,11 @@ class Progress:
         )
 
 
-def as_progress(say: Callable[[str], None] | None) -> Progress:
-    """A `Progress` that calls ``say`` with each text; ``say`` itself if it is one."""
-    if isinstance(say, Progress):
-        return say
-    return Progress(say)
+def as_progress(log: Callable[[str], None] | None) -> Progress:
+    """A `Progress` that calls ``log`` with each text; ``log`` itself if it is one."""
+    if isinstance(log, Progress):
+        return log
+    return Progress(log)
 
 
 def duration(seconds: float) -> str:

@@ -51,7 +51,7 @@ def sequence(seed: int, stream: Run | Chain, *, chain: int = 0, number: int | No
     chain : int
         Whose stream it is, counted from 0.
     number : int, optional
-        Tells streams of one purpose apart.
+        Distinguishes streams of one purpose.
     """
     key = stream.value if isinstance(stream, Run) else (1 + chain, stream.value)
     return np.random.SeedSequence(seed, spawn_key=key if number is None else (*key, number))

@@ -1,4 +1,4 @@
-"""How much memory there is, limits included; and what is told where it is short."""
+"""How much memory there is, limits included; and what users read where it is short."""
 
 import resource
 import subprocess

@@ -8,72 +8,57 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Debug, Draws, Quiet, shared, taking
-from stansub.cli.reference import EngineName
+from stansub.cli.options import OUTPUT, Debug, Draws, Quiet, taking
+from stansub.cli.reference import of_nuts
 
 _REFERENCE = "Reference"
 
+_Stored = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[REFERENCE.nc]",
+        help="Draws to compare with, of `stansub reference` or of others; made with NUTS if not given.",
+    ),
+]
+_VarNames = Annotated[
+    list[str] | None, typer.Option("--var-name", help="Variable to compare; may be given several times.")
+]
+_Moved = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DATA.json", help="Data, if the file has been moved since sampling.", rich_help_panel=_REFERENCE
+    ),
+]
+_OutputDir = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder for report.html, report.md with its pictures, and comparison.json.",
+        show_default="reports/MODEL",
+        rich_help_panel=OUTPUT,
+    ),
+]
+_Json = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.json", help="Write the figures alone, and no report.", rich_help_panel=OUTPUT),
+]
+_Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Overwrite a report, and replace a stored reference that does not fit.", rich_help_panel=OUTPUT
+    ),
+]
 
-@taking(
-    shared("chains", None, default="4", group=_REFERENCE),
-    shared("parallel_chains", text="Chains run at once.", group=_REFERENCE),
-    shared("iter_warmup", None, text="Warmup iterations, per chain.", default="1000", group=_REFERENCE),
-    shared("iter_sampling", None, text="Iterations after warmup, per chain.", default="1000", group=_REFERENCE),
-    shared("seed", default="drawn, and written to the reference", group=_REFERENCE),
-)
+
+@taking(*of_nuts(group=_REFERENCE, kept_in="reference"))
 def compare(
     draws: Draws,
-    reference: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[REFERENCE.nc]",
-            help="Draws to compare with, of `stansub reference` or of others; made with NUTS if not given.",
-        ),
-    ] = None,
-    var_names: Annotated[
-        list[str] | None, typer.Option("--var-name", help="Variable to compare; may be given several times.")
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DATA.json", help="Data, if the file has been moved since sampling.", rich_help_panel=_REFERENCE
-        ),
-    ] = None,
-    engine: Annotated[
-        EngineName,
-        typer.Option(
-            help="Who runs NUTS; auto: CmdStan where it is installed, else nutpie.", rich_help_panel=_REFERENCE
-        ),
-    ] = EngineName.auto,
-    reference_model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="OTHER.stan",
-            help="A faster formulation of the same posterior, to be run instead.",
-            rich_help_panel=_REFERENCE,
-        ),
-    ] = None,
-    output_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder for report.html, report.md with its pictures, and comparison.json.",
-            show_default="reports/MODEL",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.json", help="Write the figures alone, and no report.", rich_help_panel=OUTPUT),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force",
-            help="Overwrite a report, and replace a stored reference that does not fit.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
+    reference: _Stored = None,
+    var_names: _VarNames = None,
+    data: _Moved = None,
+    output_dir: _OutputDir = None,
+    json: _Json = None,
+    force: _Force = False,
     quiet: Quiet = False,
     debug: Debug = False,
     **options: Any,
@@ -88,7 +73,7 @@ def compare(
     from stansub.output import files, inference_data
     from stansub.output.record import missed_modes
     from stansub.report import brief, render
-    from stansub.run.progress import telling, wanted
+    from stansub.run.progress import stage_progress, wanted
 
     if json is not None and output_dir is not None:
         raise InputError("--json writes the figures alone: leave out --output-dir, or --json")
@@ -103,8 +88,6 @@ def compare(
         draws,
         reference,
         data=data,
-        engine=engine.value,
-        reference_model=reference_model,
         **options,
         var_names=var_names,
         force=force,
@@ -112,7 +95,7 @@ def compare(
         console=console,
     )
     try:
-        with telling(console, show=wanted(False if quiet else None, console)) as log:
+        with stage_progress(console, show=wanted(False if quiet else None, console)) as log:
             log("Writing the report")
             if json is not None:
                 written = [render.write_figures(comparison, json, overwrite=force)]

@@ -75,7 +75,7 @@ def _run(arguments: list[str]) -> int:
     with streams.guarded():
         try:
             code = _invoke(arguments)
-            if not code:  # otherwise it has been told what failed
+            if not code:  # otherwise the failure has been printed
                 sys.stdout.flush()
         except streams.ReaderGoneError:
             code = _READER_GONE
@@ -85,7 +85,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
-    """Run a command; the exit code, once a failure has been told in one line."""
+    """Run a command; the exit code, once a failure has been printed as one line."""
     command: Any = typer.main.get_command(app)
     try:
         with warnings.catch_warnings():

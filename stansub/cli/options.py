@@ -16,14 +16,14 @@ from stansub.cli.flags import as_flags, flag_of
 from stansub.run import config
 from stansub.run.config import DECISIONS, OUTPUT
 
-__all__ = ["DECISIONS", "OUTPUT", "Data", "Debug", "Draws", "Model", "Quiet", "Verbose", "shared", "taking"]
+__all__ = ["DECISIONS", "OUTPUT", "Data", "Debug", "Draws", "Model", "Quiet", "Verbose", "declared", "shared", "taking"]
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.stan", help="Stan program.")]
 Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by `stansub sample`.")]
 Data = Annotated[Path, typer.Argument(metavar="DATA.json", help="Data in CmdStan's JSON format.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Tell how the sampler was chosen, and why.", rich_help_panel=OUTPUT)
+    bool, typer.Option("--verbose", "-v", help="Show how the sampler was chosen, and why.", rich_help_panel=OUTPUT)
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
 
@@ -60,13 +60,20 @@ def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
+def declared(name: str, kind: Any, default: Any, **info: Any) -> inspect.Parameter:
+    """An option as a parameter of a command; ``info`` is what `typer.Option` takes."""
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, typer.Option(**info)]
+    )
+
+
 def taking(*options: inspect.Parameter | str) -> Callable[[_Command], _Command]:
-    """Have a command take options of `sample` as ``**options``, ahead of its own, with values as Python has them.
+    """Have a command take options as ``**options``, ahead of its own, with values as Python has them.
 
     Parameters
     ----------
     options
-        Names, or what `shared` made of them.
+        Names of options of `sample`, or what `shared` and `declared` make.
     """
     added = [shared(one) if isinstance(one, str) else one for one in options]
 

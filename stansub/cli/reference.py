@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Data, Debug, Model, shared, taking
+from stansub.cli.options import Data, Debug, Model, declared, shared, taking
 
 
 class EngineName(StrEnum):
@@ -20,23 +21,36 @@ class EngineName(StrEnum):
     nutpie = "nutpie"
 
 
-@taking(
-    shared("chains", None, default="4", group=""),
-    shared("parallel_chains", text="Chains run at once.", group=""),
-    shared("iter_warmup", None, text="Warmup iterations, per chain.", default="1000", group=""),
-    shared("iter_sampling", None, text="Iterations after warmup, per chain.", default="1000", group=""),
-    shared("seed", default="drawn, and written to the output", group=""),
-)
+def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
+    """Options of a run of NUTS, in a panel of the help; a seed that is drawn is kept in the file that is named."""
+    return [
+        shared("chains", None, default="4", group=group),
+        shared("parallel_chains", text="Chains run at once.", group=group),
+        shared("iter_warmup", None, text="Warmup iterations, per chain.", default="1000", group=group),
+        shared("iter_sampling", None, text="Iterations after warmup, per chain.", default="1000", group=group),
+        shared("seed", default=f"drawn, and written to the {kept_in}", group=group),
+        declared(
+            "engine",
+            EngineName,
+            EngineName.auto,
+            help="Who runs NUTS; auto: CmdStan where it is installed, else nutpie.",
+            rich_help_panel=group or None,
+        ),
+        declared(
+            "reference_model",
+            Path | None,
+            None,
+            metavar="OTHER.stan",
+            help="A faster formulation of the same posterior, to be run instead.",
+            rich_help_panel=group or None,
+        ),
+    ]
+
+
+@taking(*of_nuts(kept_in="output"))
 def reference(
     model: Model,
     data: Data,
-    engine: Annotated[
-        EngineName, typer.Option(help="Who runs NUTS; auto: CmdStan where it is installed, else nutpie.")
-    ] = EngineName.auto,
-    reference_model: Annotated[
-        Path | None,
-        typer.Option(metavar="OTHER.stan", help="A faster formulation of the same posterior, to be run instead."),
-    ] = None,
     adapt_delta: Annotated[
         float | None, typer.Option(help="Acceptance rate that warmup aims at.", show_default="0.8")
     ] = None,
@@ -66,7 +80,7 @@ def reference(
     A reference that is there already is used again if model, data and the settings asked for are the same.
     """
     from stansub.nuts import stored
-    from stansub.nuts.reference import reservations, told
+    from stansub.nuts.reference import describe, reservations
     from stansub.output import inference_data, summary
 
     console = FlagConsole(stderr=True)
@@ -75,8 +89,6 @@ def reference(
         data,
         path=output or stored.default_path(model.stem),
         force=force,
-        engine=engine.value,
-        reference_model=reference_model,
         **options,
         adapt_delta=adapt_delta,
         max_treedepth=max_treedepth,
@@ -86,7 +98,7 @@ def reference(
     )
     facts = inference_data.attrs(kept.draws)
     where = f"Reference: {kept.path}" if kept.made else f"Reference: {kept.path}, made before (--force runs it again)"
-    for line in (told(facts), where):
+    for line in (describe(facts), where):
         console.print(line, highlight=False, soft_wrap=True)
     if facts.get("equivalence"):
         console.print(f"Reference model {facts['equivalence']}", highlight=False, soft_wrap=True)

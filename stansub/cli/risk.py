@@ -29,6 +29,50 @@ class TTestName(StrEnum):
     austerity = "austerity"
 
 
+_Epsilons = Annotated[
+    str, typer.Option(metavar="LIST", help="Error levels, separated by commas; 0 is exact.", rich_help_panel=DECISIONS)
+]
+_Test = Annotated[TTestName, typer.Option(help="Sequential test of each decision.", rich_help_panel=DECISIONS)]
+_Audit = Annotated[
+    float,
+    typer.Option(
+        help="Steps audited after each run, outside its time, as a share of its steps.", rich_help_panel=DECISIONS
+    ),
+]
+_Repeats = Annotated[int, typer.Option(help="Runs of each level, at least 3.", rich_help_panel=_RUNS)]
+_MaxTime = Annotated[float | None, typer.Option(help="Seconds of a run.", show_default="10", rich_help_panel=_RUNS)]
+_MaxSteps = Annotated[
+    int | None, typer.Option(help="Steps of a run, instead of a time or besides.", rich_help_panel=_RUNS)
+]
+_Reference = Annotated[
+    str,
+    typer.Option(
+        metavar="nuts|exact|FILE.nc",
+        help="What stands for the truth: NUTS or long exact chains, run first, or a file of draws.",
+        rich_help_panel=_RUNS,
+    ),
+]
+_Quantities = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="Quantity whose means are followed too; may be given several times, and as '' for none.",
+        show_default="log_lik and y_rep, where the program has them",
+        rich_help_panel=_RUNS,
+    ),
+]
+_OutputDir = Annotated[
+    Path,
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder for picture and figures, MODEL_risk.png and MODEL_risk.json.",
+        show_default="this folder",
+        rich_help_panel=OUTPUT,
+    ),
+]
+_Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=OUTPUT)]
+
+
 @taking(
     "looks",
     "first_look",
@@ -47,53 +91,16 @@ class TTestName(StrEnum):
 def risk(
     model: Model,
     data: Data,
-    epsilon: Annotated[
-        str,
-        typer.Option(metavar="LIST", help="Error levels, separated by commas; 0 is exact.", rich_help_panel=DECISIONS),
-    ] = "0,0.01,0.05,0.1,0.2",
-    test: Annotated[
-        TTestName, typer.Option(help="Sequential test of each decision.", rich_help_panel=DECISIONS)
-    ] = TTestName.pocock,
-    audit: Annotated[
-        float,
-        typer.Option(
-            help="Steps audited after each run, outside its time, as a share of its steps.", rich_help_panel=DECISIONS
-        ),
-    ] = 0.02,
-    repeats: Annotated[int, typer.Option(help="Runs of each level, at least 3.", rich_help_panel=_RUNS)] = 8,
-    max_time: Annotated[
-        float | None, typer.Option(help="Seconds of a run.", show_default="10", rich_help_panel=_RUNS)
-    ] = None,
-    max_steps: Annotated[
-        int | None, typer.Option(help="Steps of a run, instead of a time or besides.", rich_help_panel=_RUNS)
-    ] = None,
-    reference: Annotated[
-        str,
-        typer.Option(
-            metavar="nuts|exact|FILE.nc",
-            help="What stands for the truth: NUTS or long exact chains, run first, or a file of draws.",
-            rich_help_panel=_RUNS,
-        ),
-    ] = "nuts",
-    quantity: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Quantity whose means are followed too; may be given several times, and as '' for none.",
-            show_default="log_lik and y_rep, where the program has them",
-            rich_help_panel=_RUNS,
-        ),
-    ] = None,
-    output_dir: Annotated[
-        Path,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder for picture and figures, MODEL_risk.png and MODEL_risk.json.",
-            show_default="this folder",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = Path(),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=OUTPUT)] = False,
+    epsilon: _Epsilons = "0,0.01,0.05,0.1,0.2",
+    test: _Test = TTestName.pocock,
+    audit: _Audit = 0.02,
+    repeats: _Repeats = 8,
+    max_time: _MaxTime = None,
+    max_steps: _MaxSteps = None,
+    reference: _Reference = "nuts",
+    quantity: _Quantities = None,
+    output_dir: _OutputDir = Path(),
+    force: _Force = False,
     quiet: Quiet = False,
     debug: Debug = False,
     **options: Any,
@@ -124,7 +131,7 @@ def risk(
         show_progress=False if quiet else None,
         console=console,
     )
-    with suppress(OSError):  # told when the figures cannot be written there, which are then kept elsewhere
+    with suppress(OSError):  # writing the figures fails then, and keeps them elsewhere
         folder.mkdir(parents=True, exist_ok=True)
     picture, figures = (output_dir.expanduser() / name for name in names)
     try:

@@ -17,7 +17,7 @@ class ReaderGoneError(Exception):
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Have what is printed fail in a way that can be told: RunError for results, nothing for messages.
+    """Have failures to print end in an error with a message for results, in nothing for messages.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def guarded() -> Iterator[None]:
     """
     _occupy()
     out, err = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _Stream(out, _told), _Stream(err, lambda _: None)
+    sys.stdout, sys.stderr = _Stream(out, _fail), _Stream(err, lambda _: None)
     try:
         yield
     finally:
@@ -58,7 +58,7 @@ class _Stream:
             self._failed(error)
 
 
-def _told(error: OSError) -> None:
+def _fail(error: OSError) -> None:
     if isinstance(error, BrokenPipeError):
         raise ReaderGoneError from error
     raise RunError(f"could not write to standard output: {error.strerror}") from error

@@ -14,10 +14,10 @@ from stansub.diagnostics.comparison import Comparison, compare_draws
 from stansub.errors import InputError
 from stansub.nuts import stored
 from stansub.nuts.base import Program
+from stansub.nuts.reference import describe
 from stansub.nuts.reference import reference as make_reference
-from stansub.nuts.reference import told
 from stansub.output import files, inference_data
-from stansub.run.progress import default_console, telling, wanted
+from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.stan import data as data_module
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def compare(
     Raises
     ------
     InputError
-        If a file cannot be read, the reference is of another model or data, the draws do not tell their program or
+        If a file cannot be read, the reference is of another model or data, the draws do not record their program or
         their data are gone, or nothing can be compared.
     RunError
         If NUTS fails.
@@ -102,7 +102,7 @@ def compare(
         other = _obtain(inference_data.attrs(own), data, folder, wish, force=force, show=show, console=console)
         if folder is None:
             safe = files.rescuing(lambda: inference_data.keep(other, "reference.nc"))
-    with safe, telling(console, show=wanted(show_progress, console)) as log:
+    with safe, stage_progress(console, show=wanted(show_progress, console)) as log:
         log("Comparing the draws")
         return compare_draws(own, other, var_names=var_names, level=level)
 
@@ -134,7 +134,7 @@ def _obtain(
     if path is not None and (kept := _stored(path, program, facts, wish, force=force)) is not None:
         _print(console, f"Reference: {path}, made before")
         return kept
-    with telling(console, show=show) as log:
+    with stage_progress(console, show=show) as log:
         log("Reading the data")
         source = _data(facts, data, program)
     if path is not None:
@@ -149,7 +149,7 @@ def _obtain(
         console=console,
         **wish.settings,
     )
-    _print(console, told(inference_data.attrs(made)))
+    _print(console, describe(inference_data.attrs(made)))
     if path is not None:
         stored.store(made, path, overwrite=force)
         _print(console, f"Reference: {path}")

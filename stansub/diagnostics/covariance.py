@@ -1,4 +1,4 @@
-"""How the joint distributions of two samplers differ, as far as covariances tell."""
+"""How the joint distributions of two samplers differ, as far as covariances show."""
 
 from __future__ import annotations
 

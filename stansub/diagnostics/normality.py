@@ -27,7 +27,7 @@ from stansub.run import choices
 from stansub.run.chain import WARMUP_STRETCH, Chain, Plan
 from stansub.run.inits import Init, Inits, load
 from stansub.run.prepare import about_mode, make_chain, make_posterior
-from stansub.run.progress import default_console, telling, wanted
+from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
@@ -184,7 +184,7 @@ def diagnose(
     )
     settings = {"pairs": pairs, "subsets": subsets, "iter_warmup": iter_warmup, "seed": seed}
     console = console or default_console()
-    with telling(console, show=wanted(show_progress, console)) as log:
+    with stage_progress(console, show=wanted(show_progress, console)) as log:
         posterior, _ = make_posterior(
             model,
             data,
@@ -193,7 +193,7 @@ def diagnose(
             seed=seed,
             observations=observations,
             evaluator=evaluator,
-            say=log,
+            log=log,
         )
         return _try(posterior, rule, request, init, settings, log)
 

@@ -35,7 +35,7 @@ from stansub.output import files, inference_data
 from stansub.output.words import percent
 from stansub.run import choices, collect, executors, inits
 from stansub.run.prepare import make_posterior
-from stansub.run.progress import default_console, telling, wanted
+from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.sample import sample
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
@@ -151,7 +151,7 @@ def risk(
         console=console,
     )
     looser = next((rule for rule in rules.values() if not rule.exact), Exact())
-    with telling(console, show=experiment.show) as log:
+    with stage_progress(console, show=experiment.show) as log:
         posterior, _ = make_posterior(
             model,
             data,
@@ -160,7 +160,7 @@ def risk(
             seed=experiment.seed,
             observations=observations,
             evaluator=evaluator,
-            say=log,
+            log=log,
         )
         about = _about(posterior, looser)
         functions = Functions(posterior, quantities)
@@ -238,7 +238,7 @@ def _run(
     """The experiment with these draws, and where they are from, for the truth; ``about`` are facts on the posterior."""
     stored, source = reference
     rules, console, show = experiment.rules, experiment.console, experiment.show
-    with telling(console, show=show) as log:
+    with stage_progress(console, show=show) as log:
         log("Reading the truth off the reference draws")
         truth = make_truth(stored, posterior, functions, source=source, seed=experiment.streams())
         starts = _starts(posterior, truth, inits, experiment)

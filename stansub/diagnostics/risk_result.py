@@ -1,4 +1,4 @@
-"""What risk runs have come to: data frames, and which settings can be told from exact decisions."""
+"""What risk runs have come to: data frames, and which settings can be distinguished from exact decisions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Risk:
 
 
 def headlines(found: Risk) -> list[str]:
-    """For each group of test functions, which settings can be told from exact decisions at the end of the budget.
+    """For each group of test functions, which settings differ visibly from exact decisions at the end of the budget.
 
     The losses of a repeat are paired, since its runs share start and seed. Their logarithms are compared, as losses
     spread the more the larger they are; Student's t with Bonferroni's level.

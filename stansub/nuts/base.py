@@ -105,9 +105,9 @@ class Run(NamedTuple):
     warmup_n_gradients, n_gradients
         Leapfrog steps of each chain, each of which takes one gradient of the log density.
     time_split
-        How the seconds of warmup and sampling were told apart: "measured", or "by gradient evaluations".
+        How the seconds of warmup and sampling were separated: "measured", or "by gradient evaluations".
     compile_time, setup_time, wall_time
-        Seconds for compiling, for handing over the data where that can be told apart, and for all chains together.
+        Seconds for compiling, for handing over the data where that can be separated, and for all chains together.
     version
         The engine's version.
     method

@@ -27,7 +27,7 @@ from stansub.nuts.processes import run_all
 from stansub.nuts.progress import file_progress
 from stansub.output import files
 from stansub.output.layout import Layout
-from stansub.run.progress import telling
+from stansub.run.progress import stage_progress
 from stansub.stan.cache import cache_dir, cache_errors
 from stansub.stan.data import Data
 from stansub.stan.download import without_meter
@@ -74,7 +74,7 @@ def unavailable() -> Missing | None:
     return None
 
 
-def install(*, say: Callable[[str], None]) -> None:
+def install(*, log: Callable[[str], None]) -> None:
     """Have cmdstanpy download and build CmdStan where there is none.
 
     Raises
@@ -89,17 +89,17 @@ def install(*, say: Callable[[str], None]) -> None:
         return
     if lack != NOT_INSTALLED:
         raise InputError(f"{lack.what}; {lack.remedy}")
-    say("Installing CmdStan (several minutes)")
-    told = StringIO()
-    with _quiet() as cmdstanpy, redirect_stdout(told):
+    log("Installing CmdStan (several minutes)")
+    output = StringIO()
+    with _quiet() as cmdstanpy, redirect_stdout(output):
         try:
             done = cmdstanpy.install_cmdstan()
         except Exception as error:  # urllib, tarfile, subprocess: whatever it is, it is no CmdStan
-            told.write(f"\n{error}")
+            output.write(f"\n{error}")
             done = False
     if not done or unavailable():
         raise RunError(
-            f"CmdStan could not be installed: {_reason(told.getvalue())}; install it another way "
+            f"CmdStan could not be installed: {_reason(output.getvalue())}; install it another way "
             "(https://mc-stan.org/docs/cmdstan-guide/installation.html) and set CMDSTAN to its folder, or use "
             "`engine='nutpie'`"
         )
@@ -116,8 +116,8 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     with _quiet() as cmdstanpy, _scratch() as place:
         scratch = Path(place)
         began = time.perf_counter()
-        with telling(console, show=show) as say:
-            executable = _compiled(cmdstanpy, program, say)
+        with stage_progress(console, show=show) as log:
+            executable = _compiled(cmdstanpy, program, log)
         compiled_at = time.perf_counter()
         file = scratch / "data.json"
         file.write_bytes(data.json())
@@ -166,8 +166,8 @@ def _sample(name: str, executable: str, data: Path, outputs: Sequence[Path], set
     if not any(codes):
         return
     ended = [f"chain {k + 1} was ended by {signal.Signals(-code).name}" for k, code in enumerate(codes) if code < 0]
-    said = "\n".join(file.read_text(errors="replace") for file in consoles)
-    reason = "; ".join(ended) or _reason(said, last=True)
+    text = "\n".join(file.read_text(errors="replace") for file in consoles)
+    reason = "; ".join(ended) or _reason(text, last=True)
     whole = [output for output, code in zip(outputs, codes, strict=True) if code == 0]
     kept = f"; the draws of the other chains were kept in {files.keep_files(whole)}" if whole else ""
     raise RunError(f"CmdStan could not sample {name}: {reason}{kept}")
@@ -218,7 +218,7 @@ def _collect(
     )
 
 
-def _compiled(cmdstanpy: Any, program: Program, say: Callable[[str], None]) -> str:
+def _compiled(cmdstanpy: Any, program: Program, log: Callable[[str], None]) -> str:
     """The program's executable, kept in the cache under a name that changes with the program and with CmdStan."""
     home = cmdstanpy.cmdstan_path()
     key = hashlib.sha256(f"{home}\n{cmdstanpy.cmdstan_version()}\n{program.code}".encode()).hexdigest()[:20]
@@ -232,7 +232,7 @@ def _compiled(cmdstanpy: Any, program: Program, say: Callable[[str], None]) -> s
             if not file.exists():
                 file.write_text(program.code, encoding="utf-8")
         if not file.with_suffix("").exists():
-            say(f"Compiling {program.name} for CmdStan (about half a minute)")
+            log(f"Compiling {program.name} for CmdStan (about half a minute)")
         try:
             return str(cmdstanpy.CmdStanModel(stan_file=str(file)).exe_file)
         except (RuntimeError, ValueError, OSError) as error:

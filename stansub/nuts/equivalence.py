@@ -22,7 +22,7 @@ TOLERANCE = 1e-8
 
 
 def check(
-    program: Program, data: Data, other: Program, other_data: Data, *, say: Callable[[str], None], seed: int = 0
+    program: Program, data: Data, other: Program, other_data: Data, *, log: Callable[[str], None], seed: int = 0
 ) -> str:
     """Compare the log densities of two programs at a few parameter values.
 
@@ -42,7 +42,7 @@ def check(
         {one.name: (one.base, one.all_dims) for one in p.syntax.parameters.declarations} for p in (program, other)
     ]
     one, two = (
-        values.model(Library(toolchain.compile_library(rewrite.silent(p.code), name=p.name, progress=say)))
+        values.model(Library(toolchain.compile_library(rewrite.silent(p.code), name=p.name, progress=log)))
         for p, values in ((program, data), (other, other_data))
     )
     layouts = [Layout.from_names(model.param_names()) for model in (one, two)]
@@ -56,10 +56,10 @@ def check(
     difference = second - first
     spread = float(np.ptp(difference)) if np.isfinite(difference).all() else float("inf")
     if not spread <= TOLERANCE * max(1.0, float(np.abs(first).max())):
-        told = ", ".join(f"{value:.10g}" for value in difference)
+        listed = ", ".join(f"{value:.10g}" for value in difference)
         raise InputError(
             f"{other.name} has another posterior than {program.name}: at {len(points)} parameter values their log "
-            f"densities differ by {told}, which should be one constant; correct it or leave out `reference_model`"
+            f"densities differ by {listed}, which should be one constant; correct it or leave out `reference_model`"
         )
     return f"checked: the log densities of {program.name} and {other.name} differ by a constant to {spread:.1e}"
 

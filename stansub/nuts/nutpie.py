@@ -19,7 +19,7 @@ from stansub.errors import InputError, RunError
 from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.output import files, inference_data
 from stansub.output.layout import Layout, by_variable
-from stansub.run.progress import telling
+from stansub.run.progress import stage_progress
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
@@ -59,11 +59,11 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     import nutpie
 
     began = time.perf_counter()
-    with telling(console, show=show) as say:
-        path = toolchain.compile_library(rewrite.silent(program.code), name=program.name, progress=say)
+    with stage_progress(console, show=show) as log:
+        path = toolchain.compile_library(rewrite.silent(program.code), name=program.name, progress=log)
         library = Library(path)  # loading it here silences the program's print statements
         compiled_at = time.perf_counter()
-        say(f"Loading {data.source}")
+        log(f"Loading {data.source}")
         try:
             model = _with_data(path, program, data, seed=settings.seed)
         except (RuntimeError, ValueError) as error:

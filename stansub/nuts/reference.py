@@ -25,7 +25,7 @@ from stansub.output import files, inference_data
 from stansub.output.checks import R_HAT_MAX
 from stansub.output.statistics import affordable, table
 from stansub.run.choices import check_count, cores
-from stansub.run.progress import default_console, telling, wanted
+from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.stan import data as data_module
 from stansub.stan.data import Data
 from stansub.stan.home import find_home
@@ -95,7 +95,7 @@ def reference(
     Returns
     -------
     InferenceData
-        Groups ``posterior`` and ``sample_stats`` (ArviZ's names). Attributes tell what was run (``engine``,
+        Groups ``posterior`` and ``sample_stats`` (ArviZ's names). Attributes record what was run (``engine``,
         ``engine_version``, ``engine_reason``, ``settings``, ``versions``), for which model and data
         (``reference_for``, ``model_hash``, ``data_hash``) and how well (``r_hat_max``, ``ess_bulk_min``,
         ``ess_tail_min``); the group ``chain_stats`` at what cost (``sampling_time``, ``n_gradients`` and the like) and
@@ -119,15 +119,15 @@ def reference(
     values = _read(program, data)
     read_at = time.perf_counter()
     ran, ran_values, found = program, values, ""
-    with telling(console, show=show) as say:
+    with stage_progress(console, show=show) as log:
         if install_cmdstan:
-            cmdstan.install(say=say)
+            cmdstan.install(log=log)
         chosen, reason = choose_engine(engine)
         making = _ENGINES[chosen] if isinstance(engine, str) else engine
         if reference_model is not None:
             ran = _program(reference_model)
             ran_values = _read(ran, data)
-            found = equivalence.check(program, values, ran, ran_values, say=say)
+            found = equivalence.check(program, values, ran, ran_values, log=log)
     tall = ran.observation_level(ran_values)
     lean = _lean(ran, tall, settings)
     run = making.run(lean, ran_values, settings, console=console, show=show)
@@ -227,7 +227,7 @@ def choose_engine(engine: str | Engine) -> tuple[str, str]:
     )
 
 
-def told(facts: Mapping[str, Any]) -> str:
+def describe(facts: Mapping[str, Any]) -> str:
     """Which engine ran and why, as a sentence; ``facts`` are the attributes of a reference."""
     engine, reason = str(facts["engine"]), str(facts.get("engine_reason", ""))
     where = " on the BridgeStan home" if engine == "nutpie" else ""

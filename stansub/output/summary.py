@@ -84,7 +84,7 @@ def render(
     Parameters
     ----------
     verbose
-        Whether to tell how the sampler was chosen, too.
+        Whether to show how the sampler was chosen, too.
     summary
         What `summarise` made of the draws; made here, with `options`, where there is none yet.
     """
@@ -132,7 +132,7 @@ def _write_table(shown: Summary, write: Callable[[str, str], None]) -> None:
 
 
 def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """What tells whether the draws can be trusted."""
+    """What shows whether the draws can be trusted."""
     drawn = f"{record.n_chains} x {record.n_draws:,}"
     if record.acceptance_rate is not None:
         drawn += f", {percent(record.acceptance_rate)} of the proposals accepted"
@@ -159,14 +159,14 @@ def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
     """How decisions were taken, and what that promises."""
     if record.fallback_share is not None:
         return _with_noise(record.fallback_share, facts)
-    says = {
+    promises = {
         "asymptotic": "the error level holds only as far as subset means are near normal",
         "bound": "the error bound holds if the range constants do",
         "exact": "every decision is taken on all data",
         UNKNOWN: "what this test promises is not known",
     }
     guarantee = str(facts.get("guarantee", ""))
-    promise = says.get(guarantee, guarantee)
+    promise = promises.get(guarantee, guarantee)
     return f"{with_level(facts['test'], error_level(facts))}; {promise}".rstrip("; ")
 
 

@@ -135,7 +135,7 @@ def _legend(picture: Figure, found: Risk) -> None:
     for place, (epsilon, row) in enumerate(found.settings.iterrows()):
         colour, line = _colour(place, float(epsilon))  # type: ignore[arg-type]
         handles.append(Line2D([], [], color=colour, linestyle=line, linewidth=1.8))
-        labels.append(_told(float(epsilon), row))  # type: ignore[arg-type]
+        labels.append(_entry(float(epsilon), row))  # type: ignore[arg-type]
     picture.legend(handles, labels, loc="outside lower left", ncols=1 + len(labels) // _LEGEND_ROWS)
     handles, labels = [], []
     for marker, face, meaning in (
@@ -150,7 +150,7 @@ def _legend(picture: Figure, found: Risk) -> None:
     picture.legend(handles, labels, loc="outside lower right")
 
 
-def _told(epsilon: float, row: pd.Series[Any]) -> str:
+def _entry(epsilon: float, row: pd.Series[Any]) -> str:
     if epsilon == 0:
         return "exact: all data"
     wrong = ""

@@ -145,7 +145,7 @@ def choose_audit(audit: float | None, n_steps: int, n_observations: int) -> floa
 
 
 def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[float, ErrorAudited | ErrorNotAudited]:
-    """The share of decisions to be audited so that their error can be told to be within ``max_error``, and why.
+    """The share of decisions to be audited so that they can show the error to be within ``max_error``, and why.
 
     Where none of n audited decisions is wrong, the error is at most 1 - 0.025^(1 / n) with 95 % confidence (Clopper and
     Pearson 1934, two-sided). So many are made where what they evaluate, all the data at both ends, is within bounds;

@@ -31,13 +31,14 @@ from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain, Totals
 from stansub.run.constrain import PARAMETERS, Kept, constrain
 from stansub.run.executors import Outcome
-from stansub.run.inits import RADIUS, Inits
+from stansub.run.inits import Inits
 from stansub.run.prepare import Prepared, Setup
-from stansub.run.progress import telling
+from stansub.run.progress import stage_progress
 from stansub.stan.posterior import Posterior
 from stansub.tuning.anchored import Anchored
 from stansub.tuning.missed import ModeCheck, check_modes
 from stansub.tuning.named import without_race
+from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
@@ -155,8 +156,8 @@ def collect(
         When no chain has draws (see `usable`).
     """
     drawn, stopped = usable(finished.chains, finished.outcome, before=progress.spent())
-    with telling(console, show=show, max_time=progress.left()) as say:
-        checked = _check_modes(prepared, drawn, stopped, say=say)
+    with stage_progress(console, show=show, max_time=progress.left()) as log:
+        checked = _check_modes(prepared, drawn, stopped, log=log)
     attrs = _facts(prepared, finished, drawn) | {
         "mode_check": checked.record(),
         "stopped": stopped,
@@ -165,8 +166,8 @@ def collect(
         "setup_times": progress.seconds,
         "wall_time": finished.seconds + time.perf_counter() - finished.began,
     }
-    with telling(console, show=show) as say:
-        return _build(prepared, drawn, attrs, say)
+    with stage_progress(console, show=show) as log:
+        return _build(prepared, drawn, attrs, log)
 
 
 def _facts(prepared: Prepared, finished: Finished, chains: Sequence[Chain]) -> dict[str, Any]:
@@ -190,7 +191,7 @@ def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
     """The options with what was chosen in their place; what is said of the test stands beside them (see `facts`)."""
     config = setup.config
     chosen = {
-        "inits": _inits_told(config.inits) if config.inits is not None else "about the mode" if setup.found else RADIUS,
+        "inits": _described(config.inits) if config.inits is not None else "about the mode" if setup.found else RADIUS,
         "proposal": _named(config.proposal, setup.found),
         "control_variates": setup.order,
         "range_source": setup.range_kind,
@@ -262,7 +263,7 @@ def _quantities(prepared: Prepared, theta: FloatArray, kept: Kept) -> tuple[dict
     return variables, f"transformed parameters and generated quantities {why} and are left out"
 
 
-def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, say: Progress) -> ModeCheck:
+def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, log: Progress) -> ModeCheck:
     """Whether chains missed a mode; no failure to find that out keeps the draws back."""
     if stopped:
         return ModeCheck(reason="the run was stopped")
@@ -271,7 +272,7 @@ def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, s
     setup = prepared.setup
     rng, draws = streams.generator(setup.seed, streams.Run.CHECK), [chain.draws for chain in chains]
     try:
-        return check_modes(prepared.posterior, draws, rng, threads=setup.threads, progress=say)
+        return check_modes(prepared.posterior, draws, rng, threads=setup.threads, progress=log)
     except TimeLimitError:
         return ModeCheck(reason="`max_time` was reached")
     except (Exception, KeyboardInterrupt) as error:
@@ -381,10 +382,10 @@ def _evaluated(found: Anchored | None, posterior: Posterior) -> float:
     )
 
 
-def _inits_told(inits: Inits) -> str:
+def _described(inits: Inits) -> str:
     """Inits for the record; values given from Python are not repeated."""
     if isinstance(inits, Mapping):
         return "given values"
     if isinstance(inits, str | Path) or not isinstance(inits, Sequence):
         return str(inits)
-    return ",".join(_inits_told(one) for one in inits)
+    return ",".join(_described(one) for one in inits)

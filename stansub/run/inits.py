@@ -15,9 +15,9 @@ from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.stan.data import read_json
 from stansub.stan.posterior import Posterior, explain_undefined
+from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
 
-RADIUS = 2.0
 MAX_TRIES = 100
 
 Inits = float | str | Path | Mapping[str, Any] | Sequence[str | Path | Mapping[str, Any]]

@@ -31,7 +31,7 @@ from stansub.run.chain import Chain, Plan
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import Kept, check_draws
 from stansub.run.functions import posterior_of
-from stansub.run.inits import RADIUS, Init, load, start
+from stansub.run.inits import Init, load, start
 from stansub.stan import data as data_module
 from stansub.stan import source
 from stansub.stan.compiled import CompiledModel, compile_model
@@ -45,6 +45,7 @@ from stansub.tuning.adapt import adapter_of
 from stansub.tuning.anchored import Anchored, Request, anchor
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.named import Surroundings, make_adapter, named, without_race
+from stansub.tuning.starts import RADIUS
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 
@@ -169,7 +170,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         seed=config.seed,
         observations=config.observations,
         evaluator=config.evaluator,
-        say=progress,
+        log=progress,
     )
     if config.max_error is not None:
         rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
@@ -346,7 +347,7 @@ def make_posterior(
     seed: int,
     observations: str | None,
     evaluator: str,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> tuple[Posterior, float]:
     """The posterior, and when its program was compiled (as `time.perf_counter` gives it).
 
@@ -371,7 +372,7 @@ def make_posterior(
             instances = isinstance(model.population, Instances)
             model = model.recut(block_size(model.program, model.blocks.n_observations, instances))
         return model, time.perf_counter()
-    compiled, values = _compiled(model, {} if data is None else data, evaluator=evaluator, say=say)
+    compiled, values = _compiled(model, {} if data is None else data, evaluator=evaluator, log=log)
     compiled_at = time.perf_counter()
     posterior = compiled.with_data(
         values,
@@ -379,7 +380,7 @@ def make_posterior(
         seed=seed,
         observations=observations,
         evaluator=evaluator,  # type: ignore[arg-type]
-        progress=say,
+        progress=log,
     )
     if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
         raise InputError(
@@ -393,20 +394,20 @@ def _compiled(
     data: str | Path | Mapping[str, Any] | data_module.Data,
     *,
     evaluator: str,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> tuple[CompiledModel, data_module.Data]:
     """The compiled program, and the data that it declares."""
     if isinstance(model, CompiledModel):
-        say("Reading the data")
+        log("Reading the data")
         return model, data if isinstance(data, data_module.Data) else model.read_data(data)
     assert not isinstance(data, data_module.Data)
-    say("Reading program and data")
-    # What does not fit is told before the minute that a compilation takes.
+    log("Reading program and data")
+    # Errors in the data come before the minute that a compilation takes.
     read = source.read(model)
     if not read.program.parameters.declarations:
         raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
     values = data_module.read(data, read.program.data.declarations)
-    return compile_model(read, progress=say, rewritten=evaluator != "instances"), values
+    return compile_model(read, progress=log, rewritten=evaluator != "instances"), values
 
 
 def make_chain(

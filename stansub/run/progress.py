@@ -27,7 +27,7 @@ _FIRST_LINE, _LINES_APART, _POLL = 10.0, 60.0, 0.2
 
 
 def wanted(show_progress: bool | None, console: Console) -> bool:
-    """Whether to show progress: as told or, if not told, where someone is looking.
+    """Whether to show progress: as asked for or, by default, where someone is looking.
 
     A notebook redraws bars through ipywidgets alone; without them rich would complain at every run.
     """
@@ -44,7 +44,7 @@ def redrawn(console: Console) -> bool:
 
 
 class View(Protocol):
-    """Where it is told how far the chains are."""
+    """Shows how far the chains are."""
 
     def show(self, statuses: Sequence[Status], r_hat: float | None) -> None: ...
 
@@ -78,7 +78,7 @@ class ProgressView(bars.Progress):
             yield Text(f"R-hat {self._r_hat:.3f}")
 
     def show(self, statuses: Sequence[Status], r_hat: float | None) -> None:
-        """Tell how far the chains are."""
+        """Show how far the chains are."""
         self._r_hat = r_hat
         for task, status in zip(self.task_ids, statuses, strict=True):
             state = "done" if status.steps == status.total else "warmup" if status.warmup else "sampling"
@@ -122,7 +122,7 @@ def chain_progress(chains: int, meeting: Progress, *, show: bool, console: Conso
 
 
 @contextmanager
-def telling(console: Console, *, show: bool, max_time: float | None = None) -> Iterator[Progress]:
+def stage_progress(console: Console, *, show: bool, max_time: float | None = None) -> Iterator[Progress]:
     """Show the stages of what the block does: the present one with a bar, and a line of each that took some time.
 
     Where nothing can be drawn again there is a line now and then on a stage that goes on, in place of the bar.
@@ -130,7 +130,7 @@ def telling(console: Console, *, show: bool, max_time: float | None = None) -> I
     Parameters
     ----------
     max_time : float, optional
-        Seconds after which telling raises `stansub.progress.TimeLimitError`.
+        Seconds after which calls raise `stansub.progress.TimeLimitError`.
     """
     if not show:
         progress = Progress(max_time=max_time)

@@ -40,7 +40,7 @@ def prepare(
         seed=setup.seed,
         observations=setup.config.observations,
         evaluator=found.evaluator,
-        say=progress,
+        log=progress,
     )
     check_same(found, path, model_hash=posterior.model_hash, data_hash=posterior.values.digest())
     kind = "auto" if setup.range_kind == "none" else setup.range_kind

@@ -36,7 +36,7 @@ from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_h
 from stansub.run.config import SampleConfig, documented
 from stansub.run.executors import Outcome
 from stansub.run.prepare import Data, Model, Prepared, make_chains, prepare, request_of
-from stansub.run.progress import View, chain_progress, default_console, leaving_lines, telling, wanted
+from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
 from stansub.stan.compiled import compile_model
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def draw(model: Model, data: Data, config: SampleConfig) -> InferenceData:
     # still imports when an error ends the program would crash the interpreter.
     threading.Thread(target=_import_arviz).start()
     meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
-    with telling(console, show=show, max_time=config.max_time) as progress:
+    with stage_progress(console, show=show, max_time=config.max_time) as progress:
         ready = _ready(model, data, config, stop, meeting, progress)
     rescuing = partial(files.rescuing, partial(keep_unconstrained, ready.chains), called="unconstrained draws")
     prepared = ready.prepared
@@ -172,7 +172,7 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
         raise InputError(f"{path} holds no draws after warmup yet")
     show, stop = wanted(show_progress, console), np.ones(1, np.int32)
     config = replace(found.setup.config, resume=path, checkpoint=None, console=console)
-    with telling(console, show=show) as progress:
+    with stage_progress(console, show=show) as progress:
         data: Data = found.data
         ready = _ready(compile_model(found.source, progress=progress), data, config, stop, Progress(), progress)
     setup = ready.prepared.setup
@@ -306,7 +306,7 @@ def check(idata: InferenceData) -> Summary | None:
 
 
 def _import_arviz() -> None:
-    with contextlib.suppress(Exception):  # told where it is needed
+    with contextlib.suppress(Exception):  # the error comes up where it is needed
         arviz_module()
 
 

@@ -218,7 +218,7 @@ class Meetings:
     Parameters
     ----------
     progress : Progress, optional
-        Told what a meeting does; one that says that the run is to stop ends it.
+        Notes what a meeting does; its errors, such as that of a run that is to stop, end it.
 
     Attributes
     ----------

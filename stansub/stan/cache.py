@@ -49,7 +49,7 @@ def _require_private(folder: Path) -> None:
     try:
         facts = folder.stat()
     except OSError:
-        return  # not there, or told where it is used
+        return  # not there, or an error where it is used
     if not _is_trusted(facts):
         raise RunError(
             f"the cache directory {folder} belongs to another user, who could replace the compiled programs in it; "

@@ -100,7 +100,7 @@ class CompiledModel:
         evaluator : {"auto", "instances", "rewritten"}
             Which evaluator serves the blocks; ``auto`` takes the rewritten program where there is one.
         progress : callable, optional
-            Called with a line of text before something slow is done; a `Progress` is told how far it is.
+            Called with a line of text before something slow is done; a `Progress` notes how far it is, too.
 
         Raises
         ------
@@ -108,14 +108,14 @@ class CompiledModel:
             When the data do not fit, there are no parameters or observations, or the likelihood is not a sum over
             observations.
         """
-        say = as_progress(progress)
+        log = as_progress(progress)
         values = data if isinstance(data, Data) else self.read_data(data)
         if evaluator == "rewritten" and self.rewritten is None:
             raise InputError(
                 f"{self.name}: no `for` loop over log_lik_i and no reduce_sum was found to rewrite; "
                 "use the evaluator 'instances'"
             )
-        say(f"Loading data: {values.source}")
+        log(f"Loading data: {values.source}")
         try:
             full = values.model(self.original, seed=seed)
         except InputError as error:
@@ -123,12 +123,12 @@ class CompiledModel:
         if full.dim == 0:
             raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
         rng = streams.generator(seed, streams.Run.DATA)
-        points = draw_points(rng, full, progress=say)
+        points = draw_points(rng, full, progress=log)
         if block_size is None:
             sized: Callable[[int, bool], int] = _default_size
         else:
             sized = block_size if callable(block_size) else lambda n, instances: block_size
-        given = _Given(values, full, points, rng, seed, sized, say)
+        given = _Given(values, full, points, rng, seed, sized, log)
         library = None if evaluator == "instances" else self.rewritten
         if not points:
             raise InputError(self._undefined(given, library))
@@ -155,7 +155,7 @@ class CompiledModel:
         def arranged(sizes: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
             return self._blocks_of(library, given, sizes, order)
 
-        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.say)
+        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.log)
         return self._posterior(given, *found, named)
 
     def _blocks_of(
@@ -184,14 +184,14 @@ class CompiledModel:
         blocks = Blocks(n, given.block_size(n, True))
 
         def arranged(_: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
-            given.say(
+            given.log(
                 f"Making blocks: {len(blocks):,} of {blocks.size} observations", remedy="take a larger `block_size`"
             )
             slicer = Slicer(self.silent, given.values, sizes, order, given.seed)
-            return build(slicer, blocks, given.points, progress=given.say)
+            return build(slicer, blocks, given.points, progress=given.log)
 
         found = arrange(
-            arranged, given.full, shuffles={sizes: n}, rng=given.rng, points=given.points, progress=given.say
+            arranged, given.full, shuffles={sizes: n}, rng=given.rng, points=given.points, progress=given.log
         )
         return self._posterior(given, *found, sizes)
 
@@ -314,7 +314,7 @@ class _Given:
     rng: np.random.Generator
     seed: int
     block_size: Callable[[int, bool], int]
-    say: Progress
+    log: Progress
 
 
 def compile_model(
@@ -339,10 +339,10 @@ def compile_model(
         When there is no working compiler or the compilation fails.
     """
     name, text, program = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
-    form, code, say = recognise(program), program.code, as_progress(progress)
+    form, code, log = recognise(program), program.code, as_progress(progress)
     form = replace(form, line=find_line(text, form.statement))
     with toolchain.in_background() as compiling:
-        compiled = partial(compiling, name=name, progress=say)
+        compiled = partial(compiling, name=name, progress=log)
         original = compiled(code)
         blocks = None
         if rewritten and form.kind != "sum":

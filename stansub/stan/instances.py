@@ -129,7 +129,7 @@ def build(
     points : sequence of ndarray
         Unconstrained parameters at which the program's log density is finite.
     progress : Progress, optional
-        Told how many blocks are made.
+        Notes how many blocks are made.
 
     Raises
     ------

@@ -260,7 +260,7 @@ def arrange(
     rng : Generator
         Shuffles the rows.
     progress : Progress, optional
-        Told of the proof and how far it is.
+        Notes the proof and how far it is.
 
     Returns
     -------

@@ -46,10 +46,10 @@ def largest_constant(posterior: Posterior, function: str, *, progress: Callable[
     """
     loop, n = posterior.form.likelihood, posterior.form.n or posterior.sizes[0]
     first = loop.lower if isinstance(loop, For) else "1"
-    say = as_progress(progress)
+    log = as_progress(progress)
     code = rewrite.silent(rewrite.constants_program(posterior.program, function, n, first=first))
-    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_constants", progress=say))
-    say("Finding the range constant")
+    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_constants", progress=log))
+    log("Finding the range constant")
     model = posterior.values.model(library)
     constants = model.param_constrain(np.empty(0), include_gq=True, rng=library.rng(0))
     if constants.size != posterior.blocks.n_observations:

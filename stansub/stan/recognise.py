@@ -1,7 +1,7 @@
 """Which part of a program is the likelihood, and over what it is a sum.
 
-Three forms are told apart: a loop over ``log_lik_i``, a ``reduce_sum``, and anything else, whose sum over observations
-is proved numerically by whoever cuts the data. What cannot be told from the text alone is not claimed here.
+There are three forms: a loop over ``log_lik_i``, a ``reduce_sum``, and anything else, whose sum over observations is
+proved numerically by whoever cuts the data. What the text alone does not show is not claimed here.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def recognise(program: Program) -> Form:
 
 
 def explain(program: Program, form: Form, reason: str, *, source: str = "") -> str:
-    """What to tell a user whose program's likelihood is not a sum over observations.
+    """A message for a user whose program's likelihood is not a sum over observations.
 
     Parameters
     ----------

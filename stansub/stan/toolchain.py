@@ -87,12 +87,12 @@ def compile_library(
         When there is no compiler, the compilation fails or is stopped, or the cache cannot be written.
     """
     home = find_home()
-    say = as_progress(progress)
+    log = as_progress(progress)
 
     def check() -> None:
         if stop is not None and stop.is_set():
             raise RunError(f"compiling {name} was stopped")
-        say.check()
+        log.check()
 
     stem = _stem(name)
     flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
@@ -111,11 +111,11 @@ def compile_library(
         for folder in FOLDERS:
             make_folder(cache / folder)
         waiting = f"Waiting for another process that is compiling {name}"
-        with _locked(cache / "locks" / key, lambda: say(waiting), check):
+        with _locked(cache / "locks" / key, lambda: log(waiting), check):
             if is_intact(library):
                 return library
             again = f"The compiled {name} in the cache is damaged: compiling it again"
-            say(
+            log(
                 f"{again if is_damaged(library) else f'Compiling {name}'} (about half a minute)",
                 remedy="compile it before with `stansub check`",
             )
@@ -379,7 +379,7 @@ def _kept_check(cache: Path) -> Check:
 
 
 def clear() -> str:
-    """Remove all compiled programs from the cache, and say what was removed.
+    """Remove all compiled programs from the cache; a sentence on what was removed.
 
     Programs in use go on; what is being compiled is left alone.
 
@@ -391,14 +391,14 @@ def clear() -> str:
     cache = cache_dir()
     kept = [cache / name for name in ("libraries", "api", "cmdstan")]
     count = len(list(kept[0].glob("*.so"))) + sum(1 for file in kept[2].glob("*/*.stan"))
-    told = f"Removed the compiled programs in {cache}: {count}, {_size(kept)}"
+    removed = f"Removed the compiled programs in {cache}: {count}, {_size(kept)}"
     with cache_errors(cache):
         for folder in kept:
             if folder.is_dir():
                 shutil.rmtree(folder)
         if (cache / "build").is_dir():
             _remove_abandoned(cache)
-    return told
+    return removed
 
 
 def _size(places: Sequence[Path]) -> str:

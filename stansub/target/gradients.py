@@ -35,7 +35,7 @@ class Team:
     population : Population
     threads : int
     progress : Progress, optional
-        Asked before each task if it is time to end, and told how far Hessians are.
+        Asked before each task if it is time to end; notes how far Hessians are.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class Objective:
     def hessian(self, theta: FloatArray, steps: FloatArray) -> FloatArray:
         """Central differences of gradients, shape (dim, dim), made symmetric; nan where those are not defined.
 
-        The team's progress is told how many of the 2 dim gradients are done.
+        The team's progress notes how many of the 2 dim gradients are done.
 
         Parameters
         ----------

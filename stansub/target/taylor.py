@@ -214,14 +214,14 @@ def build(
     max_memory : int, optional
         Bytes.
     progress : callable, optional
-        Called with a line of text; a `Progress` is told how far it is.
+        Called with a line of text; a `Progress` notes how far it is, too.
 
     Raises
     ------
     InputError
         When the coefficients would take more than ``max_memory``, or a derivative is not defined.
     """
-    began, say = time.perf_counter(), as_progress(progress)
+    began, log = time.perf_counter(), as_progress(progress)
     population = posterior.population
     n_blocks, dim = len(population.blocks), population.dim
     check_memory(n_blocks, dim, order, max_memory)
@@ -232,18 +232,18 @@ def build(
         evaluator.block_taylor(anchor, which, order, coefficients[part], steps)
 
     less = " or 1" if order == 2 else ""
-    say(
+    log(
         f"Control variates of order {order}: {n_blocks:,} blocks",
         remedy=f"take `control_variates=0`{less} or a larger `block_size`",
     )
-    with Team(population, threads=threads, progress=say) as team:
+    with Team(population, threads=threads, progress=log) as team:
         places = np.arange(n_blocks)
         parts = np.array_split(places, min(_TASKS * team.threads, -(-n_blocks // _TASK)))
         try:
             team.map(
                 fill,
                 [slice(int(part[0]), int(part[-1]) + 1) for part in parts],
-                watch=lambda done, _: say.advance(int(parts[done - 1][-1]) + 1, n_blocks),
+                watch=lambda done, _: log.advance(int(parts[done - 1][-1]) + 1, n_blocks),
             )
         except ValueError as error:
             raise InputError(
@@ -269,13 +269,13 @@ def build_at_modes(
         When the coefficients would take too much memory, or a derivative is not defined.
     """
     check_memory(len(modes) * len(posterior.population.blocks), posterior.population.dim, order)
-    say = as_progress(progress)
+    log = as_progress(progress)
     parts = [
-        build(posterior, mode.position, order=order, steps=mode.steps, threads=threads, progress=say) for mode in modes
+        build(posterior, mode.position, order=order, steps=mode.steps, threads=threads, progress=log) for mode in modes
     ]
     if len(modes) == 1:
         return parts[0]
-    with Team(posterior.population, threads=threads, progress=say) as team:
+    with Team(posterior.population, threads=threads, progress=log) as team:
         values = tuple(Together(team).block_log_lik(mode.position) for mode in modes)
     return ControlVariates(
         tuple(part.first for part in parts),
@@ -356,18 +356,18 @@ def choose_order(
     step : float, optional
         Length of random-walk steps, in sds of the Laplace approximation; without it proposals are independent draws.
     threads : int
-        Of the set-up, for the time that the reason tells.
+        Of the set-up, for the time in the reason.
     max_memory : int, optional
         Bytes.
     progress : callable, optional
-        Called with a line of text; a `Progress` is told how far it is.
+        Called with a line of text; a `Progress` notes how far it is, too.
     """
     population = posterior.population
     n_blocks, dim = len(population.blocks), population.dim
     allowed = max_memory_default() if max_memory is None else max_memory
-    say = as_progress(progress)
-    say("Trying control variates on a few blocks")
-    pilot = measure(population, mode, rng=rng, step=step, progress=say)
+    log = as_progress(progress)
+    log("Trying control variates on a few blocks")
+    pilot = measure(population, mode, rng=rng, step=step, progress=log)
     gradients = n_gradients(n_blocks, dim)
     cost = setup_cost(n_blocks, dim) + decision_cost(pilot, dim, n_steps)
     fits = np.array([memory_needed(n_blocks, dim, order) <= allowed for order in range(3)])
@@ -453,7 +453,7 @@ def measure_pairs(
     rng : Generator
         Draws the blocks.
     progress : Progress, optional
-        Told how far it is.
+        Notes how far it is.
 
     Raises
     ------

@@ -274,5 +274,5 @@ def _gap(one: Walk, other: Walk) -> float:
 
 
 def _rounding(value: float) -> float:
-    """Differences between log densities that are not told from none."""
+    """Differences between log densities that are too small to be anything but rounding."""
     return 1e-12 * max(1.0, abs(value))

@@ -24,7 +24,7 @@ from stansub.types import FloatArray
 _NEAR, _LOOKED_AT = 4.0, 500
 # Fresh starts.
 _STARTS = 12
-# Share of the evidence from which a mode that was not visited is told.
+# Share of the evidence from which a mode that was not visited is reported.
 _SHARE = 1e-3
 # Parameters named for each.
 _NAMED = 3

@@ -42,12 +42,10 @@ from stansub.tuning.climbing import (
     spectrum,
 )
 from stansub.tuning.labels import interchanged
-from stansub.tuning.starts import KINDS, Starts
+from stansub.tuning.starts import KINDS, RADIUS, Starts
 from stansub.types import FloatArray
 
 __all__ = ["Mode", "Modes", "NoModeError", "Start", "find_modes", "find_other_modes"]
-
-RADIUS = 2.0
 
 # Shares of the data, each with a factor of the observations that it must have: in all and a parameter.
 _SHARES = {0.01: 1, 0.1: 4}
@@ -222,11 +220,11 @@ def find_other_modes(
 def _searching(
     posterior: Target, rng: np.random.Generator, threads: int, progress: Callable[[str], None] | None
 ) -> Iterator[_Search]:
-    say = as_progress(progress)
+    log = as_progress(progress)
     # L-BFGS asks BLAS for products of tiny matrices: waking threads for them takes longer than all the rest.
     one_thread = threadpool_limits(limits=1, user_api="blas")
-    with one_thread, Team(posterior.population, threads=threads, progress=say) as team:
-        yield _Search(posterior, team, rng, say)
+    with one_thread, Team(posterior.population, threads=threads, progress=log) as team:
+        yield _Search(posterior, team, rng, log)
 
 
 class _Search:
@@ -244,10 +242,10 @@ class _Search:
         Walks that were not followed to the end, and by how much lower than the highest they were.
     """
 
-    def __init__(self, posterior: Target, team: Team, rng: np.random.Generator, say: Progress) -> None:
+    def __init__(self, posterior: Target, team: Team, rng: np.random.Generator, log: Progress) -> None:
         self.began = time.perf_counter()
         self.model = posterior.full
-        self.team, self.rng, self.say = team, rng, say
+        self.team, self.rng, self.log = team, rng, log
         self.names = [indexed(name) for name in posterior.full.param_unc_names()]
         blocks = posterior.population.blocks
         order = rng.permutation(len(blocks)).astype(np.int32)
@@ -265,7 +263,7 @@ class _Search:
     def scout(self, points: Sequence[FloatArray], n_drawn: int | None, radius: float) -> None:
         """Climb from all starts on the first objective."""
         first = [*self.shares, self.whole][0]
-        self.say(f"Looking for modes: {self._share(first)}")
+        self.log(f"Looking for modes: {self._share(first)}")
         for point in points:
             self._start(first, Walk(point, point))
         starts, kinds = Starts(self.team, first, self.rng, radius), itertools.cycle(KINDS)
@@ -335,10 +333,10 @@ class _Search:
         """Climb on, on growing shares of the data, from the ends that may be as high as the highest."""
         for present, following in itertools.pairwise([*self.shares, self.whole]):
             going = self.hopeful(present)
-            self.say(f"Looking for modes: {self._share(following)} from {len(going)} {_points(len(going))}")
+            self.log(f"Looking for modes: {self._share(following)} from {len(going)} {_points(len(going))}")
             self.ends, self.copies = [], []
             for number, walk in enumerate(going):
-                self.say.advance(number, len(going))
+                self.log.advance(number, len(going))
                 # What failed on a share of the data may go well on all.
                 self._climb(following, walk)
 
@@ -419,7 +417,7 @@ class _Search:
 
     def _complete(self, walk: Walk) -> Mode:
         """The mode with the curvature of all the data, if it is a maximum with a normal approximation."""
-        self.say(f"Curvature at the mode: {2 * self.whole.dim} gradients of all the data")
+        self.log(f"Curvature at the mode: {2 * self.whole.dim} gradients of all the data")
         assert walk.hessian is not None
         walk.hessian = self.whole.hessian(walk.position, scaled_steps(walk.position, walk.hessian))
         self._check_curvature(walk)

@@ -182,7 +182,7 @@ def race(
         Draws from which all candidates run a short leg each; without them they run legs one after the other from where
         the decider stands.
     progress : Progress, optional
-        Told how many legs are run.
+        Notes how many legs are run.
     """
     progress = progress or Progress()
     dim, leg = len(cholesky), _LEG if starts is None else _SHORT_LEG
@@ -247,7 +247,7 @@ def pairs_along(
 ) -> tuple[list[Pair], int]:
     """Trial decisions along a chain, and the passes over the data that they took.
 
-    A ``progress`` is told how far it is.
+    A ``progress`` notes how far it is.
     """
     progress = progress or Progress()
     kernel = MetropolisHastings(decider)
@@ -341,7 +341,7 @@ def choose_test(
     theta : ndarray, shape (dim,)
         Where both begin.
     progress : Progress, optional
-        Told how far the trial of each is.
+        Notes how far the trial of each is.
 
     Returns
     -------

@@ -19,6 +19,9 @@ from stansub.types import FloatArray
 
 KINDS = ("random", "prior", "subsample")
 
+# Of the cube on the unconstrained space from which starts are drawn, as CmdStan does.
+RADIUS = 2.0
+
 _MAX_TRIES = 100
 # Steps of the random walk on the global part: at least, and a parameter; its longest step, for priors may be flat.
 _STEPS, _STEPS_EACH, _LONGEST = 200, 20, 5.0

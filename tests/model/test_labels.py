@@ -1,4 +1,4 @@
-"""Label switching is told from other differences."""
+"""Label switching is distinguished from other differences."""
 
 import numpy as np
 import pytest

@@ -13,7 +13,7 @@ from toy import CODE, TOY, data
 from stansub.errors import InputError, RunError
 from stansub.nuts import cmdstan as engine
 from stansub.nuts.base import Program, Run, Settings
-from stansub.nuts.reference import choose_engine, reference, reservations, told
+from stansub.nuts.reference import choose_engine, describe, reference, reservations
 from stansub.output import inference_data
 from stansub.output.layout import Layout
 from stansub.stan.data import read
@@ -116,7 +116,7 @@ def test_the_reference_says_where_it_comes_from() -> None:
     assert (facts["n_divergences"], facts["n_max_treedepth"]) == ([0, 2, 0], [1, 1, 1])
     assert facts["warmup_time"] == [1.5] * 3
     assert facts["settings"]["iter_warmup"] == 5
-    assert told(facts) == "Reference by CmdStan 2.37: CmdStan is installed"
+    assert describe(facts) == "Reference by CmdStan 2.37: CmdStan is installed"
     doubts = "; ".join(reservations(facts))
     assert "2 divergent" in doubts
     assert "3 iterations were cut short" in doubts

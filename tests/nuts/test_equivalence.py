@@ -26,7 +26,7 @@ def data() -> dict[str, Any]:
 
 def check(one: Program, two: Program, values: dict[str, Any]) -> str:
     given = [read(values, program.syntax.data.declarations) for program in (one, two)]
-    return equivalence.check(one, given[0], two, given[1], say=lambda text: None)
+    return equivalence.check(one, given[0], two, given[1], log=lambda text: None)
 
 
 def test_another_way_of_writing_the_likelihood_is_accepted() -> None:
@@ -43,17 +43,17 @@ def test_another_prior_is_refused_with_figures() -> None:
         check(LOGISTIC, OTHER_PRIOR, data())
 
 
-def test_other_data_are_told_apart() -> None:
+def test_other_data_are_found_apart() -> None:
     given = read(data(), LOGISTIC.syntax.data.declarations)
     other = read(data() | {"y": 1 - data()["y"]}, LOGISTIC.syntax.data.declarations)
     with pytest.raises(InputError, match="has another posterior"):
-        equivalence.check(LOGISTIC, given, LOGISTIC, other, say=lambda text: None)
+        equivalence.check(LOGISTIC, given, LOGISTIC, other, log=lambda text: None)
 
 
 def test_other_parameters_cannot_be_checked() -> None:
     values = {"N": 20, "y": np.random.default_rng(1).normal(0, 1, 20), "sigma": 1.0}
-    told = check(Program.read(MODELS / "normal_mean.stan"), Program.read(MODELS / "normal.stan"), values)
-    assert told == "not checked: the parameters of normal_mean and normal differ"
+    found = check(Program.read(MODELS / "normal_mean.stan"), Program.read(MODELS / "normal.stan"), values)
+    assert found == "not checked: the parameters of normal_mean and normal differ"
 
 
 def test_the_reference_is_of_the_model_though_another_was_run() -> None:

@@ -17,7 +17,7 @@ from stansub.findings import Divergences, TreesCutShort
 from stansub.memory import Room
 from stansub.nuts import nutpie as engine
 from stansub.nuts.base import Program, Settings
-from stansub.nuts.reference import reference, reservations, told
+from stansub.nuts.reference import describe, reference, reservations
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.output.summary import render
@@ -82,7 +82,7 @@ def test_the_reference_says_where_it_comes_from(normal_mean: Any) -> None:
     assert facts["r_hat_max"] < 1.01
     assert min(facts["ess_bulk_min"], facts["ess_tail_min"]) > 1000
     assert {"diverging", "n_steps", "tree_depth", "step_size", "acceptance_rate", "energy", "lp"} <= set(stats)
-    assert told(facts).startswith("Reference by nutpie ")
+    assert describe(facts).startswith("Reference by nutpie ")
     assert reservations(facts) == []
 
 

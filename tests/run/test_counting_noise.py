@@ -1,4 +1,4 @@
-"""`--test barker` and `--test penalty` from a program and data to draws and what is told of them."""
+"""`--test barker` and `--test penalty` from a program and data to draws and what users read of them."""
 
 import json
 from pathlib import Path

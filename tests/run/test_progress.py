@@ -10,7 +10,7 @@ from rich.console import Console
 from stansub.progress import Progress
 from stansub.run import progress as display
 from stansub.run.chain import Status
-from stansub.run.progress import chain_progress, leaving_lines, telling, wanted
+from stansub.run.progress import chain_progress, leaving_lines, stage_progress, wanted
 
 STATUSES = [
     Status(steps=0, total=12_000, warmup=True, acceptance=0.0, share=0.0),
@@ -54,10 +54,10 @@ def test_each_chain_has_a_line_that_fits(width: int) -> None:
 def test_nothing_is_shown_where_nobody_looks() -> None:
     console = Console(file=io.StringIO())
     assert not wanted(None, console)
-    with chain_progress(4, Progress(), show=False, console=console) as view, telling(console, show=False) as say:
+    with chain_progress(4, Progress(), show=False, console=console) as view, stage_progress(console, show=False) as log:
         assert view is None
-        say("Compiling")
-    assert list(say.seconds) == ["Compiling"]
+        log("Compiling")
+    assert list(log.seconds) == ["Compiling"]
     assert screen(console) == ""
 
 
@@ -85,21 +85,21 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_redirected_output_has_a_line_of_each_stage_that_took_some_time(hasty: None) -> None:
     console = Console(file=io.StringIO())
-    with telling(console, show=True) as say:
-        say("Reading")
-        say("Compiling m (about half a minute)")
+    with stage_progress(console, show=True) as log:
+        log("Reading")
+        log("Compiling m (about half a minute)")
         time.sleep(0.1)
-        say("Loading [data]: d.json")
+        log("Loading [data]: d.json")
         time.sleep(0.1)
-        say("Blinking")
+        log("Blinking")
     assert screen(console) == "Compiling m: 0.1 s\nLoading [data]: 0.1 s\n"
 
 
 def test_redirected_output_hears_of_a_stage_that_goes_on(hasty: None) -> None:
     console = Console(file=io.StringIO())
-    with telling(console, show=True) as say:
-        say("Control variates: 80 blocks")
-        say.advance(20, 80)
+    with stage_progress(console, show=True) as log:
+        log("Control variates: 80 blocks")
+        log.advance(20, 80)
         time.sleep(0.8)
     lines = screen(console).splitlines()
     assert 1 <= len(lines) <= 4, "the longer, the less often"
@@ -133,23 +133,23 @@ class Closed(io.StringIO):
 
 def test_a_run_goes_on_when_nobody_reads_its_lines(hasty: None) -> None:
     done = False
-    with telling(Console(file=Closed()), show=True) as say:
-        say("Compiling")
+    with stage_progress(Console(file=Closed()), show=True) as log:
+        log("Compiling")
         time.sleep(0.5)
-        say("Loading")
+        log("Loading")
         done = True
     assert done
-    assert say.seconds["Compiling"] > 0.4
+    assert log.seconds["Compiling"] > 0.4
 
 
 def test_a_terminal_shows_the_stage_how_far_it_is_and_leaves_a_line(hasty: None) -> None:
     console = terminal(100)
-    with telling(console, show=True) as say:
-        say("Control variates: 80 blocks")
+    with stage_progress(console, show=True) as log:
+        log("Control variates: 80 blocks")
         time.sleep(0.3)
-        say.advance(20, 80)
+        log.advance(20, 80)
         time.sleep(1.2)
-        say.advance(40, 80)
+        log.advance(40, 80)
         time.sleep(0.3)
         during = screen(console)
     assert "Control variates: 80 blocks" in during, "before anything is counted"

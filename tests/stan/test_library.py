@@ -1,4 +1,4 @@
-"""Libraries that cannot be used are told in one line."""
+"""Libraries that cannot be used end in one line."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""What is taken for the likelihood of a program, and what a user is told about it."""
+"""What is taken for the likelihood of a program, and what users read about it."""
 
 from collections.abc import Callable
 from pathlib import Path
