@@ -86,6 +86,15 @@ class TestPage:
         named = re.findall(r"\(\.\./examples/extending/(\w+\.py)\)", page)
         assert sorted(named) == sorted(path.name for path in EXAMPLES.glob("*.py"))
 
+    def test_the_script_runs(self) -> None:
+        page = (ROOT / "docs" / "extending.md").read_text()
+        script = re.findall(r"```python\n(import numpy.*?)```", page, flags=re.DOTALL)[0]
+        made: dict[str, Any] = {}
+        # Shorter than on the page.
+        exec(script.replace("seed=1)", "seed=1, iter_warmup=200, iter_sampling=200, show_progress=False)"), made)
+        assert inference_data.attrs(made["idata"])["test"] == "brownian-bridge"
+        assert (inference_data.group(made["idata"], "posterior")["mu"].values.std() > 0).all()
+
 
 class TestSequentialTest:
     def test_draws(self) -> None:
@@ -292,6 +301,8 @@ class TestFunctions:
         theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (whole, more)]
         np.testing.assert_array_equal(*theta)
         other = FunctionFactors(["mu"], len(Y), lambda theta, which: 2 * log_lik(theta, which))
+        with pytest.raises(InputError, match="is of a posterior of functions"):
+            stansub.read_checkpoint(tmp_path / "run")
         with pytest.raises(InputError, match="is of other data"):
             stansub.sample(other, iter_sampling=300, resume=tmp_path / "run", **options)
 

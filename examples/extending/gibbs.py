@@ -62,6 +62,9 @@ class GibbsKernel:
         """Step by step."""
         return step_by_step(self, rng, state, params, out, n_steps, oversight)
 
+    def set_level(self, level: float) -> None:
+        """There are no decisions to be taken at an error level."""
+
     def counts(self) -> dict[str, float]:
         """Nothing was evaluated."""
         return {one.name: 0 for one in COUNTS}

@@ -43,7 +43,7 @@ def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
     option = replace(config.declared(name), **changes)
     kind: Any = config.plain_type(name)
     default = value[0] if value else config.DEFAULTS[name]
-    if isinstance(option.bounds, config.Named):
+    if isinstance(option.bounds, config.Named) and option.bounds.only:
         make: Any = StrEnum
         kind = make(name, {one: one for one in option.bounds.names})
         default = default if default is None else kind(default)

@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from stansub.acceptance.names import TEST_NAMES
 from stansub.errors import InputError
@@ -83,9 +83,18 @@ class Named:
     """Names to choose from, beside other values or not; who uses them checks them."""
 
     names: tuple[str, ...]
+    # On the command line: whether there are no values but these.
+    only: ClassVar[bool] = True
 
     def check(self, name: str, value: Any) -> None:
         pass
+
+
+@dataclass(frozen=True)
+class Suggested(Named):
+    """Names to choose from beside other texts, on the command line too."""
+
+    only = False
 
 
 @dataclass(frozen=True)
@@ -169,7 +178,7 @@ class SampleConfig:
         "What runs the chains: threads of one process, processes that load the data each, or a dask cluster on this "
         "machine or (dask:ADDRESS) elsewhere that sees its files; the draws do not depend on it.",
         CHAINS,
-        Named(("threads", "processes", "dask")),
+        Suggested(("threads", "processes", "dask")),
         type_="or anything with the submit of concurrent.futures",
         metavar="NAME",
         resume="any",

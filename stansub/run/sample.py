@@ -86,10 +86,10 @@ def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
 
     Parameters
     ----------
-    model : path, CompiledModel or Posterior
-        The ``.stan`` file, what `compile_model` made of it, or that with data (`CompiledModel.with_data`).
+    model : path, CompiledModel, Posterior or FunctionFactors
+        The ``.stan`` file, what `compile_model` made of it, that with data (`CompiledModel.with_data`), or numpy functions.
     data : path or mapping, optional
-        Data in CmdStan's JSON format, or the values by name. With a Posterior there are none to give, nor
+        Data in CmdStan's JSON format, or the values by name. With the last two there are none to give, nor
         `block_size`, `observations` or `evaluator`: it has them. A block size that nobody has named is chosen as
         without one.
     {options}
@@ -170,6 +170,8 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     found, console = checkpoint.read(Path(path)), default_console()
     if found is None or not any(one.sampling is not None for one in found.chains.values()):
         raise InputError(f"{path} holds no draws after warmup yet")
+    if not found.source.text:
+        raise InputError(f"{path} is of a posterior of functions, which are not in the file: go on with it (`resume`)")
     show, stop = wanted(show_progress, console), np.ones(1, np.int32)
     config = replace(found.setup.config, resume=path, checkpoint=None, console=console)
     with stage_progress(console, show=show) as progress:

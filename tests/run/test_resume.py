@@ -3,6 +3,7 @@
 import json
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -226,3 +227,23 @@ def test_killed_at_random_moments(logistic_data: dict[str, Any], tmp_path: Path)
 @pytest.mark.parametrize("executor", ["threads", "processes"])
 def test_killed_a_hundred_times(logistic_data: dict[str, Any], tmp_path: Path, executor: str) -> None:
     check_kills(100 if executor == "threads" else 20, tmp_path, logistic_data, executor=executor)
+
+
+def test_a_checkpoint_is_read_as_one_while_the_next_is_written(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, read, refused = tmp_path / "run.checkpoint", checkpoint._records, []
+    stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT | {"iter_warmup": 50, "iter_sampling": 50})
+
+    def written_meanwhile(database: sqlite3.Connection, number: int, phase: str) -> Any:
+        with pytest.raises(sqlite3.OperationalError, match="locked"), sqlite3.connect(file, timeout=0) as other:
+            other.execute("DELETE FROM records")
+        refused.append(number)
+        return read(database, number, phase)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "_records", written_meanwhile)
+        found = checkpoint.read(file)
+    assert refused
+    assert found is not None
+    assert [len(one.sampling) for one in found.chains.values() if one.sampling is not None] == [50, 50]
