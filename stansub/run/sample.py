@@ -87,7 +87,8 @@ def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
     Parameters
     ----------
     model : path, CompiledModel, Posterior or FunctionFactors
-        The ``.stan`` file, what `compile_model` made of it, that with data (`CompiledModel.with_data`), or numpy functions.
+        The ``.stan`` file, what `compile_model` made of it, that with data (`CompiledModel.with_data`), or a posterior
+        of numpy functions.
     data : path or mapping, optional
         Data in CmdStan's JSON format, or the values by name. With the last two there are none to give, nor
         `block_size`, `observations` or `evaluator`: it has them. A block size that nobody has named is chosen as
