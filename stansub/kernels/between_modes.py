@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import logsumexp
 
-from stansub.kernels.proposals import BuiltIn
+from stansub.kernels.proposals import BuiltIn, component
 from stansub.types import FloatArray
 
 
@@ -30,7 +30,7 @@ class LaplaceMixture(BuiltIn):
     weights: FloatArray
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
-        chosen = int(np.searchsorted(np.cumsum(self.weights[:-1]), rng.random(), side="right"))
+        chosen = component(self.weights, rng)
         proposed = self.means[chosen] + self.choleskys[chosen] @ rng.standard_normal(position.size)
         return proposed, self.log_density(position) - self.log_density(proposed)
 

@@ -6,6 +6,7 @@ them (``scales.accepted``), and those without a name are of the whole step.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ _WHOLE = tuple(one for one in STATS if one.name != "log_ratio")
 _COMPONENT = Stat("component", np.int32, "Which of the parts made the step, counted from 0.")
 
 
-class _Combined:
+class _Combined(ABC):
     """What sequences and mixtures share.
 
     Parameters
@@ -77,6 +78,24 @@ class _Combined:
         for name, part in self.parts.items():
             part.restore(state, saved[name])
 
+    @abstractmethod
+    def step(
+        self, rng: np.random.Generator, state: State, params: Mapping[str, Any], *, audit: bool = False
+    ) -> tuple[State, Info]:
+        """One step of the whole."""
+
+    def batch(
+        self,
+        rng: np.random.Generator,
+        state: State,
+        params: Mapping[str, Any],
+        out: Records,
+        n_steps: int,
+        oversight: Oversight,
+    ) -> tuple[State, int]:
+        """Step by step."""
+        return step_by_step(self, rng, state, params, out, n_steps, oversight)
+
     def _named(self, name: str, info: Info) -> dict[str, Any]:
         return {f"{name}.{key}": value for key, value in info.items()}
 
@@ -96,18 +115,6 @@ class InSequence(_Combined):
                 either = found[one.name] | info[one.name] if one.dtype is bool else found[one.name] + info[one.name]
                 found[one.name] = either
         return state, found
-
-    def batch(
-        self,
-        rng: np.random.Generator,
-        state: State,
-        params: Mapping[str, Any],
-        out: Records,
-        n_steps: int,
-        oversight: Oversight,
-    ) -> tuple[State, int]:
-        """Step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, oversight)
 
 
 class InMixture(_Combined):
@@ -139,18 +146,6 @@ class InMixture(_Combined):
         state, info = part.step(rng, state, params[name], audit=audit)
         whole = {one.name: info[one.name] for one in _WHOLE}
         return state, self._nothing | whole | self._named(name, info) | {"component": number}
-
-    def batch(
-        self,
-        rng: np.random.Generator,
-        state: State,
-        params: Mapping[str, Any],
-        out: Records,
-        n_steps: int,
-        oversight: Oversight,
-    ) -> tuple[State, int]:
-        """Step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, oversight)
 
 
 class OnSome(MetropolisHastings):

@@ -272,7 +272,7 @@ class Mixture(BuiltIn):
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
         if len(self.proposals) == 1:
             return self.proposals[0](rng, position)
-        chosen = int(np.searchsorted(np.cumsum(self.weights[:-1]), rng.random(), side="right"))
+        chosen = component(self.weights, rng)
         return self.proposals[chosen](rng, position)
 
     def compiled(self) -> Proposals | None:
@@ -401,6 +401,11 @@ def langevin(
     pull = 0.5 * step * cholesky @ cholesky.T
     offset = pull @ (np.asarray(gradient) - np.asarray(hessian) @ np.asarray(anchor))
     return Affine(np.eye(len(cholesky)) + pull @ hessian, offset, np.sqrt(step) * cholesky)
+
+
+def component(weights: FloatArray, rng: np.random.Generator) -> int:
+    """Number of a component of a mixture, drawn with probabilities that sum to 1; takes one uniform number."""
+    return int(np.searchsorted(np.cumsum(weights[:-1]), rng.random(), side="right"))
 
 
 def optimal_scale(dim: int) -> float:

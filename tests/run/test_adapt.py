@@ -138,6 +138,10 @@ def test_proposals_that_do_not_fit_are_refused() -> None:
         check_proposal("hamiltonian")
     with pytest.raises(InputError, match="mini-batches"):
         make_adapter("sgld", Surroundings(3))
+    with pytest.raises(
+        InputError, match="'langevin' cannot be used here; choose from adaptive-metropolis, random-walk, sgld"
+    ):
+        make_adapter("langevin", Surroundings(3))
     with pytest.raises(InputError, match="function"):
         check_proposal(3)  # type: ignore[arg-type]
 
