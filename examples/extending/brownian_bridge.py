@@ -1,4 +1,4 @@
-"""A sequential test: one constant boundary for the partial sums, as O'Brien and Fleming (1979, section 2) have it.
+"""A sequential test: one constant boundary for the partial sums, as O'Brien and Fleming (1979) have it.
 
 The partial sums of n of M units that are drawn without replacement, less n times the mean of all, go like a Brownian
 bridge W at n / M, times s sqrt(M). So a decision falls when n |m - mu0| > b s sqrt(M), with b from Kolmogorov's

@@ -1,6 +1,6 @@
-"""A kernel: parameters drawn from their full conditional, with no decision at all (Geman and Geman 1984, section XII).
+"""A kernel: parameters drawn from their full conditional, with no decision at all (Geman and Geman 1984).
 
-A draw from p(theta_A | theta_B, data) in place of theta_A leaves the posterior as it is (Tierney 1994, section 2.3.1).
+A draw from p(theta_A | theta_B, data) in place of theta_A leaves the posterior as it is (Tierney 1994).
 Where the conditional is known and touches few data, such as that of the scale of a hierarchical model, this costs
 nothing; put it beside a kernel for the others: ``stansub.Sequence(scale=Gibbs(draw, ["tau"]), rest=...)``.
 

@@ -1,4 +1,4 @@
-"""A proposal: the same multivariate t wherever the chain stands (independence chains: Tierney 1994, section 2.3.3).
+"""A proposal: the same multivariate t wherever the chain stands (independence chains: Tierney 1994).
 
 theta' = mean + L z sqrt(df / c), with z standard normal and c chi-squared with df degrees of freedom, has a density in
 proportion to (1 + |L^-1 (theta' - mean)|^2 / df)^(-(df + dim) / 2). It does not depend on theta, but it is not

@@ -1,6 +1,6 @@
 """A per-step statistic: the squared distance of each step, whose mean says how fast a chain moves.
 
-The expected squared jumped distance (Pasarica and Gelman 2010, equation 1) is larger the smaller the autocorrelation at
+The expected squared jumped distance (Pasarica and Gelman 2010) is larger the smaller the autocorrelation at
 lag 1 is. `Jumps` is the package's Metropolis kernel with this one statistic more; what is declared as a `Stat` is
 recorded at every step, summed over each chain and written with its sentence.
 

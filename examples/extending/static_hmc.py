@@ -1,7 +1,7 @@
 """A reference engine: Hamiltonian Monte Carlo with a fixed number of leapfrog steps (Neal 2011, figure 2).
 
 Leapfrog steps are those of equations 2.28 to 2.30 with unit masses; the step, jittered by a tenth, follows the
-acceptance rate in warmup (Robbins-Monro: Andrieu and Thoms 2008, equation 20) and is then held fixed. The program's
+acceptance rate in warmup (Robbins-Monro: Andrieu and Thoms 2008) and is then held fixed. The program's
 gradients come from the library that stansub compiles anyway.
 
 What it is not: NUTS. Nothing adapts to scales or correlations, so it is for few parameters of like scale; chains run
