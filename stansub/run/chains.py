@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,55 +54,73 @@ def run(
     keeper : Keeper, optional
         Writes checkpoints.
     """
-    began, outcome = time.perf_counter(), executors.Outcome()
-
-    def go(
-        work: Sequence[executors.Work],
-        n_turns: int,
-        executor: executors.Executor | None = None,
-        between: Callable[[int], None] = lambda place: None,
-    ) -> dict[int, Exception]:
-        part = executors.run(
-            work,
-            parallel=n_turns,
-            stop=stop,
-            executor=executor,
-            max_time=None if max_time is None else max_time - (time.perf_counter() - began),
-            watch=watch,
-            between=between,
-            on_interrupt=on_interrupt,
-        )
-        outcome.stopped = part.stopped
-        return part.failures
-
-    def advance(living: Sequence[int]) -> None:
-        work: list[executors.Work] = [executors.Local(chains[number]) for number in living]
-        if elsewhere is not None:
-            elsewhere.settle(meetings)
-            work = [elsewhere.work(chains[number], number) for number in living]
-
-        def between(place: int) -> None:
-            if keeper is not None:
-                keeper.between(living[place], [one for one in living if one not in outcome.failures])
-
-        failed = go(work, parallel, elsewhere.executor if elsewhere is not None else None, between)
-        outcome.failures.update({living[place]: error for place, error in failed.items()})
-
-    stages = [n_steps for n_steps in meetings.at if n_steps > meetings.last] if meetings is not None else []
-    for n_steps in (*stages, 0):
-        living = [number for number in range(len(chains)) if number not in outcome.failures]
-        for number in living:
-            chains[number].wait_after(n_steps)
-        advance(living)
-        met = [chains[number] for number in living if number not in outcome.failures]
-        if meetings is None or not n_steps or stop[0] or not met:
+    turns = partial(executors.run, stop=stop, watch=watch, on_interrupt=on_interrupt)
+    stage = _Stage(chains, meetings, turns, parallel, elsewhere, keeper, max_time)
+    ahead = [n_steps for n_steps in meetings.at if n_steps > meetings.last] if meetings is not None else []
+    for n_steps in (*ahead, 0):
+        stage.advance(n_steps)
+        if not n_steps or stop[0] or not stage.living:
             break
-        for error in go([executors.Local(_Pieces(meetings.meet(met, n_steps), stop))], 1).values():
-            raise error
+        stage.meet(n_steps, stop)
         if stop[0]:
             break
-        if keeper is not None:
-            keeper.met()
     if keeper is not None:
-        keeper.finish([number for number in range(len(chains)) if number not in outcome.failures])
-    return outcome
+        keeper.finish(stage.living)
+    return stage.outcome
+
+
+class _Stage:
+    """What the stages of a run share: the chains that are left, the time that is left, and how it has come so far."""
+
+    def __init__(
+        self,
+        chains: Sequence[Chain],
+        meetings: Meetings | None,
+        turns: Callable[..., executors.Outcome],
+        parallel: int,
+        elsewhere: Elsewhere | None,
+        keeper: Keeper | None,
+        max_time: float | None,
+    ) -> None:
+        self._chains, self._meetings, self._turns, self._parallel = chains, meetings, turns, parallel
+        self._elsewhere, self._keeper = elsewhere, keeper
+        self._end = None if max_time is None else time.perf_counter() + max_time
+        self.outcome = executors.Outcome()
+
+    @property
+    def living(self) -> list[int]:
+        """Numbers of the chains that have not failed."""
+        return [number for number in range(len(self._chains)) if number not in self.outcome.failures]
+
+    def advance(self, n_steps: int) -> None:
+        """Have the chains go on to a meeting after so many steps of warmup; 0 for to their end."""
+        living = self.living
+        for number in living:
+            self._chains[number].wait_after(n_steps)
+        work: list[executors.Work] = [executors.Local(self._chains[number]) for number in living]
+        if self._elsewhere is not None:
+            self._elsewhere.settle(self._meetings)
+            work = [self._elsewhere.work(self._chains[number], number) for number in living]
+
+        def between(place: int) -> None:
+            if self._keeper is not None:
+                self._keeper.between(living[place], self.living)
+
+        executor = None if self._elsewhere is None else self._elsewhere.executor
+        failed = self._go(work, parallel=self._parallel, executor=executor, between=between)
+        self.outcome.failures.update({living[place]: error for place, error in failed.items()})
+
+    def meet(self, n_steps: int, stop: NDArray[np.int32]) -> None:
+        """Have the chains meet, in this process; a meeting that fails ends the run."""
+        assert self._meetings is not None
+        met = [self._chains[number] for number in self.living]
+        pieces = executors.Local(_Pieces(self._meetings.meet(met, n_steps), stop))
+        for error in self._go([pieces], parallel=1).values():
+            raise error
+        if self._keeper is not None:
+            self._keeper.met()
+
+    def _go(self, work: Sequence[executors.Work], **options: Any) -> dict[int, Exception]:
+        part = self._turns(work, max_time=None if self._end is None else self._end - time.perf_counter(), **options)
+        self.outcome.stopped = part.stopped
+        return part.failures

@@ -472,7 +472,7 @@ def parameters(wanted: Iterable[str] = ()) -> str:
         option, optional = _DECLARED[name], ", optional" if DEFAULTS[name] is None else ""
         text = option.text + (f" By default {option.default}." if option.default else "")
         lines = textwrap.wrap(text, 112, initial_indent="    ", subsequent_indent="    ")
-        entries.append("\n".join([f"{name} : {_type_told(name, option)}{optional}", *lines]))
+        entries.append("\n".join([f"{name} : {_type_text(name, option)}{optional}", *lines]))
     return "\n".join(entries)
 
 
@@ -484,7 +484,7 @@ def documented(what: _Documented) -> _Documented:
     return what
 
 
-def _type_told(name: str, option: Option) -> str:
+def _type_text(name: str, option: Option) -> str:
     chosen = ", ".join(f'"{one}"' for one in option.bounds.names) if isinstance(option.bounds, Named) else ""
     if option.type_ and not option.type_.startswith("or "):
         return option.type_
