@@ -102,9 +102,9 @@ class _Stage:
             self._elsewhere.settle(self._meetings)
             work = [self._elsewhere.work(self._chains[number], number) for number in living]
 
-        def between(place: int) -> None:
+        def between(place: int, more: bool) -> None:
             if self._keeper is not None:
-                self._keeper.between(living[place], self.living)
+                self._keeper.between(living[place], more, self.living)
 
         executor = None if self._elsewhere is None else self._elsewhere.executor
         failed = self._go(work, parallel=self._parallel, executor=executor, between=between)

@@ -150,6 +150,8 @@ class Keeper:
         self._began = time.monotonic() - seconds
         self._due = time.monotonic() + every
         self._saved: dict[int, tuple[bytes, int, int]] = {}
+        # Chains that have come to the end of a stage, as they were saved there.
+        self._resting: set[int] = set()
         self._rows = {(number, phase): 0 for number in range(len(chains)) for phase in _PHASES}
         self._new, self._failed = True, False
 
@@ -162,17 +164,23 @@ class Keeper:
             for phase in _PHASES
         }
 
-    def between(self, number: int, living: Sequence[int]) -> None:
-        """Save a chain that stands still, if it is time; write the file when all that live are saved."""
-        if time.monotonic() < self._due:
+    def between(self, number: int, more: bool, living: Sequence[int]) -> None:
+        """Save a chain that stands still, if it is time; write the file when all that live are saved.
+
+        A chain that has nothing more to do in this stage is saved in any case: it does not come here again.
+        """
+        if more and time.monotonic() < self._due:
             return
         self._save(number)
-        if set(living) <= set(self._saved):
+        if not more:
+            self._resting.add(number)
+        if time.monotonic() >= self._due and set(living) <= set(self._saved) | self._resting:
             self.write()
 
     def met(self) -> None:
         """The chains have met: what was saved of them before no longer fits together."""
         self._saved.clear()
+        self._resting.clear()
 
     def finish(self, living: Sequence[int]) -> None:
         """Write the last checkpoint."""

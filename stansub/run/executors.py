@@ -103,7 +103,7 @@ def run(
     executor: Executor | None = None,
     max_time: float | None = None,
     watch: Callable[[], None] = lambda: None,
-    between: Callable[[int], None] = lambda index: None,
+    between: Callable[[int, bool], None] = lambda index, more: None,
     on_interrupt: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Do all work to its end, an interrupt or the time limit.
@@ -124,7 +124,8 @@ def run(
     watch : callable
         Called in this thread several times a second.
     between : callable
-        Called in this thread with the position of work whose turn has ended, before its next one.
+        Called in this thread with the position of work whose turn has ended, before its next one, and whether there is
+        a next one.
     on_interrupt : callable
         Called in this thread after the first interrupt.
     """
@@ -147,7 +148,7 @@ def run(
                     index = pending.pop(future)
                     try:
                         more = work[index].end(future.result())
-                        between(index)
+                        between(index, more)
                         if more:
                             waiting.append(index)
                     except Exception as error:

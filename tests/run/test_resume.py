@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -247,3 +248,35 @@ def test_a_checkpoint_is_read_as_one_while_the_next_is_written(
     assert refused
     assert found is not None
     assert [len(one.sampling) for one in found.chains.values() if one.sampling is not None] == [50, 50]
+
+
+def test_a_chain_that_is_done_does_not_keep_the_others_from_being_kept(tmp_path: Path) -> None:
+    """Of two chains the first ends at once; what the second draws afterwards is kept all the same."""
+
+    class Chain:
+        def __init__(self) -> None:
+            self.warmup = self.sampling = SimpleNamespace(n_kept=0)
+            self.done, self.n_saved = False, 0
+
+        def save(self) -> bytes:
+            self.n_saved += 1
+            return b""
+
+    chains: Any = [Chain(), Chain()]
+    prepared: Any = SimpleNamespace()
+    keeper = checkpoint.Keeper(tmp_path / "run", 1e-9, prepared, chains, None)
+    written: list[set[int]] = []
+
+    def write() -> None:
+        written.append(set(keeper._saved))
+        keeper._saved = {}
+
+    keeper.write = write  # type: ignore[method-assign]
+    keeper.between(0, False, [0, 1])
+    assert written == [], "the other one has not been saved yet"
+    for _ in range(3):
+        keeper.between(1, True, [0, 1])
+    assert written == [{0, 1}, {1}, {1}]
+    keeper.met()
+    keeper.between(1, True, [0, 1])
+    assert len(written) == 3, "after a meeting all are saved anew"
