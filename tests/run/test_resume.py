@@ -130,16 +130,17 @@ def test_a_checkpoint_is_read_while_the_run_goes_on(
     logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "run.checkpoint"
-    whole = stansub.sample(logistic, logistic_data, **SHORT)
+    options = SHORT | {"iter_sampling": 40_000}  # long, so that no chain is done while the other has not begun
+    whole = stansub.sample(logistic, logistic_data, **options)
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
-    stop_after(monkeypatch, 1100)
+    stop_after(monkeypatch, 30_000)
     with pytest.raises(KeyboardInterrupt):
-        stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
+        stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **options)
     content = file.read_bytes()
     so_far = stansub.read_checkpoint(file, show_progress=False)
     assert file.read_bytes() == content, "it is only read"
     n = theta(so_far).shape[1]
-    assert 0 < n < 600
+    assert 0 < n < 40_000
     np.testing.assert_array_equal(theta(so_far), theta(whole)[:, :n])
     assert list(inference_data.group(so_far, "posterior").data_vars) == ["alpha", "beta"]
     assert "this is its last checkpoint" in so_far.attrs["warnings"]
