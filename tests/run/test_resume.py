@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ending import stop_after
 from numpy.typing import NDArray
 
 import stansub
@@ -40,18 +41,6 @@ def assert_same(one: Any, other: Any) -> None:
     for name, values in statistics(one).items():
         if "time" not in name:
             np.testing.assert_array_equal(values, there[name], err_msg=name)
-
-
-def stop_after(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
-    """Have a run end with the first checkpoint after so many steps of both chains; nothing is written afterwards."""
-    write = checkpoint.Keeper.write
-
-    def until(keeper: checkpoint.Keeper) -> None:
-        write(keeper)
-        if sum(chain.status.steps for chain in keeper._chains) >= n_steps:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(checkpoint.Keeper, "write", until)
 
 
 @pytest.mark.parametrize(
@@ -118,10 +107,13 @@ def test_what_is_not_the_same_run_is_refused(
 
 
 def test_a_run_that_has_not_come_to_its_end_is_not_overwritten(
-    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "run.checkpoint"
-    stansub.sample(logistic, logistic_data, checkpoint=file, max_time=1e-9 + 1.0, **SHORT | {"iter_sampling": 10**6})
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        with pytest.raises(KeyboardInterrupt):
+            stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
     with pytest.raises(InputError, match="has not come to its end"):
         stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
 

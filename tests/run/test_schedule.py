@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ending import stop_after
 from numpy.typing import NDArray
 
 import stansub
@@ -87,7 +88,11 @@ def test_a_run_whose_level_falls_is_resumed(
     normal_mean: CompiledModel, mean_data: dict[str, Any], falling: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: Any = RUN | {"epsilon": 0.2, "final_epsilon": 0.002}
-    stansub.sample(normal_mean, mean_data, checkpoint=tmp_path / "run", max_time=2.0, **options)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 4000)
+        patch.setattr("stansub.run.executors._TURN", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            stansub.sample(normal_mean, mean_data, checkpoint=tmp_path / "run", checkpoint_every=1e-9, **options)
     resumed = stansub.sample(normal_mean, mean_data, resume=tmp_path / "run", **options)
     for name in ("error_level", "n_obs_used", "log_ratio"):
         np.testing.assert_array_equal(statistic(resumed, name), statistic(falling, name))
