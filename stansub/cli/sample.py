@@ -45,15 +45,14 @@ def sample(
 
     target = output or Path(f"{model.stem}.nc")
     # Draws of the run that is resumed may be replaced by more of them.
-    force = force or options["resume"] is not None
-    files.check_target(target, overwrite=force)
-    kept = options["checkpoint"] = options["checkpoint"] or options["resume"] or target.with_suffix(".checkpoint")
-    if force and options["resume"] is None:
-        Path(kept).unlink(missing_ok=True)
+    replacing = force or options["resume"] is not None
+    files.check_target(target, overwrite=replacing)
+    options["checkpoint"] = options["checkpoint"] or options["resume"] or target.with_suffix(".checkpoint")
     console = FlagConsole(stderr=True)
-    result = run.draw(model, data, config.SampleConfig(**options, show_progress=not quiet, console=console))
+    settings = config.SampleConfig(**options, show_progress=not quiet, console=console)
+    result = run.draw(model, data, settings, overwrite=force)
     found = run.check(result)
-    written, trouble = inference_data.write_anywhere(result, target, overwrite=force)
+    written, trouble = inference_data.write_anywhere(result, target, overwrite=replacing)
     try:
         lines = result.attrs["warnings"].splitlines()
         note = f" ({len(lines)} warning{'s' * (len(lines) > 1)} below the summary)" if lines else ""

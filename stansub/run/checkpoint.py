@@ -20,6 +20,7 @@ import numpy as np
 
 from stansub.errors import InputError
 from stansub.kernels.base import Records
+from stansub.output import files
 from stansub.run.chain import Chain, Phase
 from stansub.run.prepare import Prepared, Setup
 from stansub.run.stages import Meetings
@@ -97,7 +98,9 @@ def read(path: Path) -> Checkpoint | None:
     InputError
         When the file is no checkpoint.
     """
-    if not path.exists() or path.stat().st_size == 0:
+    path, there = files.locate(path)
+    files.check_regular(path, there)
+    if there is None or there.st_size == 0:
         return None
     try:
         with _connected(path) as database:
@@ -238,15 +241,42 @@ class Keeper:
             self._rows[number, phase] = end
 
 
-def check_target(path: Path) -> None:
-    """Raise InputError where a run stands that has not come to its end."""
-    if not path.exists():
+def check_target(path: Path, *, overwrite: bool = False) -> None:
+    """Make sure that a run may be kept in a file: nothing but checkpoints is ever replaced.
+
+    Parameters
+    ----------
+    overwrite : bool
+        Whether a run that stands there may be lost.
+
+    Raises
+    ------
+    InputError
+        Where something else than a checkpoint stands, or a run that has not come to its end.
+    """
+    target, there = files.locate(path)
+    files.check_regular(path, there)
+    if there is None or there.st_size == 0:
         return
-    found = read(path)
+    if not _is_checkpoint(target):
+        raise InputError(f"{path} is not a checkpoint, and is left as it is; choose another name")
+    if overwrite:
+        return
+    found = read(target)
     if found is not None and not found.finished:
         raise InputError(
             f"{path} holds a run that has not come to its end: go on with it (`resume={path}`), or delete it"
         )
+
+
+def _is_checkpoint(path: Path) -> bool:
+    """Whether a file is one of any version, or the beginning of one."""
+    try:
+        with _connected(path) as database:
+            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            return tables <= {"facts", "chains", "records"}
+    except sqlite3.DatabaseError:
+        return False
 
 
 def check_same(found: Checkpoint, path: Path, *, model_hash: str, data_hash: str) -> None:

@@ -129,12 +129,20 @@ def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
     return idata
 
 
-def draw(model: Model, data: Data, config: SampleConfig) -> InferenceData:
-    """The same without a look at what speaks against the draws (see `check`)."""
+def draw(model: Model, data: Data, config: SampleConfig, *, overwrite: bool = False) -> InferenceData:
+    """The same without a look at what speaks against the draws (see `check`).
+
+    Parameters
+    ----------
+    overwrite : bool
+        Whether the checkpoint may take the place of a run that has not come to its end.
+    """
     console = config.console or default_console()
     show = wanted(config.show_progress, console)
     stop = np.zeros(1, dtype=np.int32)
     memory.check_start()
+    if config.checkpoint is not None and not _goes_on_there(config):
+        checkpoint.check_target(Path(config.checkpoint), overwrite=overwrite)
     # ArviZ takes a second or two to import: while data are read and compilers run, not beside the chains. A daemon that
     # still imports when an error ends the program would crash the interpreter.
     threading.Thread(target=_import_arviz).start()
@@ -201,8 +209,6 @@ def _ready(
     model: Model, data: Data, config: SampleConfig, stop: NDArray[np.int32], meeting: Progress, progress: Progress
 ) -> _Ready:
     """Chains at their starting values or, where a run is resumed, where they were."""
-    if config.checkpoint is not None and config.resume is None:
-        checkpoint.check_target(Path(config.checkpoint))
     found = checkpoint.read(Path(config.resume)) if config.resume is not None else None
     if found is None:
         prepared = prepare(model, data, config, progress)
@@ -271,11 +277,18 @@ def _keeper(ready: _Ready, console: Console) -> checkpoint.Keeper | None:
 
     seconds = found.seconds if found is not None else 0.0
     keeper = checkpoint.Keeper(
-        Path(path), config.checkpoint_every, prepared, chains, meetings, seconds=seconds, on_failure=failed
+        files.locate(path)[0], config.checkpoint_every, prepared, chains, meetings, seconds=seconds, on_failure=failed
     )
-    if found is not None and config.checkpoint in (None, config.resume):
+    if found is not None and _goes_on_there(config):
         keeper.continue_from()
     return keeper
+
+
+def _goes_on_there(config: SampleConfig) -> bool:
+    """Whether a run that is resumed is kept in the file from which it goes on."""
+    if config.resume is None:
+        return False
+    return config.checkpoint is None or files.locate(config.checkpoint)[0] == files.locate(config.resume)[0]
 
 
 def _meetings(prepared: Prepared, progress: Progress) -> stages.Meetings | None:

@@ -1,9 +1,12 @@
 """Runs that are resumed: draw for draw as if they had never ended, wherever they were killed."""
 
+import contextlib
 import json
+import os
 import random
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import time
@@ -20,6 +23,8 @@ import stansub
 from stansub import CompiledModel, InputError
 from stansub.output import inference_data
 from stansub.run import checkpoint
+from stansub.run import sample as sampling
+from stansub.run.config import SampleConfig
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 400, "iter_sampling": 600, "seed": 3, "show_progress": False}
@@ -273,3 +278,30 @@ def test_a_chain_that_is_done_does_not_keep_the_others_from_being_kept(tmp_path:
     keeper.met()
     keeper.between(1, True, [0, 1])
     assert len(written) == 3, "after a meeting all are saved anew"
+
+
+def test_nothing_but_a_checkpoint_is_replaced_by_one(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path
+) -> None:
+    run, taken, folder = tmp_path / "run", tmp_path / "data.json", tmp_path / "folder"
+    stansub.sample(logistic, logistic_data, checkpoint=run, **SHORT)
+    taken.write_text("{}")
+    folder.mkdir()
+    os.mkfifo(fifo := tmp_path / "fifo")
+    with contextlib.closing(sqlite3.connect(database := tmp_path / "other.db")) as other:
+        other.execute("CREATE TABLE mine (value)")
+    for path, reason in (
+        (taken, "is not a checkpoint, and is left as it is"),
+        (database, "is not a checkpoint, and is left as it is"),
+        (folder, "is a folder"),
+        (fifo, "is a FIFO"),
+        (tmp_path / ("n" * 300), "no file can be written there"),
+    ):
+        for resume in (None, run):
+            for overwrite in (False, True):
+                config = SampleConfig(checkpoint=path, resume=resume, **SHORT)
+                with pytest.raises(InputError, match=reason):
+                    sampling.draw(logistic, logistic_data, config, overwrite=overwrite)
+    assert taken.read_text() == "{}"
+    assert database.stat().st_size
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
