@@ -74,10 +74,11 @@ def compare(
     from stansub.output.record import missed_modes
     from stansub.report import brief, render
     from stansub.run.progress import stage_progress, wanted
+    from stansub.run.sample import read_draws
 
     if json is not None and output_dir is not None:
         raise InputError("--json writes the figures alone: leave out --output-dir, or --json")
-    own = inference_data.read(draws)
+    own = read_draws(draws)
     folder = output_dir or Path("reports", str(inference_data.attrs(own).get("model", draws.stem)))
     if json is not None:
         files.check_target(json, overwrite=force)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from stansub.cli.flags import FlagConsole
 from stansub.cli.options import Debug, Draws, Verbose
-
-if TYPE_CHECKING:
-    from stansub.output.inference_data import InferenceData
 
 
 def summary(
@@ -23,19 +20,9 @@ def summary(
 ) -> None:
     """Print the table, whether the draws can be trusted, what they cost and the warnings again."""
     from stansub.output import summary as summary_module
+    from stansub.run.sample import read_draws
 
-    summary_module.render(_read(draws), FlagConsole(), verbose=verbose, max_rows=None if everything else 50)
-
-
-def _read(draws: Path) -> InferenceData:
-    """Draws from their file or from the checkpoint of a run."""
-    from stansub.output import files, inference_data
-
-    if not files.is_database(draws):
-        return inference_data.read(draws)
-    from stansub.run.sample import read_checkpoint
-
-    return read_checkpoint(draws, show_progress=False)
+    summary_module.render(read_draws(draws), FlagConsole(), verbose=verbose, max_rows=None if everything else 50)
 
 
 def plot(
@@ -56,8 +43,9 @@ def plot(
 ) -> None:
     """Draw trace and rank pictures and, for subsampled draws, the share of the data used."""
     from stansub.output import files, inference_data, plots
+    from stansub.run.sample import read_draws
 
-    result = _read(draws)
+    result = read_draws(draws)
     makers: dict[str, Callable[[Path], None]] = {"trace": lambda path: plots.trace(result, path, var_names=var_names)}
     if "n_obs_used" in inference_data.group(result, "sample_stats"):
         makers["data"] = lambda path: plots.share_of_data(result, path)

@@ -9,7 +9,7 @@ import typer
 
 from stansub.cli.flags import FlagConsole
 from stansub.cli.options import OUTPUT, Data, Debug, Model, Quiet, Verbose, taking
-from stansub.errors import MISSED_MODE, InterruptError, RunError
+from stansub.errors import MISSED_MODE, InputError, InterruptError, RunError
 from stansub.run import config
 
 
@@ -48,6 +48,8 @@ def sample(
     replacing = force or options["resume"] is not None
     files.check_target(target, overwrite=replacing)
     options["checkpoint"] = options["checkpoint"] or options["resume"] or target.with_suffix(".checkpoint")
+    if files.locate(options["checkpoint"])[0] == files.locate(target)[0]:
+        raise InputError(f"{target} cannot be both the output and the checkpoint: choose another --output")
     console = FlagConsole(stderr=True)
     settings = config.SampleConfig(**options, show_progress=not quiet, console=console)
     result = run.draw(model, data, settings, overwrite=force)

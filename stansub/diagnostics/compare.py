@@ -18,6 +18,7 @@ from stansub.nuts.reference import describe
 from stansub.nuts.reference import reference as make_reference
 from stansub.output import files, inference_data
 from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.sample import read_draws
 from stansub.stan import data as data_module
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def compare(
     Parameters
     ----------
     draws : path or InferenceData
-        Draws of `stansub.sample`.
+        Draws of `stansub.sample`, or the checkpoint of a run.
     reference : path or InferenceData, optional
         Draws to compare with: any NetCDF file in ArviZ's schema will do.
     data : path or mapping, optional
@@ -82,7 +83,7 @@ def compare(
         If NUTS fails.
     """
     console = console or default_console()
-    own = inference_data.read(draws) if isinstance(draws, str | Path) else draws
+    own = read_draws(draws) if isinstance(draws, str | Path) else draws
     safe: AbstractContextManager[None] = nullcontext()
     if isinstance(reference, str | Path):
         other = inference_data.read(reference, foreign=True)

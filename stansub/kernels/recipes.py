@@ -10,10 +10,11 @@ For example the scales of a multilevel model, which touch no data where effects 
 
 from __future__ import annotations
 
+import numbers
 from collections import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,6 +118,13 @@ class OnParameters:
     kernel: Metropolis
     names: abc.Sequence[str]
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, Metropolis):
+            raise InputError(f"OnParameters takes a Metropolis, not {_described(self.kernel)}")
+        names = self.names
+        if not isinstance(names, abc.Sequence) or not all(isinstance(one, str) for one in names):
+            raise InputError(f"OnParameters takes names of parameters, such as ['beta'], not {names!r}")
+
     def bind(self, bench: Bench) -> Kernel:
         index = find(bench.names, self.names)
         return OnSome(bench.decider, index, bench.touched_by(index))
@@ -131,6 +139,10 @@ class _Parts:
     def __init__(self, kernels: Mapping[str, Recipe]) -> None:
         if not kernels:
             raise InputError(f"{type(self).__name__} needs at least one kernel")
+        for name, one in kernels.items():
+            if not name.isidentifier():  # statistics carry it, with a dot behind it
+                raise InputError(f"{name!r} cannot be the name of a kernel: letters, digits and underscores can")
+            check_recipe(one, name)
         self.kernels = dict(kernels)
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
@@ -163,8 +175,8 @@ class Mixture(_Parts):
 
     def __init__(self, weights: Mapping[str, float] | None = None, **kernels: Recipe) -> None:
         super().__init__(kernels)
-        given = dict.fromkeys(kernels, 1.0) if weights is None else dict(weights)
-        if set(given) != set(kernels) or not all(0 < one < np.inf for one in given.values()):
+        given = dict.fromkeys(kernels, 1.0) if weights is None else weights
+        if not _are_weights(given, kernels):
             raise InputError(f"weights must be a positive number for each of {', '.join(kernels)}, not {weights}")
         values = np.array([given[name] for name in kernels])
         self.weights = values / values.sum()
@@ -172,6 +184,26 @@ class Mixture(_Parts):
     def bind(self, bench: Bench) -> Kernel:
         """The kernel of one chain."""
         return InMixture(self._bound(bench), self.weights)
+
+
+def check_recipe(kernel: Any, name: str) -> None:
+    """Raise InputError unless what was given under a name is a kernel, of this package or one's own."""
+    if isinstance(kernel, type) or not isinstance(kernel, Recipe):
+        raise InputError(
+            f"{name} must be a kernel, such as stansub.Metropolis(), not {_described(kernel)}; functions and names are "
+            "proposals, which stansub.Metropolis(proposal) takes"
+        )
+
+
+def _described(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
+
+
+def _are_weights(given: Any, kernels: Mapping[str, Recipe]) -> bool:
+    """Whether there is a positive number for each kernel."""
+    if not isinstance(given, Mapping) or set(given) != set(kernels):
+        return False
+    return all(isinstance(one, numbers.Real) and 0 < float(one) < np.inf for one in given.values())
 
 
 def find(known: abc.Sequence[str], names: abc.Sequence[str]) -> NDArray[np.int64]:

@@ -15,7 +15,17 @@ from scipy.special import gammainc
 from stansub import findings
 from stansub.findings import Audit, Finding, HeavyTail, Quantities, TrialDecisionsWrong
 from stansub.output.inference_data import attrs
-from stansub.output.record import BOUNDS, UNKNOWN, RunRecord, error_level, missed_modes, ratio, record_of, total
+from stansub.output.record import (
+    BOUNDS,
+    UNKNOWN,
+    RunRecord,
+    error_level,
+    missed_modes,
+    n_decisions,
+    ratio,
+    record_of,
+    total,
+)
 from stansub.output.statistics import affordable, scalars, table
 
 if TYPE_CHECKING:
@@ -238,7 +248,7 @@ def _moves(run: _Run) -> Iterable[Finding]:
     rate, facts = run.record.acceptance_rate, run.facts
     if rate is not None and rate > _TIMID_ABOVE and facts.get("settings", {}).get("proposal") in _RANDOM_WALKS:
         yield findings.ShortSteps(rate)
-    nonfinite = ratio(total(facts, "n_nonfinite"), total(facts, "n_steps"))
+    nonfinite = ratio(total(facts, "n_nonfinite"), n_decisions(facts))
     if nonfinite is not None and nonfinite > _NONFINITE_ABOVE:
         yield findings.NonfiniteProposals(nonfinite)
     share = run.record.share_of_data

@@ -36,13 +36,13 @@ class RunRecord:
     observations_per_second, steps_per_second : float or None
         Observations evaluated and steps made per second of one chain's sampling time.
     acceptance_rate, undecided_share : float or None
-        Shares of the steps that were accepted, and whose test ran to all observations.
+        Shares of the decisions that accepted, and whose test ran to all observations.
     audit : Audit or None
         None if no decision was audited.
     estimates : Estimates or None
         None if no estimate was audited that was decided upon with its noise.
     fallback_share : float or None
-        Share of the steps whose noise was too large for such a decision; None of other tests.
+        Share of the decisions whose noise was too large for such a decision; None of other tests.
     """
 
     n_chains: int
@@ -70,26 +70,39 @@ def record_of(idata: InferenceData) -> RunRecord:
     posterior = group(idata, "posterior")
     steps, seconds = total(facts, "n_steps"), total(facts, "sampling_time")
     used, evaluated = total(facts, "n_obs_used"), total(facts, "n_obs_evaluated")
-    one_pass_each = steps and "n_observations" in facts and steps * facts["n_observations"]
-    audited, wrong = total(facts, "n_audited"), total(facts, "n_audit_wrong")
+    n_observations, decisions = facts.get("n_observations"), n_decisions(facts)
+    audited, wrong = of_decisions(facts, "n_audited"), of_decisions(facts, "n_audit_wrong")
     return RunRecord(
         n_chains=posterior.sizes["chain"],
         n_draws=posterior.sizes["draw"],
-        share_of_data=ratio(used, one_pass_each),
-        passes_per_step=ratio(evaluated, one_pass_each),
+        share_of_data=ratio(used, decisions and n_observations and decisions * n_observations),
+        passes_per_step=ratio(evaluated, steps and n_observations and steps * n_observations),
         observations_per_second=ratio(evaluated, seconds + (total(facts, "audit_time") or 0) if seconds else None),
         steps_per_second=ratio(steps, seconds),
-        acceptance_rate=ratio(total(facts, "n_accepted"), steps),
-        undecided_share=ratio(total(facts, "n_undecided"), steps),
+        acceptance_rate=ratio(of_decisions(facts, "n_accepted"), decisions),
+        undecided_share=ratio(of_decisions(facts, "n_undecided"), decisions),
         audit=audit_of(int(audited), int(wrong)) if audited and wrong is not None else None,
         estimates=estimates_of(int(total(facts, "n_audited_estimates") or 0), total(facts, "audit_squares") or 0.0),
-        fallback_share=ratio(total(facts, "n_fallback"), steps) if counts_noise(facts) else None,
+        fallback_share=ratio(total(facts, "n_fallback"), decisions) if counts_noise(facts) else None,
     )
 
 
 def total(facts: Mapping[str, Any], name: str) -> float | None:
     """Sum over the chains; None where it is not recorded."""
     return sum(facts[name]) if name in facts else None
+
+
+def n_decisions(facts: Mapping[str, Any]) -> float | None:
+    """Decisions of all chains: one a step, save for kernels made of several."""
+    return total(facts, "n_decisions" if "n_decisions" in facts else "n_steps")
+
+
+def of_decisions(facts: Mapping[str, Any], name: str) -> float | None:
+    """Sum over all decisions of a count that kernels made of several have only once a step, through their parts."""
+    if "n_decisions" not in facts:
+        return total(facts, name)
+    parts = [one for one in facts if one.endswith(f".{name}") and f"{one.removesuffix(name)}n_decisions" not in facts]
+    return sum(sum(facts[one]) for one in parts)
 
 
 def ratio(part: float | None, whole: float | bool | None) -> float | None:

@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS chains (number INTEGER PRIMARY KEY, state BLOB);
 CREATE TABLE IF NOT EXISTS records (number INTEGER, phase TEXT, start INTEGER, rows BLOB);
 """
 _PHASES = ("warmup", "sampling")
+# What pickle raises for functions and other values that it does not take.
+_UNPICKLABLE = (pickle.PicklingError, TypeError, AttributeError)
 
 
 class Kept(NamedTuple):
@@ -98,12 +100,12 @@ def read(path: Path) -> Checkpoint | None:
     InputError
         When the file is no checkpoint.
     """
-    path, there = files.locate(path)
+    target, there = files.locate(path)
     files.check_regular(path, there)
     if there is None or there.st_size == 0:
         return None
     try:
-        with _connected(path) as database:
+        with _connected(target) as database:
             database.execute("BEGIN")  # all of one checkpoint, while the run may be writing the next
             facts = dict(database.execute("SELECT name, value FROM facts"))
             if not facts:
@@ -206,13 +208,21 @@ class Keeper:
                 with database:
                     self._write(database, saved)
             self._new = False
-        except (OSError, sqlite3.Error, pickle.PicklingError, TypeError, AttributeError) as error:
-            self._failed = True
-            self._on_failure(f"{self._path}: {error}")
+        except (OSError, sqlite3.Error, *_UNPICKLABLE) as error:
+            self._fail(str(error))
 
     def _save(self, number: int) -> None:
         chain = self._chains[number]
-        self._saved[number] = (chain.save(), chain.warmup.n_kept, chain.sampling.n_kept)
+        if self._failed:
+            return
+        try:
+            self._saved[number] = (chain.save(), chain.warmup.n_kept, chain.sampling.n_kept)
+        except _UNPICKLABLE as error:
+            self._fail(str(error))
+
+    def _fail(self, reason: str) -> None:
+        self._failed = True
+        self._on_failure(f"{self._path}: {reason}")
 
     def _write(self, database: sqlite3.Connection, saved: dict[int, tuple[bytes, int, int]]) -> None:
         put = "INSERT OR REPLACE INTO facts VALUES (?, ?)"

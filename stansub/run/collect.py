@@ -30,7 +30,7 @@ from stansub.output.words import sentence
 from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain, Totals
 from stansub.run.constrain import PARAMETERS, Kept, constrain
-from stansub.run.executors import Outcome
+from stansub.run.executors import BROKEN, Outcome
 from stansub.run.inits import Inits
 from stansub.run.prepare import Prepared, Setup
 from stansub.run.progress import stage_progress
@@ -130,6 +130,8 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
             f"{chains[0].plan.iter_warmup:,} steps{f'; stages before it: {before}' if before else ''}; raise it "
             "or lower `iter_warmup`"
         )
+    if outcome.stopped == BROKEN:
+        raise RunError(f"{BROKEN} before the first draw after warmup: there is nothing to write")
     raise InterruptError("sampling was interrupted before the first draw after warmup: there is nothing to write")
 
 

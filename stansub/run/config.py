@@ -363,7 +363,8 @@ class SampleConfig:
     )
 
     def __post_init__(self) -> None:
-        from stansub.run import choices
+        from stansub.kernels import recipes
+        from stansub.run import choices, executors
         from stansub.tuning.anchored import check_order
         from stansub.tuning.named import check_proposal
 
@@ -372,8 +373,11 @@ class SampleConfig:
             raise InputError(f"thin {self.thin} is more than iter_sampling {self.iter_sampling}: no draw would be kept")
         check_order(self.control_variates)
         check_proposal(self.proposal)
-        if self.kernel is not None and self.proposal != "auto":
-            raise InputError("a kernel has proposals of its own: give `kernel` or `proposal`")
+        executors.check(self.executor)
+        if self.kernel is not None:
+            recipes.check_recipe(self.kernel, "kernel")
+            if self.proposal != "auto":
+                raise InputError("a kernel has proposals of its own: give `kernel` or `proposal`")
         choices.check_range(self.make_test(), self.range_source)
 
     def make_test(self) -> StoppingRule:

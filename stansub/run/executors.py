@@ -12,7 +12,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from stansub.errors import InputError
 _POLL, _TURN = 0.1, 0.5
 
 EXECUTORS = ("threads", "processes", "dask")
+BROKEN = "the processes have failed (one of them was killed, or took more memory than there is)"
 
 
 class Executor(Protocol):
@@ -86,7 +87,7 @@ class Outcome:
     Attributes
     ----------
     stopped : str
-        "interrupted", "max_time", or nothing for chains that ran to their end.
+        "interrupted", "max_time", `BROKEN` or nothing for chains that ran to their end.
     failures : dict
         Errors by position of the chain.
     """
@@ -142,8 +143,11 @@ def run(
         try:
             while pending or (waiting and not stop[0]):
                 while waiting and len(pending) < parallel and not stop[0]:
-                    index = waiting.popleft()
-                    pending[work[index].begin(pool)] = index
+                    try:
+                        pending[work[waiting[0]].begin(pool)] = waiting[0]
+                        waiting.popleft()
+                    except BrokenExecutor:
+                        finish(BROKEN)
                 for future in wait(pending, timeout=_POLL, return_when=FIRST_COMPLETED).done:
                     index = pending.pop(future)
                     try:
@@ -151,6 +155,8 @@ def run(
                         between(index, more)
                         if more:
                             waiting.append(index)
+                    except BrokenExecutor:  # the chain stands where its last turn has ended
+                        finish(BROKEN)
                     except Exception as error:
                         outcome.failures[index] = error
                 if max_time is not None and time.perf_counter() - began > max_time:
@@ -176,6 +182,18 @@ def _or_threads(executor: Executor | None, parallel: int) -> Iterator[Executor]:
         yield pool
 
 
+def check(executor: object) -> None:
+    """Raise InputError unless there is such an executor."""
+    known = isinstance(executor, str) and (
+        executor in EXECUTORS or executor.removeprefix("dask:") not in ("", executor)
+    )
+    if executor is not None and not known and not callable(getattr(executor, "submit", None)):
+        raise InputError(
+            f"executor {executor!r} is unknown; choose from {', '.join(EXECUTORS)}, dask:ADDRESS (of a scheduler), or "
+            "give an object with the submit of concurrent.futures"
+        )
+
+
 @contextmanager
 def opened(executor: str | Executor | None, parallel: int) -> Iterator[Executor | None]:
     """The executor of this name, or the one given; None for threads.
@@ -183,7 +201,7 @@ def opened(executor: str | Executor | None, parallel: int) -> Iterator[Executor 
     Raises
     ------
     InputError
-        For an unknown name, or where dask is not installed or its scheduler does not answer.
+        Where dask is not installed or its scheduler does not answer.
     """
     if executor is None or executor == "threads":
         yield None
@@ -193,14 +211,9 @@ def opened(executor: str | Executor | None, parallel: int) -> Iterator[Executor 
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(parallel, mp_context=context, initializer=_ignore_interrupts) as pool:
             yield pool
-    elif executor == "dask" or executor.startswith("dask:"):
+    else:
         with _dask(executor.removeprefix("dask").removeprefix(":"), parallel) as pool:
             yield pool
-    else:
-        raise InputError(
-            f"executor {executor!r} is unknown; choose from {', '.join(EXECUTORS)}, dask:ADDRESS (of a scheduler), or "
-            "give an object with the submit of concurrent.futures"
-        )
 
 
 @contextmanager

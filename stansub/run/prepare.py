@@ -463,7 +463,7 @@ def make_chain(
         decider = found.decider(posterior, evaluator, test, ranges.source)
     recipe: Recipe = moves if isinstance(moves, Recipe) else Metropolis(moves)
     bench = _Bench(posterior, test, decider, evaluator, found, seed, plan.levels is not None)
-    kernel, adapter = recipe.bind(bench), adapter_of(recipe.leaves(bench.names), bench.adapter)
+    kernel, adapter = recipe.bind(bench), adapter_of(recipe.leaves(bench.names), posterior.dim, bench.adapter)
     table = test.table(len(posterior.blocks))
     return Chain(
         kernel,
@@ -514,6 +514,8 @@ class _Bench:
 
     def adapter(self, leaf: Leaf) -> Adapter:
         """What learns a proposal."""
+        if len(leaf.places) < self.posterior.dim:
+            return make_adapter(leaf.proposal, Surroundings(len(leaf.places)))
         variates = self.found.variates if self.found is not None else None
         about = Surroundings(
             len(leaf.places),

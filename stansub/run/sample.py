@@ -24,7 +24,7 @@ from stansub.findings import NotChecked
 from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
-from stansub.output.inference_data import arviz_module
+from stansub.output.inference_data import arviz_module, read
 from stansub.output.summary import Summary, summarise
 from stansub.output.words import words
 from stansub.progress import Progress
@@ -194,6 +194,13 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     idata = collect(ready.prepared, finished, progress, console=console, show=show)
     check(idata)
     return idata
+
+
+def read_draws(path: str | Path) -> InferenceData:
+    """Draws from their file or from the checkpoint of a run; errors are those of `read` and `read_checkpoint`."""
+    if files.is_database(Path(path)):
+        return read_checkpoint(path, show_progress=False)
+    return read(path)
 
 
 class _Ready(NamedTuple):

@@ -176,42 +176,75 @@ class SgldAdapter:
         return Sgld(self.batches, self._walk.final().cholesky)
 
 
-class PartAdapters:
-    """Adapters of the parts of a kernel, each of which sees the parameters and the statistics of its part.
+class SomeAdapter:
+    """An adapter that sees some of the parameters.
 
     Parameters
     ----------
-    parts : dict of str to (Adapter, ndarray of int64 or None)
-        By the part's name, with the places of the parameters that it moves; None where the part has parts itself.
+    adapter : Adapter
+    places : ndarray of int64
+        Of the parameters that its proposal moves.
     """
 
-    def __init__(self, parts: dict[str, tuple[Adapter, NDArray[np.int64] | None]]) -> None:
+    def __init__(self, adapter: Adapter, places: NDArray[np.int64]) -> None:
+        self._adapter, self._places = adapter, places
+
+    @property
+    def n_evaluated(self) -> int:
+        return self._adapter.n_evaluated
+
+    def learn(self, records: Records) -> None:
+        self._adapter.learn(Records(records.theta[:, self._places], records.stats))
+
+    def proposal(self) -> Any:
+        return self._adapter.proposal()
+
+    def final(self) -> Any:
+        return self._adapter.final()
+
+
+class PartAdapters:
+    """Adapters of the parts of a kernel, each of which sees the statistics of its part.
+
+    Parameters
+    ----------
+    parts : dict of str to Adapter
+        By the part's name.
+    """
+
+    def __init__(self, parts: dict[str, Adapter]) -> None:
         self._parts = parts
 
     @property
     def n_evaluated(self) -> int:
-        return sum(adapter.n_evaluated for adapter, _ in self._parts.values())
+        return sum(adapter.n_evaluated for adapter in self._parts.values())
+
+    @property
+    def batches(self) -> MiniBatches | None:
+        """The chain's own, where a part takes gradients from them."""
+        each = (getattr(adapter, "batches", None) for adapter in self._parts.values())
+        return next((one for one in each if one is not None), None)
 
     def learn(self, records: Records) -> None:
         made = records.stats.get("component")
-        for number, (name, (adapter, index)) in enumerate(self._parts.items()):
+        for number, (name, adapter) in enumerate(self._parts.items()):
             own = records if made is None else records.rows(np.flatnonzero(made == number))
             if len(own):
                 stats = {
                     key.removeprefix(f"{name}."): one for key, one in own.stats.items() if key.startswith(f"{name}.")
                 }
-                adapter.learn(Records(own.theta if index is None else own.theta[:, index], stats))
+                adapter.learn(Records(own.theta, stats))
 
     def proposal(self) -> Any:
-        return {name: adapter.proposal() for name, (adapter, _) in self._parts.items()}
+        return {name: adapter.proposal() for name, adapter in self._parts.items()}
 
     def final(self) -> Any:
-        return {name: adapter.final() for name, (adapter, _) in self._parts.items()}
+        return {name: adapter.final() for name, adapter in self._parts.items()}
 
 
-def adapter_of(leaves: Leaves, make: Callable[[Leaf], Adapter]) -> Adapter:
-    """What adapts a kernel, from what is to be adapted of it and what adapts one proposal."""
+def adapter_of(leaves: Leaves, dim: int, make: Callable[[Leaf], Adapter]) -> Adapter:
+    """What adapts a kernel on ``dim`` parameters, from what is to be adapted of it and what adapts one proposal."""
     if isinstance(leaves, Leaf):
-        return make(leaves)
-    indices = {name: part.places if isinstance(part, Leaf) else None for name, part in leaves.items()}
-    return PartAdapters({name: (adapter_of(part, make), indices[name]) for name, part in leaves.items()})
+        adapter = make(leaves)
+        return adapter if len(leaves.places) == dim else SomeAdapter(adapter, leaves.places)
+    return PartAdapters({name: adapter_of(part, dim, make) for name, part in leaves.items()})

@@ -4,12 +4,16 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import BrokenExecutor, Future
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stansub.errors import InputError
 from stansub.run import executors
+from stansub.run.config import SampleConfig
 
 
 class Counting:
@@ -107,3 +111,38 @@ def test_outside_the_main_thread_interrupts_are_left_alone(stop: NDArray[np.int3
     worker.join()
     assert found == [executors.Outcome()]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+class Breaking:
+    """Work whose process dies at its third turn, with all that wait for it."""
+
+    def __init__(self, inner: executors.Local, *, when_begun: bool) -> None:
+        self.inner, self.when_begun, self.turns = inner, when_begun, 0
+
+    def begin(self, executor: executors.Executor) -> Future[Any]:
+        self.turns += 1
+        if self.turns == 3 and self.when_begun:
+            raise BrokenExecutor("terminated abruptly")
+        return self.inner.begin(executor)
+
+    def end(self, result: Any) -> bool:
+        if self.turns == 3:
+            raise BrokenExecutor("terminated abruptly")
+        return self.inner.end(result)
+
+
+@pytest.mark.parametrize("when_begun", [False, True])
+def test_processes_that_die_stop_the_run_and_fail_no_chain(
+    stop: NDArray[np.int32], monkeypatch: pytest.MonkeyPatch, when_begun: bool
+) -> None:
+    monkeypatch.setattr(executors, "_TURN", 0.0)
+    work = [Breaking(one, when_begun=when_begun) for one in local([Counting(1000, stop) for _ in range(2)])]
+    outcome = executors.run(work, parallel=2, stop=stop)
+    assert outcome == executors.Outcome(executors.BROKEN)
+    assert stop[0]
+
+
+@pytest.mark.parametrize("given", ["bogus", "", "dask:", "thread", 3])
+def test_an_unknown_executor_is_refused_before_anything_is_done(given: Any) -> None:
+    with pytest.raises(InputError, match=r"executor .* is unknown; choose from threads, processes, dask"):
+        SampleConfig(executor=given)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 import stansub
 from stansub import CompiledModel, InputError, Metropolis, Mixture, OnParameters, Sequence
 from stansub.output import inference_data
+from stansub.output.record import record_of
 from stansub.output.statistics import table
 from stansub.target.footprints import Footprints
 
@@ -138,3 +139,69 @@ def test_a_run_with_kernels_of_its_own_is_resumed(program: CompiledModel, data: 
     more = stansub.sample(program, data, iter_sampling=500, resume=tmp_path / "run", **options)
     theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (whole, more)]
     np.testing.assert_array_equal(*theta)
+
+
+def test_what_is_no_kernel_is_refused_at_once(program: CompiledModel, data: dict[str, Any]) -> None:
+    walk = Metropolis("random-walk")
+    for given in ("random-walk", Metropolis, {"all": walk}, lambda rng, position: (position, 0.0)):
+        with pytest.raises(InputError, match="kernel must be a kernel, such as"):
+            stansub.sample(program, data, kernel=given, **RUN)
+    for part in (3, "random-walk", Metropolis):
+        with pytest.raises(InputError, match="scale must be a kernel"):
+            Sequence(scale=part)  # type: ignore[arg-type]
+    for name in ("", "a.b", "a/b"):
+        with pytest.raises(InputError, match="cannot be the name of a kernel"):
+            Mixture(**{name: walk})  # type: ignore[arg-type]
+    for inner in ("random-walk", Sequence(one=walk), OnParameters(walk, ["mu"])):
+        with pytest.raises(InputError, match="OnParameters takes a Metropolis"):
+            OnParameters(inner, ["mu"])  # type: ignore[arg-type]
+    for names in (0, [0], None):
+        with pytest.raises(InputError, match="OnParameters takes names of parameters"):
+            OnParameters(walk, names)  # type: ignore[arg-type]
+    weights: Any
+    for weights in ([1, 2], {"one": "x", "two": 1}):
+        with pytest.raises(InputError, match="weights must be a positive number"):
+            Mixture(weights, one=walk, two=walk)
+    with pytest.raises(InputError, match="the proposal sgld moves all parameters"):
+        stansub.sample(program, data, kernel=OnParameters(Metropolis("sgld"), ["mu"]), **RUN)
+
+
+def test_a_kernel_on_some_parameters_learns_their_covariance_alone(
+    program: CompiledModel, data: dict[str, Any]
+) -> None:
+    short: Any = {"chains": 2, "iter_warmup": 400, "iter_sampling": 400, "seed": 1, "control_variates": 0}
+    alone = OnParameters(Metropolis(), ["mu", "tau"])
+    for kernel in (alone, Sequence(two=alone)):
+        idata = stansub.sample(program, data, kernel=kernel, **short)
+        moved = np.diff(inference_data.group(idata, "unconstrained_posterior")["theta"].values, axis=1) != 0
+        assert moved[..., :2].any()
+        assert not moved[..., 2:].any()
+        assert 0.1 < statistic(idata, "accepted").mean() < 0.6
+
+
+def test_gradients_of_mini_batches_in_a_sequence_are_resumed(
+    program: CompiledModel, data: dict[str, Any], tmp_path: Path
+) -> None:
+    kernel = Sequence(all=Metropolis("sgld"), scale=OnParameters(Metropolis("random-walk"), ["tau"]))
+    options: Any = {"kernel": kernel, "chains": 2, "iter_warmup": 200, "seed": 2}
+    whole = stansub.sample(program, data, iter_sampling=300, **options)
+    stansub.sample(program, data, iter_sampling=100, checkpoint=tmp_path / "run", **options)
+    more = stansub.sample(program, data, iter_sampling=300, resume=tmp_path / "run", **options)
+    theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (whole, more)]
+    np.testing.assert_array_equal(*theta)
+
+
+def test_what_is_said_of_decisions_counts_each_of_a_step(program: CompiledModel, data: dict[str, Any]) -> None:
+    scale, rest = OnParameters(Metropolis("random-walk"), ["tau"]), OnParameters(Metropolis(), ["mu", "effect"])
+    short: Any = {"chains": 2, "iter_warmup": 300, "iter_sampling": 400, "seed": 1, "audit": 1.0, "test": "exact"}
+    for kernel, parts, each in (
+        (Sequence(scale=scale, rest=rest), ("scale", "rest"), 2),
+        (Mixture(both=Sequence(scale=scale, rest=rest), all=Metropolis()), ("both.scale", "both.rest", "all"), None),
+    ):
+        idata = stansub.sample(program, data, kernel=kernel, control_variates=0, **short)
+        record, n = record_of(idata), statistic(idata, "n_decisions")
+        assert (n == (each or 2 - statistic(idata, "component"))).all()
+        assert record.acceptance_rate == sum(statistic(idata, f"{one}.accepted").sum() for one in parts) / n.sum()
+        assert record.share_of_data == statistic(idata, "n_obs_used").sum() / (n.sum() * 60)
+        assert record.audit is not None
+        assert record.audit.n_audited == n.sum()

@@ -305,3 +305,30 @@ def test_nothing_but_a_checkpoint_is_replaced_by_one(
     assert taken.read_text() == "{}"
     assert database.stat().st_size
     assert stat.S_ISFIFO(fifo.stat().st_mode)
+
+
+def test_what_cannot_be_kept_does_not_end_the_run(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    walk = stansub.Metropolis(lambda rng, position: (position + 0.1 * rng.standard_normal(3), 0.0))
+    idata = stansub.sample(logistic, logistic_data, kernel=walk, checkpoint=tmp_path / "run", **SHORT)
+    assert theta(idata).shape == (2, 600, 3)
+    message = " ".join(capsys.readouterr().err.split())
+    assert message.count("No more checkpoints are written") == 1
+
+
+def test_a_disk_that_is_full_leaves_the_last_checkpoint(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "run.checkpoint"
+    first = stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
+
+    def full(keeper: Any, database: sqlite3.Connection, number: int, phase: str, end: int) -> None:
+        if number:
+            raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Keeper, "_append", full)
+        longer = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 900})
+    assert theta(longer).shape[1] == 900
+    assert_same(first, stansub.read_checkpoint(file, show_progress=False))
