@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,9 +34,14 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB);
 CREATE TABLE IF NOT EXISTS chains (number INTEGER PRIMARY KEY, state BLOB);
 CREATE TABLE IF NOT EXISTS records (number INTEGER, phase TEXT, start INTEGER, rows BLOB);
 """
+_OWNER = "SELECT value FROM facts WHERE name = 'owner'"
 _PHASES = ("warmup", "sampling")
 # What pickle raises for functions and other values that it does not take.
 _UNPICKLABLE = (pickle.PicklingError, TypeError, AttributeError)
+
+
+class _TakenOverError(Exception):
+    """Another run writes the file now."""
 
 
 class Kept(NamedTuple):
@@ -118,7 +124,7 @@ def read(path: Path) -> Checkpoint | None:
             }
     except sqlite3.DatabaseError as error:
         raise InputError(f"{path} is not a checkpoint: {error}") from error
-    values = {name: pickle.loads(value) for name, value in facts.items() if name != "format"}
+    values = {name: pickle.loads(value) for name, value in facts.items() if name not in ("format", "owner")}
     return Checkpoint(chains=chains, **values) if chains else None
 
 
@@ -159,6 +165,8 @@ class Keeper:
         self._resting: set[int] = set()
         self._rows = {(number, phase): 0 for number in range(len(chains)) for phase in _PHASES}
         self._new, self._failed = True, False
+        # Of two runs that go on from one file only the later one writes it any more.
+        self._token, self._claimed = secrets.token_hex(8), False
 
     def continue_from(self) -> None:
         """What the chains have now stands in the file already."""
@@ -207,8 +215,8 @@ class Keeper:
                     database.executescript(_TABLES)
                 with database:
                     self._write(database, saved)
-            self._new = False
-        except (OSError, sqlite3.Error, *_UNPICKLABLE) as error:
+            self._new, self._claimed = False, True
+        except (OSError, sqlite3.Error, _TakenOverError, *_UNPICKLABLE) as error:
             self._fail(str(error))
 
     def _save(self, number: int) -> None:
@@ -226,6 +234,10 @@ class Keeper:
 
     def _write(self, database: sqlite3.Connection, saved: dict[int, tuple[bytes, int, int]]) -> None:
         put = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
+        database.execute("BEGIN IMMEDIATE")
+        if self._claimed and database.execute(_OWNER).fetchone() != (self._token,):
+            raise _TakenOverError("another run goes on from there")
+        database.execute(put, ("owner", self._token))
         if self._new:
             database.execute(put, ("format", _FORMAT))
             for name, value in _unchanging(self._prepared).items():
@@ -245,6 +257,10 @@ class Keeper:
 
     def _append(self, database: sqlite3.Connection, number: int, phase: str, end: int) -> None:
         start, kept = self._rows[number, phase], getattr(self._chains[number], phase)
+        if not self._claimed:  # what another run has added since this one went on from there
+            database.execute(
+                "DELETE FROM records WHERE number = ? AND phase = ? AND start >= ?", (number, phase, start)
+            )
         if end > start:
             rows = _packed(kept, start, end)
             database.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (number, phase, start, rows))

@@ -507,6 +507,8 @@ class _Bench:
 
     def touched_by(self, index: NDArray[np.int64]) -> Subset | None:
         """The blocks that depend on any of these parameters, and when a decision among them is clear; None for all."""
+        if not self.posterior.has_gradients:
+            return None
         which = self.footprints.touched_by(index)
         if len(which) == len(self.posterior.blocks):
             return None

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from copy import copy
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub._loop import FunctionEvaluator
 from stansub.errors import InputError
+from stansub.output.layout import Layout
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray, IntArray
 
@@ -44,7 +47,8 @@ class FunctionFactors:
     Raises
     ------
     InputError
-        When there are no parameters or no observations, or only one of two gradients is given.
+        When there are no parameters or no observations, names do not make sense, or only one of two gradients is
+        given; later, when a function returns something else than it should.
     """
 
     def __init__(
@@ -60,8 +64,12 @@ class FunctionFactors:
         name: str = "functions",
     ) -> None:
         size = 1 if block_size is None else block_size
-        if not names or n_observations < 1 or size < 1:
+        _check_names(names)
+        if not names or not all(isinstance(one, numbers.Integral) and one >= 1 for one in (n_observations, size)):
             raise InputError("a posterior of functions needs at least one parameter, one observation and blocks of one")
+        given = (log_lik, log_density, log_lik_gradient, log_density_gradient)
+        if not callable(log_lik) or not all(one is None or callable(one) for one in given):
+            raise InputError("a posterior of functions needs functions of theta, and of theta and observations")
         if log_density is not None and log_lik_gradient is not None and log_density_gradient is None:
             raise InputError("with log_density and log_lik_gradient, log_density_gradient must be given too")
         self.name, self.names, self.any_block_size = name, list(names), block_size is None
@@ -129,7 +137,10 @@ class FunctionFactors:
         return FunctionEvaluator(self.dim, len(self.blocks), self._global, self._factors, gradient)
 
     def _global(self, theta: FloatArray) -> float | None:
-        return 0.0 if self._log_density is None else self._log_density(theta)
+        value = 0.0 if self._log_density is None else self._log_density(theta)
+        if value is None or isinstance(value, float):
+            return value
+        return float(_of_shape(value, (), "log_density"))
 
     def _factors(self, theta: FloatArray, which: Places) -> FloatArray | None:
         observations, firsts = self._observations(which)
@@ -141,7 +152,9 @@ class FunctionFactors:
     def _gradient(self, theta: FloatArray, which: Places) -> tuple[float, FloatArray] | None:
         assert self._log_lik_gradient is not None
         value = self._global(theta)
-        slope = np.zeros(self.dim) if self._log_density_gradient is None else self._log_density_gradient(theta)
+        slope = np.zeros(self.dim)
+        if self._log_density_gradient is not None:
+            slope = _of_shape(self._log_density_gradient(theta), slope.shape, "log_density_gradient")
         if which.size:
             values, (observations, _) = self._factors(theta, which), self._observations(which)
             slopes = self._log_lik_gradient(theta, observations)
@@ -163,8 +176,20 @@ class FunctionFactors:
         return places.astype(np.int32), firsts.astype(np.int32)
 
 
-def _of_shape(values: FloatArray, shape: tuple[int, ...], name: str) -> FloatArray:
-    array = np.asarray(values, np.float64)
+def _check_names(names: Sequence[str]) -> None:
+    if isinstance(names, str) or not all(isinstance(one, str) for one in names):
+        raise InputError(f"names of parameters must be a list of texts, such as ['mu'], not {names!r}")
+    try:
+        Layout.from_names(list(names))
+    except ValueError as error:
+        raise InputError(f"names of parameters, and of elements as `beta.1`, must fit together: {error}") from error
+
+
+def _of_shape(values: Any, shape: tuple[int, ...], name: str) -> FloatArray:
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} returned what is no array of numbers ({error})") from error
     if array.shape != shape:
         raise InputError(f"{name} returned an array of shape {array.shape} where {shape} was asked for")
     return array

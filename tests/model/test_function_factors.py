@@ -1,5 +1,7 @@
 """Posteriors made of numpy functions, and which of their factors depend on which parameters."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -139,3 +141,48 @@ class TestFootprints:
             assert found.touched_by([place]).tolist() == wanted
         others = np.setdiff1d(np.arange(posterior.dim), effects)
         assert found.depends[:, others].all()
+
+
+def test_what_functions_must_not_be_or_return_is_said() -> None:
+    y = np.arange(5.0)
+
+    def log_lik(theta: Any, places: Any) -> Any:
+        return -((y[places] - theta[0]) ** 2)
+
+    def gradient(theta: Any, places: Any) -> Any:
+        return 2 * (y[places] - theta[0])[:, np.newaxis]
+
+    given: Any
+    for given in ("mu", [1]):
+        with pytest.raises(InputError, match="must be a list of texts"):
+            FunctionFactors(given, 5, log_lik)
+    with pytest.raises(InputError, match="must fit together: mu: 2 names"):
+        FunctionFactors(["mu", "mu"], 5, log_lik)
+    for n, size in ((2.5, None), ("5", None), (0, None), (5, 1.5)):
+        with pytest.raises(InputError, match="at least one parameter, one observation"):
+            FunctionFactors(["mu"], n, log_lik, block_size=size)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="needs functions"):
+        FunctionFactors(["mu"], 5, 3)  # type: ignore[arg-type]
+    theta = np.zeros(1)
+
+    def vector(theta: Any) -> Any:
+        return theta
+
+    def text(*theta: Any) -> Any:
+        return "a"
+
+    for prior in (vector, text):
+        with pytest.raises(InputError, match="log_density returned"):
+            FunctionFactors(["mu"], 5, log_lik, log_density=prior).log_density(theta)
+    with pytest.raises(InputError, match="log_lik returned what is no array of numbers"):
+        FunctionFactors(["mu"], 5, text).log_density(theta)
+    slopes = FunctionFactors(
+        ["mu"],
+        5,
+        log_lik,
+        log_density=lambda theta: 0.0,
+        log_lik_gradient=gradient,
+        log_density_gradient=lambda theta: np.zeros(4),
+    )
+    with pytest.raises(InputError, match="log_density_gradient returned an array of shape"):
+        slopes.evaluator().global_gradient(theta)

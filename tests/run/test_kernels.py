@@ -205,3 +205,14 @@ def test_what_is_said_of_decisions_counts_each_of_a_step(program: CompiledModel,
         assert record.share_of_data == statistic(idata, "n_obs_used").sum() / (n.sum() * 60)
         assert record.audit is not None
         assert record.audit.n_audited == n.sum()
+
+
+def test_without_gradients_a_kernel_on_some_parameters_decides_from_all_factors() -> None:
+    y = np.random.default_rng(0).normal(1, 1, 200)
+    factors = stansub.FunctionFactors(["mu", "nu"], 200, lambda theta, i: -((y[i] - theta[0] - theta[1]) ** 2) / 2)
+    kernel = OnParameters(Metropolis("random-walk"), ["mu"])
+    idata = stansub.sample(factors, kernel=kernel, chains=1, iter_warmup=100, iter_sampling=100, seed=1, test="exact")
+    assert (statistic(idata, "n_obs_used") == 200).all()
+    moved = np.diff(inference_data.group(idata, "unconstrained_posterior")["theta"].values, axis=1) != 0
+    assert moved[..., 0].any()
+    assert not moved[..., 1].any()

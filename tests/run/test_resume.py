@@ -332,3 +332,35 @@ def test_a_disk_that_is_full_leaves_the_last_checkpoint(
         longer = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 900})
     assert theta(longer).shape[1] == 900
     assert_same(first, stansub.read_checkpoint(file, show_progress=False))
+
+
+def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
+    logistic: CompiledModel,
+    logistic_data: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file, found = tmp_path / "run.checkpoint", []
+    whole = stansub.sample(logistic, logistic_data, **SHORT)
+    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
+    write, read = checkpoint.Keeper.write, checkpoint.read
+
+    def meanwhile(keeper: checkpoint.Keeper) -> None:
+        write(keeper)
+        if not found and keeper._chains[0].status.steps > 600:
+            found.append(read(file))
+            write_more = keeper._chains[0].advance(), keeper._chains[1].advance()
+            assert all(write_more)
+            keeper.finish([0, 1])  # rows beyond those from which the other goes on
+            with monkeypatch.context() as patch:
+                patch.setattr(checkpoint, "read", lambda path: found[0])
+                assert_same(whole, stansub.sample(logistic, logistic_data, resume=file, **SHORT))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Keeper, "write", meanwhile)
+        turns: Any = {"checkpoint_every": 1e-9, "parallel_chains": 1}
+        first = stansub.sample(logistic, logistic_data, checkpoint=file, **turns, **SHORT)
+    assert_same(whole, first)
+    assert "another run goes on from there" in " ".join(capsys.readouterr().err.split())
+    assert_same(whole, stansub.read_checkpoint(file, show_progress=False))
