@@ -45,7 +45,7 @@ def sample(
 
     target = output or Path(f"{model.stem}.nc")
     # Draws of the run that is resumed may be replaced by more of them.
-    replacing = force or options["resume"] is not None
+    replacing = force or (options["resume"] is not None and files.is_hdf5(target))
     files.check_target(target, overwrite=replacing)
     options["checkpoint"] = options["checkpoint"] or options["resume"] or target.with_suffix(".checkpoint")
     if files.locate(options["checkpoint"])[0] == files.locate(target)[0]:

@@ -211,7 +211,16 @@ def _writable(folder: Path) -> bool:
 
 def is_database(path: Path) -> bool:
     """Whether a file is an SQLite database, as checkpoints are."""
+    return _starts_with(path, b"SQLite format 3\x00")
+
+
+def is_hdf5(path: Path) -> bool:
+    """Whether a file is an HDF5 file, as draws are."""
+    return _starts_with(path, b"\x89HDF\r\n\x1a\n")
+
+
+def _starts_with(path: Path, signature: bytes) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(16) == b"SQLite format 3\x00"
+        return file.read(len(signature)) == signature

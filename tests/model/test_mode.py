@@ -207,7 +207,7 @@ def only_the_sum(prior: Prior | None = None) -> Target:
     def third(theta: Array) -> tuple[float, Array]:
         return -0.5 * theta[2] ** 2, np.array([0, 0, -theta[2]])
 
-    return Target(["a", "b.2", "c"], 40, each, prior or third)
+    return Target(["a", "b.1", "c"], 40, each, prior or third)
 
 
 def centred_groups() -> Target:
@@ -251,7 +251,7 @@ def undefined() -> Target:
 FAILURES = {
     "flat": (constant(["a", "b.1"]), "singular", ["a", "b[1]"], "proper priors"),
     "rising": (constant(["slope"], 1.0), "unbounded", ["slope"], r"\+infinity"),
-    "only_the_sum": (only_the_sum(), "singular", ["a", "b[2]"], "do not determine (a and b.2.|b.2. and a) "),
+    "only_the_sum": (only_the_sum(), "singular", ["a", "b[1]"], "do not determine (a and b.1.|b.1. and a) "),
     "centred_groups": (centred_groups(), "unbounded", ["tau"], "tau runs to -infinity"),
     "separated": (separated(), "boundary", ["beta[1]"], r"beta\[1\] runs to \+infinity .* hardly falls"),
     "kinked": (kinked(), "rough", ["mu"], "falls by 0.006. as mu changes"),

@@ -20,7 +20,7 @@ from ending import stop_after
 from numpy.typing import NDArray
 
 import stansub
-from stansub import CompiledModel, InputError
+from stansub import CompiledModel, InputError, cli
 from stansub.output import inference_data
 from stansub.run import checkpoint
 from stansub.run import sample as sampling
@@ -364,3 +364,17 @@ def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
     assert_same(whole, first)
     assert "another run goes on from there" in " ".join(capsys.readouterr().err.split())
     assert_same(whole, stansub.read_checkpoint(file, show_progress=False))
+
+
+def test_only_draws_are_replaced_by_a_resumed_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mean_data: dict[str, Any]
+) -> None:
+    data, other = tmp_path / "data.json", tmp_path / "notes.txt"
+    data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in mean_data.items()}))
+    other.write_text("mine")
+    program = str(EXAMPLES / "normal_mean.stan")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["sample", program, str(data), "--resume", str(tmp_path / "none"), "--output", str(other), "--quiet"])
+    assert ended.value.code == 2
+    assert "notes.txt" in capsys.readouterr().err
+    assert other.read_text() == "mine"
