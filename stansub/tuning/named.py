@@ -58,7 +58,7 @@ class Named:
 
 def _sgld(about: Surroundings) -> Adapter:
     if about.batches is None:
-        raise InputError("the proposal sgld moves all parameters: choose another for some of them")
+        raise InputError("the proposal sgld moves all parameters, by mini-batches: choose another for some of them")
     return SgldAdapter(about.batches(), about.dim, cholesky=about.cholesky)
 
 
