@@ -354,11 +354,6 @@ class Chain:
             self.trial.rng = now.trial_rng
 
     @property
-    def pause(self) -> int:
-        """Steps of warmup after which the chain waits; 0 for none."""
-        return self._now.pause
-
-    @property
     def waits(self) -> bool:
         """Whether it has come so far."""
         return 0 < self._now.pause <= self.warmup.n_steps

@@ -324,7 +324,7 @@ def _each(totals: Sequence[Totals], name: str) -> NDArray[Any]:
 def normality(
     chains: Sequence[Chain], test: StoppingRule, *, variates: bool, max_error: float | None
 ) -> dict[str, Any] | None:
-    """What the trials at the end of warmup came to, over all chains (see `decision.normality.figures`)."""
+    """What the trials at the end of warmup came to, over all chains (see `stansub.acceptance.normality.figures`)."""
     trials = [chain.tried for chain in chains if chain.tried is not None]
     return figures(pool(trials), test, by_decisions=variates, max_error=max_error) if trials else None
 

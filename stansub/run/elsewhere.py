@@ -1,6 +1,6 @@
 """Chains in other processes: what they need is reopened there, and only values travel.
 
-A worker makes the posterior anew from its `Recipe` (the compiled libraries are found in the user's cache) and the
+A worker makes the posterior anew from its `PosteriorRecipe` (the compiled libraries are found in the user's cache) and the
 present setup from a file; a turn takes a chain's state there and brings the next one back, with the records between.
 """
 
@@ -26,7 +26,7 @@ from stansub.run.functions import FunctionRecipe
 from stansub.run.prepare import Prepared, Setup, make_chain
 from stansub.run.stages import Meetings
 from stansub.stan.posterior import Posterior
-from stansub.stan.recipe import Recipe
+from stansub.stan.recipe import PosteriorRecipe
 from stansub.target.functions import FunctionFactors
 
 # Seconds of a turn: long beside what it takes to move a chain there and back.
@@ -69,7 +69,7 @@ class Elsewhere:
         """Turns of one chain with the present setup."""
         return _Away(chain, number, str(self._folder), f"setup-{self._number}")
 
-    def _write(self, name: str, value: Recipe | FunctionRecipe | Setup) -> None:
+    def _write(self, name: str, value: PosteriorRecipe | FunctionRecipe | Setup) -> None:
         try:
             (self._folder / name).write_bytes(pickle.dumps(value))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
@@ -119,14 +119,14 @@ def turn(folder: str, setup: str, number: int, state: bytes) -> tuple[bytes, Rec
     return chain.save(), chain.warmup.rows(starts[0]), chain.sampling.rows(starts[1])
 
 
-def _recipe(posterior: Posterior) -> Recipe | FunctionRecipe:
+def _recipe(posterior: Posterior) -> PosteriorRecipe | FunctionRecipe:
     factors = posterior.population
-    return FunctionRecipe(factors) if isinstance(factors, FunctionFactors) else Recipe.of(posterior)
+    return FunctionRecipe(factors) if isinstance(factors, FunctionFactors) else PosteriorRecipe.of(posterior)
 
 
 @lru_cache(maxsize=1)
 def _posterior(folder: str) -> Posterior:
-    recipe: Recipe | FunctionRecipe = pickle.loads((Path(folder) / "posterior").read_bytes())
+    recipe: PosteriorRecipe | FunctionRecipe = pickle.loads((Path(folder) / "posterior").read_bytes())
     return recipe.make()
 
 

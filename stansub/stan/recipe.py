@@ -15,7 +15,7 @@ from stansub.stan.source import Source
 
 
 @dataclass(frozen=True)
-class Recipe:
+class PosteriorRecipe:
     """A posterior without its libraries and evaluators; it can be pickled.
 
     Attributes
@@ -40,7 +40,7 @@ class Recipe:
     evaluator: Literal["instances", "rewritten"]
 
     @classmethod
-    def of(cls, posterior: Posterior) -> Recipe:
+    def of(cls, posterior: Posterior) -> PosteriorRecipe:
         """What a posterior was made from."""
         return cls(
             Source(posterior.name, posterior.program.code, posterior.program),
