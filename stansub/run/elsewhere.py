@@ -1,7 +1,7 @@
 """Chains in other processes: what they need is reopened there, and only values travel.
 
 A worker makes the posterior anew from its `PosteriorRecipe` (the compiled libraries are found in the user's cache) and
-the present setup from a file; a turn takes a chain's state there and brings the next one back, with the records between.
+the present setup from a file; a turn takes a chain there as a value and brings the next one back, with its records.
 """
 
 from __future__ import annotations
