@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from stansub.diagnostics.compare import compare
     from stansub.diagnostics.comparison import Comparison
+    from stansub.diagnostics.exact import compare_exact
     from stansub.diagnostics.normality import diagnose
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
@@ -67,6 +68,7 @@ __all__ = [
     "StansubError",
     "__version__",
     "compare",
+    "compare_exact",
     "compile_model",
     "diagnose",
     "read_checkpoint",
@@ -93,6 +95,7 @@ _HOMES = {
     "read_checkpoint": "run.sample",
     "reference": "nuts.reference",
     "compare": "diagnostics.compare",
+    "compare_exact": "diagnostics.exact",
     "Comparison": "diagnostics.comparison",
     "diagnose": "diagnostics.normality",
     "risk": "diagnostics.risk",

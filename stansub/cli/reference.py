@@ -14,11 +14,12 @@ from stansub.cli.options import Data, Debug, Model, declared, shared, taking
 
 
 class EngineName(StrEnum):
-    """Who runs NUTS."""
+    """Who makes the reference."""
 
     auto = "auto"
     cmdstan = "cmdstan"
     nutpie = "nutpie"
+    exact = "exact"
 
 
 def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
@@ -33,7 +34,8 @@ def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
             "engine",
             EngineName,
             EngineName.auto,
-            help="Who runs NUTS; auto: CmdStan where it is installed, else nutpie.",
+            help="Who runs NUTS; auto: CmdStan where it is installed, else nutpie. exact: no NUTS, but stansub with "
+            "every decision on all the data.",
             rich_help_panel=group or None,
         ),
         declared(

@@ -9,6 +9,7 @@ import numpy as np
 
 from stansub.diagnostics.alignment import still
 from stansub.diagnostics.statistics import Side
+from stansub.output.record import n_decisions, of_decisions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,9 @@ _FIGURES = {
     "sampling_time": ("sampling, s", "lower"),
     "other_time": ("starting, waiting and writing, s", "lower"),
     "total_time": ("total, s", "lower"),
+    "step_time": ("a step of sampling, microseconds", "lower"),
+    "share_of_data": ("data that a decision used, %", "lower"),
+    "wrong_decisions": ("audited decisions that were wrong, %", ""),
     "likelihood_evaluations": ("observations' likelihoods evaluated", ""),
     "gradient_evaluations": ("gradients of the whole posterior evaluated", ""),
     "passes_warmup": ("passes over the data in warmup", "lower"),
@@ -108,6 +112,8 @@ def _figures(facts: dict[str, Any], ess: Ess) -> dict[str, float]:
     warm_passes = warm_gradients if np.isfinite(gradients) else warm_values / n
     rate = min(ess.bulk, ess.tail) / sampling
     to_ess = total - sampling + ESS_WANTED / rate
+    steps, decisions = _total(facts, "n_steps"), n_decisions(facts)
+    audited, wrong = (of_decisions(facts, name) for name in ("n_audited", "n_audit_wrong"))
     return {
         "compile_time": compiling,
         "setup_time": setup,
@@ -115,6 +121,9 @@ def _figures(facts: dict[str, Any], ess: Ess) -> dict[str, float]:
         "sampling_time": sampling,
         "other_time": other,
         "total_time": total,
+        "step_time": 1e6 * _total(facts, "sampling_time") / steps,
+        "share_of_data": 100 * _total(facts, "n_obs_used") / ((decisions or np.nan) * n),
+        "wrong_decisions": 100 * (wrong or 0.0) / (audited or np.nan),
         "likelihood_evaluations": values + warm_values,
         "gradient_evaluations": gradients + warm_gradients,
         "passes_warmup": warm_passes,

@@ -36,10 +36,13 @@ class Leaf(NamedTuple):
     proposal : str or Proposal
     places : ndarray of int64
         Of the parameters that it moves.
+    exact : bool
+        Whether its decisions are exact, whatever the test of the run is.
     """
 
     proposal: str | Proposal
     places: NDArray[np.int64]
+    exact: bool = False
 
 
 Leaves = Leaf | Mapping[str, "Leaves"]
@@ -115,7 +118,7 @@ class Metropolis:
         )
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
-        return Leaf(self.proposal, np.arange(len(names)))
+        return Leaf(self.proposal, np.arange(len(names)), self.exact)
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ class OnParameters:
         return OnSome(decider, index, lambda position: bench.among(observations(position), exact=exact))
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
-        return Leaf(self.kernel.proposal, find(names, self.names))
+        return Leaf(self.kernel.proposal, find(names, self.names), self.kernel.exact)
 
 
 class _Parts:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
@@ -103,7 +104,7 @@ class Run(NamedTuple):
     warmup_time, sampling_time
         Seconds of each chain.
     warmup_n_gradients, n_gradients
-        Leapfrog steps of each chain, each of which takes one gradient of the log density.
+        Leapfrog steps of each chain, each of which takes one gradient of the log density; empty of samplers without.
     time_split
         How the seconds of warmup and sampling were separated: "measured", or "by gradient evaluations".
     compile_time, setup_time, wall_time
@@ -112,6 +113,8 @@ class Run(NamedTuple):
         The engine's version.
     method
         The algorithm, such as NUTS.
+    counts
+        What else was counted of each chain, by the names of `stansub.sample`: ``n_obs_evaluated`` and the like.
     """
 
     posterior: Mapping[str, NDArray[Any]]
@@ -126,6 +129,7 @@ class Run(NamedTuple):
     wall_time: float
     version: str
     method: str = "NUTS"
+    counts: Mapping[str, Sequence[int]] = MappingProxyType({})
 
 
 class Engine(Protocol):

@@ -19,7 +19,7 @@ from rich.console import Console
 from stansub import memory
 from stansub._version import __version__
 from stansub.errors import InputError
-from stansub.nuts import cmdstan, equivalence, nutpie
+from stansub.nuts import cmdstan, equivalence, exact, nutpie
 from stansub.nuts.base import Engine, Program, Run, Settings
 from stansub.output import files, inference_data
 from stansub.output.checks import R_HAT_MAX
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ENGINES", "Program", "reference"]
 
-_ENGINES: dict[str, Engine] = {"cmdstan": cmdstan, "nutpie": nutpie}
+_ENGINES: dict[str, Engine] = {"cmdstan": cmdstan, "nutpie": nutpie, "exact": exact}
 ENGINES = ("auto", *_ENGINES)
-_NAMES = {"cmdstan": "CmdStan", "nutpie": "nutpie"}
+_NAMES = {"cmdstan": "CmdStan", "nutpie": "nutpie", "exact": "exact decisions of stansub"}
 # Bytes of generated quantities with a value per observation that are still computed to be thrown away.
 _MAX_UNUSED = 5e8
 # What the engines can take.
@@ -69,9 +69,10 @@ def reference(
         The ``.stan`` file, or its text with a name.
     data : path or mapping
         Data in CmdStan's JSON format, or the values by name.
-    engine : {"auto", "cmdstan", "nutpie"} or Engine
-        Who runs NUTS. ``auto`` takes CmdStan where it is installed and nutpie on the BridgeStan home elsewhere; an
-        engine of one's own has the methods of `stansub.nuts.base.Engine`.
+    engine : {"auto", "cmdstan", "nutpie", "exact"} or Engine
+        Who runs NUTS. ``auto`` takes CmdStan where it is installed and nutpie on the BridgeStan home elsewhere;
+        ``exact`` is no NUTS but stansub's own sampler with every decision on all the data; an engine of one's own has
+        the methods of `stansub.nuts.base.Engine`.
     reference_model : path or Program, optional
         A faster formulation of the same posterior, to be run in the model's place. Where its parameters have the same
         names and shapes, the two log densities are compared first.
@@ -190,8 +191,8 @@ def _chain_stats(run: Run) -> dict[str, NDArray[Any]]:
     stats = {
         "warmup_time": run.warmup_time,
         "sampling_time": run.sampling_time,
-        "warmup_n_gradients": run.warmup_n_gradients,
-        "n_gradients": run.n_gradients,
+        **({"warmup_n_gradients": run.warmup_n_gradients, "n_gradients": run.n_gradients} if run.n_gradients else {}),
+        **run.counts,
         **{name: run.sample_stats[one].sum(axis=1) for name, one in counted.items() if one in run.sample_stats},
     }
     return {name: np.asarray(values) for name, values in stats.items()}

@@ -51,8 +51,8 @@ def find(
         Of the program and the data that the reference must stand for, as draws carry them.
     reference_hash : str, optional
         Of the program that must have been run, where another formulation is asked for.
-    engine : {"auto", "cmdstan", "nutpie"}
-        Who must have run NUTS; ``auto``: anyone.
+    engine : {"auto", "cmdstan", "nutpie", "exact"}
+        Who must have made it; ``auto``: anyone.
     settings : mapping, optional
         Settings that the run must have had; others may be what they are.
 

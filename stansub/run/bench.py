@@ -118,7 +118,9 @@ class Bench:
         InputError
             Where blocks have more than one observation, or there are no such observations.
         """
-        blocks, which = self.target.blocks, np.unique(np.asarray(observations, np.int64))
+        blocks, which = self.target.blocks, np.asarray(observations, np.int64)
+        if not (np.diff(which) > 0).all():
+            which = np.unique(which)
         if blocks.size != 1:
             raise InputError("observations that change from step to step need blocks of one: give block_size=1")
         if which.size and not 0 <= which[0] <= which[-1] < blocks.n_observations:

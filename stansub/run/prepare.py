@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from stansub.acceptance.stopping import Guarantee, StoppingRule
 from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
-from stansub.kernels.recipes import Metropolis, Recipe
+from stansub.kernels.recipes import Leaf, Metropolis, Recipe
 from stansub.progress import Progress
 from stansub.run import choices
 from stansub.run.bench import Bench
@@ -190,7 +190,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         plan=Plan(
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
         ),
-        trial=_is_tried(promise, fitted, config),
+        trial=_is_tried(promise, fitted, config, posterior.full.param_unc_names()),
         notes=updated(notes, _block_note(posterior, fitted, found, given=given), *audit_note),
     )
     data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
@@ -268,10 +268,16 @@ def _levels(rule: StoppingRule, config: SampleConfig) -> Falling | None:
     return Falling(rule.error.value, config.final_epsilon, config.iter_sampling)
 
 
-def _is_tried(promise: Guarantee, rule: StoppingRule, config: SampleConfig) -> bool:
+def _is_tried(promise: Guarantee, rule: StoppingRule, config: SampleConfig, names: Sequence[str]) -> bool:
     """Whether what a t-test relies on is tried at the end of warmup."""
     asymptotic = promise == Guarantee.ASYMPTOTIC and rule.rests_on_t
-    return asymptotic and config.iter_warmup > 0 and config.kernel is None
+    return asymptotic and config.iter_warmup > 0 and (config.kernel is None or _decides_among_all(config.kernel, names))
+
+
+def _decides_among_all(kernel: Recipe, names: Sequence[str]) -> bool:
+    """Whether a kernel takes one decision a step, by the test, among all blocks: what the trial imitates."""
+    leaf = kernel.leaves(names)
+    return isinstance(leaf, Leaf) and len(leaf.places) == len(names) and not leaf.exact
 
 
 def _audits(

@@ -1,0 +1,67 @@
+"""The engine "exact": stansub's own sampler of the same program, every decision on all the data.
+
+It shows what decisions from subsets change and save; whether the sampler itself goes everywhere only another can show.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+from rich.console import Console
+
+from stansub._version import __version__
+from stansub.errors import DrawsWarning
+from stansub.nuts.base import Missing, Program, Run, Settings
+from stansub.output.inference_data import attrs, group
+from stansub.run.sample import sample
+from stansub.stan.compiled import compile_model
+from stansub.stan.data import Data
+from stansub.stan.source import Source
+
+_COUNTS = ("n_steps", "n_accepted", "n_obs_used", "n_obs_evaluated", "warmup_n_obs_evaluated")
+
+
+def unavailable() -> Missing | None:
+    """It needs nothing but the compiler that stansub needs."""
+    return None
+
+
+def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
+    """All chains, with as many steps as iterations were asked for; nothing aims at `adapt_delta`."""
+    began = time.perf_counter()
+    compiled = compile_model(Source(program.name, program.code, program.syntax))
+    compiled_at = time.perf_counter()
+    with warnings.catch_warnings():
+        # The comparison says what speaks against either side.
+        warnings.simplefilter("ignore", DrawsWarning)
+        idata = sample(
+            compiled,
+            data,
+            test="exact",
+            chains=settings.chains,
+            parallel_chains=settings.parallel_chains,
+            iter_warmup=settings.iter_warmup,
+            iter_sampling=settings.iter_sampling,
+            seed=settings.seed,
+            console=console,
+            show_progress=show,
+        )
+    facts = attrs(idata)
+    values = {str(name): array.values for name, array in group(idata, "posterior").data_vars.items()}
+    accepted = group(idata, "sample_stats")["accepted"].values
+    return Run(
+        posterior=values,
+        sample_stats={"accepted": accepted},
+        warmup_time=facts["warmup_time"],
+        sampling_time=facts["sampling_time"],
+        warmup_n_gradients=(),
+        n_gradients=(),
+        time_split="measured",
+        compile_time=compiled_at - began,
+        setup_time=float(facts["setup_time"]),
+        wall_time=float(facts["wall_time"]),
+        version=__version__,
+        method="exact",
+        counts={name: facts[name] for name in _COUNTS},
+    )
