@@ -69,7 +69,7 @@ def joint() -> Joint[Data]:
 
 
 def result_of(kernel: Any) -> JointTest:
-    return joint_distribution_test(joint(), kernel, np.random.default_rng(1), n_chains=60, n_steps=30, n_draws=6000)
+    return joint_distribution_test(joint(), kernel, np.random.default_rng(1), n_chains=100, n_steps=40, n_draws=8000)
 
 
 def sampler(assignments: Any = None, experts: Any = None) -> Sequence:
@@ -81,11 +81,11 @@ def test_the_whole_sampler_keeps_the_joint_distribution() -> None:
     assert found.p_value > 0.01, found.z
 
 
-class Lonely(dpm.AssignmentsKernel):
-    """The weight of a new cluster is not alpha's."""
+class Closed(dpm.AssignmentsKernel):
+    """The weight of a new cluster is left out."""
 
     def new_cluster(self, alpha: float) -> float:
-        return 1.0
+        return 0.0
 
 
 class Strangers(dpm.ExpertsKernel):
@@ -111,7 +111,7 @@ class BoundTo:
 @pytest.mark.parametrize(
     "broken",
     [
-        sampler(assignments=BoundTo(lambda bench, model: Lonely(model, 5, 2))),
+        sampler(assignments=BoundTo(lambda bench, model: Closed(model, 5, 2))),
         sampler(experts=BoundTo(lambda bench, model: Strangers(bench, model, 0.8, 2, exact=True))),
     ],
     ids=["weight of a new cluster", "members of other clusters"],
