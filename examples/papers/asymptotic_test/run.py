@@ -171,11 +171,9 @@ class Run:
             "label": self.label,
             "n_audited": int(stats_["n_audited"].sum()),
             "n_wrong": int(stats_["n_audit_wrong"].sum()),
-            "n_wrong_warned": sum(
-                "audited decisions were wrong" in line for line in str(attrs["warnings"]).splitlines()
-            ),
+            "warned_of_audit": any("audited decisions were wrong" in line for line in lines),
             "trial": json.loads(trial) if isinstance(trial, str) else trial,
-            "warnings": str(attrs["warnings"]).splitlines(),
+            "warnings": lines,
         }
 
     def curve(self) -> common.Curve:
