@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import arviz as az
@@ -59,7 +60,7 @@ class Problem:
     ----------
     name : str
     x, x_test : ndarray, shape (n, K)
-        Centred and scaled to sd 0.5 (Gelman et al. 2008, section 2).
+        Real attributes centred and scaled to sd 0.5 (Gelman et al. 2008, section 2).
     y, y_test : ndarray of int64, shape (n,)
     steps : Steps
     bayes_error : float or None
@@ -134,7 +135,7 @@ def of_two_classes(settings: Settings, steps: Steps) -> Problem:
     x = rng.normal(size=(n + SCORED, 2))
     x[:, 0] += np.asarray(CENTRES)[y]
     bayes = float(ndtr((CENTRES[0] - CENTRES[1]) / 2))
-    return Problem("two Gaussian classes", scaled(x[:n], x[:n]), y[:n], scaled(x[n:], x[:n]), y[n:], steps, bayes)
+    return Problem("two Gaussian classes", x[:n], y[:n], x[n:], y[n:], steps, bayes)
 
 
 @dataclass(frozen=True)
@@ -318,11 +319,14 @@ def draw_chains(page: Page, found: Sequence[Found]) -> None:
             axis.set(xscale="log", xlabel="points drawn, in passes over the data")
         if problem.bayes_error is not None:
             row[1].axhline(problem.bayes_error, color=common.EXACT_COLOUR, ls="-.", lw=1, label="Bayes classifier")
-            row[1].legend(fontsize=7)
+            row[1].legend(fontsize=7, loc="upper right")
         row[0].set(ylabel="train error", title=f"{problem.name}, n = {problem.n:,}")
         row[1].set_ylabel("test error")
         row[2].set_ylabel("running mean of beta[1]")
-        row[0].legend(fontsize=7)
+        top = 1.3 * row[0].get_ylim()[1]
+        row[0].set_ylim(top=top)
+        row[1].set_ylim(top=top)
+        row[0].legend(fontsize=7, loc="upper right")
     page.save(figure, "chains")
 
 
@@ -342,7 +346,7 @@ def draw_shares(page: Page, found: Sequence[Found]) -> None:
         values = [one.ess_per_second()[sampler] for one in found]
         axes[1].bar(np.arange(len(found)) + (place - 1.5) * width, values, width, color=colour, label=sampler)
     axes[1].set(yscale="log", ylabel="smallest ESS a second of sampling", xticks=np.arange(len(found)))
-    axes[1].set_xticklabels([one.problem.name.replace(", ", ",\n") for one in found], fontsize=7)
+    axes[1].set_xticklabels([fill(one.problem.name, 14) for one in found], fontsize=7)
     axes[1].set_ylim(top=axes[1].get_ylim()[1] * 30)
     axes[1].legend(fontsize=7, ncols=2, loc="upper left")
     page.save(figure, "cost")
@@ -353,7 +357,7 @@ def main() -> None:
     settings = common.settings(__file__, __doc__)
     page = Page(settings)
     few, many = settings.pick(Steps(250, 150), Steps(1000, 3000)), settings.pick(Steps(400, 150), Steps(3000, 7000))
-    tall = settings.pick(Steps(90, 30), Steps(300, 200))
+    tall = settings.pick(Steps(110, 30), Steps(300, 200))
     problems = [
         of_cover_types(settings, 2, few),
         of_cover_types(settings, 10, many),
