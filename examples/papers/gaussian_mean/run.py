@@ -264,13 +264,15 @@ class Chain(NamedTuple):
     wrong: NDArray[np.bool_]
 
 
-def walk(population: Population, table: Table, n_steps: int, rng: np.random.Generator) -> Chain:
-    """A random walk from the mode of a subsampled likelihood, with steps in proportion to the posterior's sd."""
+def walk(
+    population: Population, table: Table, n_steps: int, rng: np.random.Generator, *, scale: float = SCALE
+) -> Chain:
+    """A random walk from the mode of a subsampled likelihood; the sd of its steps is ``scale`` posterior sds."""
     sd = 1 / math.sqrt(population.n)
     theta = next(population.subsets([max(1, population.n // SUBSAMPLE), population.n], rng)).mean
     out = Chain(np.empty(n_steps), np.empty(n_steps), np.empty(n_steps, bool), np.empty(n_steps, bool))
     for step in range(n_steps):
-        there = theta + SCALE * sd * rng.normal()
+        there = theta + scale * sd * rng.normal()
         decision = decide(population, table, theta, there, math.log1p(-rng.random()), rng)
         theta = there if decision.accepted else theta
         out.theta[step], out.used[step] = theta / sd, decision.n_used / population.n
@@ -278,15 +280,18 @@ def walk(population: Population, table: Table, n_steps: int, rng: np.random.Gene
     return out
 
 
-def expected_share(n: int, spread: float, table: Table, rng: np.random.Generator, n_draws: int = 4000) -> float:
+def expected_share(
+    n: int, spread: float, table: Table, rng: np.random.Generator, *, scale: float = SCALE, n_draws: int = 4000
+) -> float:
     """Share of the points at equilibrium if drawn means and sds were those of all points.
 
     A decision then falls at the first look whose threshold is below the distance of the mean log ratio from the
     threshold: of order 1 / n, where sd / sqrt(t) is of order SPREAD / sqrt(n t), so that t is proportional to
-    SPREAD^2 n (section 4.3).
+    SPREAD^2 n (section 4.3): that of a typical decision, not its mean, for decisions whose distance is near 0 need all
+    points whatever the spread, and their share is in proportion to the spread itself.
     """
     here = rng.normal(size=n_draws) / math.sqrt(n)
-    move = SCALE * rng.normal(size=n_draws) / math.sqrt(n)
+    move = scale * rng.normal(size=n_draws) / math.sqrt(n)
     middle = here + move / 2
     distance = np.abs(-move * middle - np.log1p(-rng.random(n_draws)) / n)
     largest = CENTRE - spread * float(ndtri(0.5 / n))
@@ -305,6 +310,8 @@ class Run:
     n : int
     spread : float
         Of the data, sigma_X.
+    scale : float
+        Of the steps, in posterior sds.
     chain : Chain
     expected : float
         Share of the points (see `expected_share`).
@@ -312,6 +319,7 @@ class Run:
 
     n: int
     spread: float
+    scale: float
     chain: Chain
     expected: float
 
@@ -321,6 +329,8 @@ class Run:
         return {
             "n": self.n,
             "spread": self.spread,
+            "scale": self.scale,
+            "typical": float(np.exp(np.log(used).mean())),
             "share": float(used.mean()),
             "error": float(az.mcse(used)),
             "expected": self.expected,
@@ -334,10 +344,11 @@ class Run:
         }
 
 
-def run(n: int, spread: float, n_steps: int, rng: np.random.Generator) -> Run:
+def run(n: int, spread: float, n_steps: int, rng: np.random.Generator, *, scale: float = SCALE) -> Run:
     """One of the paper's runs."""
     population, table = Unstored.of(n, spread, rng), paper_table(n)
-    return Run(n, spread, walk(population, table, n_steps, rng), expected_share(n, spread, table, rng))
+    expected = expected_share(n, spread, table, rng, scale=scale)
+    return Run(n, spread, scale, walk(population, table, n_steps, rng, scale=scale), expected)
 
 
 @dataclass(frozen=True)
@@ -405,10 +416,13 @@ def draw(page: Page, runs: Sequence[Run], spreads: Sequence[Run], rows: Sequence
     axes[1].legend(fontsize=7, loc="upper right")
     values = np.array([one.spread for one in spreads])
     draw_shares(axes[2], values, spreads)
-    at = spreads[0]
-    axes[2].plot(values, at.expected * (values / at.spread) ** 2, ":", color=common.EXACT_COLOUR, label="slope 2")
+    typical = np.array([one.row()["typical"] for one in spreads])
+    axes[2].plot(values, typical, "o", mfc="none", color=COLOURS[BOUND], ms=4, label="geometric mean")
+    for start, slope, style in ((typical[0], 2, ":"), (spreads[0].expected, 1, "--")):
+        guide = start * (values / values[0]) ** slope
+        axes[2].plot(values, guide, style, color=common.EXACT_COLOUR, lw=1, label=f"slope {slope}")
     axes[2].set(xscale="log", yscale="log", xlabel="sigma of the data", ylabel="share of the points", ylim=(None, 2))
-    axes[2].set_title(f"n = $10^{{{round(math.log10(at.n))}}}$")
+    axes[2].set_title(f"n = $10^{{{round(math.log10(spreads[0].n))}}}$")
     axes[2].legend(fontsize=7)
     page.save(figure, "share")
 
@@ -421,14 +435,21 @@ def draw_shares(axis: Any, at: Sequence[float] | Array, runs: Sequence[Run]) -> 
     axis.plot(at, [row["expected"] for row in rows], color=COLOURS[BOUND], lw=1, label="expected")
 
 
+def slopes(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """By how many powers of sigma_X the mean and the geometric mean of the share grow between two runs."""
+    ratio = math.log(rows[1]["spread"] / rows[0]["spread"])
+    return {name: math.log(rows[1][name] / rows[0][name]) / ratio for name in ("share", "typical")}
+
+
 def main() -> None:
     """Run the chains, the default and NUTS, and write the page."""
     settings = common.settings(__file__, __doc__)
     page = Page(settings)
     rng = np.random.default_rng(settings.seed)
-    n_steps = settings.pick(3000, 30_000)
+    n_steps = settings.pick(2000, 20_000)
     runs = [run(n, SPREAD, n_steps, rng) for n in SIZES]
     spreads = [run(SIZES[-1], spread, n_steps // 3, rng) for spread in (0.01, 0.03, 0.1, 0.3, 1.0)]
+    scales = [run(SIZES[-1], SPREAD, n_steps // 3, rng, scale=scale) for scale in (0.5, 1.0, SCALE)]
     program = stansub.compile_model(settings.program)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stansub.DrawsWarning)
@@ -442,6 +463,8 @@ def main() -> None:
         "points.",
         runs=each,
         spreads=[one.row() for one in spreads],
+        scales=[one.row() for one in scales],
+        slopes=slopes([one.row() for one in spreads[:2]]),
         today=rows,
         centre=CENTRE,
         spread=SPREAD,
