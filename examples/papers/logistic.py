@@ -24,7 +24,7 @@ BLOCK = 10
 # Draws of a chain whose functions are evaluated.
 _EVALUATED = 1500
 # The sampler may not be asked for a number of seconds and an endless number of steps.
-_MANY_STEPS, _THIN = 4_000_000, 20
+MANY_STEPS, THIN = 4_000_000, 20
 
 Function = Callable[[Array], Array]
 
@@ -82,12 +82,12 @@ def walk(
 ) -> Any:
     """Random walks with the papers' test, one from each start, for so many seconds or steps.
 
-    Two chains run at once; those given by seconds are thinned.
+    Two chains run at once; those given by seconds are thinned by `THIN`.
     """
     how = {"test": stansub.Austerity(epsilon=epsilon, looks=looks_of(mini_batch, posterior.blocks.sizes[0]))}
     how |= {"proposal": stansub.RandomWalk(cholesky), "control_variates": 0, "iter_warmup": 0}
     if seconds is not None:
-        how |= {"max_time": seconds * len(starts) / 2, "iter_sampling": _MANY_STEPS, "thin": _THIN}
+        how |= {"max_time": seconds * len(starts) / 2, "iter_sampling": MANY_STEPS, "thin": THIN}
     else:
         how |= {"iter_sampling": steps}
     inits = [{"beta": start} for start in starts]
@@ -149,6 +149,11 @@ def agreement(one: Any, other: Any, function: Function) -> float:
     return difference / (squared_error(one, function) + squared_error(other, function))
 
 
+def costs(engine: Drawn) -> dict[str, float]:
+    """Of an engine, for the table of a page."""
+    return {"whole": engine.whole, "ess": engine.ess, "per_second": engine.ess_per_second}
+
+
 def shades(n: int, name: str = "Blues") -> list[str]:
     """Shades of a colour, from light to dark."""
     return [matplotlib.colors.to_hex(one) for one in matplotlib.colormaps[name](np.linspace(0.4, 0.95, n))]
@@ -159,7 +164,23 @@ def level_colours(labels: Sequence[str]) -> Mapping[str, str]:
     return dict(zip(labels, [EXACT_COLOUR, *shades(len(labels) - 1)[::-1]], strict=True))
 
 
-def told_apart(curves: Mapping[str, Curve], best: str, other: str) -> bool:
-    """Whether the last risk of one is lower than that of another by more than two standard errors."""
-    one, two = curves[best], curves[other]
-    return bool(two.risk[-1] - one.risk[-1] > 2 * np.hypot(one.error[-1], two.error[-1]))
+class End(NamedTuple):
+    """A risk at some time, with its standard error over chains."""
+
+    seconds: float
+    risk: float
+    error: float
+
+    def below(self, other: End) -> bool:
+        """Whether it is lower by more than two standard errors."""
+        return bool(other.risk - self.risk > 2 * np.hypot(self.error, other.error))
+
+
+def ends(curves: Mapping[str, Curve]) -> dict[str, End]:
+    """Risks at the last time that all curves have reached."""
+    last = min(curve.seconds[-1] for curve in curves.values())
+    found = {}
+    for name, curve in curves.items():
+        place = int(np.searchsorted(curve.seconds, last * (1 + 1e-9), side="right")) - 1
+        found[name] = End(float(last), float(curve.risk[place]), float(curve.error[place]))
+    return found

@@ -28,6 +28,8 @@ RISK_LEVELS = ((0.0, 500), (0.01, 500), (0.01, 100), (0.05, 500), (0.1, 500))
 # Figure 4: which of them, and after which shares of the time.
 SHOWN, SHARES = ("epsilon 0", "epsilon 0.01"), (0.1, 0.4, 1.0)
 
+DEFAULT = "today's default"
+
 
 class Truth(NamedTuple):
     """What stands for the posterior.
@@ -165,21 +167,21 @@ def main() -> None:
     chains = walks(posterior, step, settings)
     curves = {name: logistic.curve(idata, predict, truth.means) for name, idata in chains.items()}
     engines = {
-        "today's default": logistic.curve(default.idata, predict, truth.means, start=logistic.start_of(default)),
+        DEFAULT: logistic.curve(default.idata, predict, truth.means, start=logistic.start_of(default)),
         "NUTS": logistic.curve(nuts.idata, predict, truth.means, start=logistic.start_of(nuts)),
     }
     draw_levels(page, levels)
     draw_risks(page, curves, engines, truth)
     seconds = float(np.mean([curve.seconds[-1] for curve in curves.values()]))
     draw_marginals(page, chains, truth, seconds)
-    facts = {"step": step[0, 0], "seconds": seconds, "between": logistic.agreement(nuts.idata, long.idata, predict)}
+    facts = {"step": step[0, 0], "between": logistic.agreement(nuts.idata, long.idata, predict)}
     write(page, digits, levels, chains, curves, engines, truth=truth, default=default, nuts=nuts, **facts)
 
 
 def draw_risks(page: Page, curves: dict[str, Curve], engines: dict[str, Curve], truth: Truth) -> None:
     """Figure 3, with the engines of today."""
     figure, axes = page.figure()
-    colours = {"today's default": common.DEFAULT_COLOUR, "NUTS": common.NUTS_COLOUR}
+    colours = {DEFAULT: common.DEFAULT_COLOUR, "NUTS": common.NUTS_COLOUR}
     common.draw_risk(axes, curves | engines, {**logistic.level_colours(list(curves)), **colours})
     axes.axhline(truth.error, color="gray", lw=0.8, ls=":")
     axes.legend(fontsize=6.5)
@@ -192,33 +194,27 @@ def write(
     engines: dict[str, Curve], *, truth: Truth, default: Drawn, nuts: Drawn, **facts: Any,
 ) -> None:  # fmt: skip
     """The page."""
-    exact = label(0.0, 500)
-    best = min(curves, key=lambda name: curves[name].risk[-1])
-    clear = best != exact and logistic.told_apart(curves, best, exact)
+    exact, ends = label(0.0, 500), logistic.ends(curves)
+    best = min(ends, key=lambda name: ends[name].risk)
     rows = {
         name: {
-            "seconds": float(curve.seconds[-1]),
-            "steps": float(chains[name]["chain_stats"]["n_steps"].mean()) if name in chains else None,
-            "share": common.share_of_data(chains[name]) if name in chains else None,
-            "risk": float(curve.risk[-1]),
-            "error": float(curve.error[-1]),
+            "steps": float(idata["chain_stats"]["n_steps"].mean()),
+            "share": common.share_of_data(idata),
+            **ends[name]._asdict(),
         }
-        for name, curve in (curves | engines).items()
+        for name, idata in chains.items()
     }
-    reached = float(engines["today's default"].risk[-1])
+    today = {name: logistic.ends({name: curve})[name]._asdict() for name, curve in engines.items()}
     page.write(
-        f"After {facts['seconds']:.0f} s of a chain the lowest risk of the random walks is that of {best} "
-        f"({curves[best].risk[-1]:.1e}; {exact}: {curves[exact].risk[-1]:.1e}); today's default reaches {reached:.1e}.",
+        f"After {ends[exact].seconds:.2g} s of a chain the lowest risk of the random walks is that of {best} "
+        f"({ends[best].risk:.1e}; {exact}: {ends[exact].risk:.1e}); today's default reaches "
+        f"{today[DEFAULT]['risk']:.1e}.",
         n=len(digits.y), n_test=len(digits.x_test), real=digits.real, repeats=len(logistic.weights(chains[exact])),
-        levels=[one._asdict() for one in levels], rows=rows, best=best, clear=clear, exact=exact,
-        truth_error=truth.error, default=summary(default), nuts=summary(nuts), chain_seconds=facts.pop("seconds"),
+        levels=[one._asdict() for one in levels], rows=rows, today=today, best=best,
+        clear=ends[best].below(ends[exact]), exact=exact,
+        truth_error=truth.error, default=logistic.costs(default), nuts=logistic.costs(nuts),
         **facts,
     )  # fmt: skip
-
-
-def summary(engine: Drawn) -> dict[str, float]:
-    """Costs of an engine."""
-    return {"whole": engine.whole, "ess": engine.ess, "per_second": engine.ess_per_second}
 
 
 if __name__ == "__main__":
