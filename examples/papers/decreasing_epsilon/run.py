@@ -202,6 +202,7 @@ def write(
     ends = {what: logistic.ends({name: own[name] for name in chains}) for what, own in curves.items()}
     rows = {
         name: {
+            "whole": float(curves["spread"][name].seconds[-1]),
             "share": common.share_of_data(idata),
             "wrong": None if name == FIXED_NAMES[0] else common.share_wrong(idata),
             **{what: own[name]._asdict() for what, own in ends.items()},

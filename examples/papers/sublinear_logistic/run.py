@@ -168,13 +168,18 @@ def between_the_pair(posterior: stansub.Posterior, seed: int) -> tuple[float, fl
 
 def of_chains(
     posterior: stansub.Posterior, epsilon: float, cholesky: Array, start: Array, seed: int, steps: int
-) -> Any:
+) -> tuple[float, float]:
     """Observations and seconds a step of two chains."""
     idata = logistic.walk(
         posterior, cholesky, epsilon, starts=np.array([start, start]), mini_batch=MINI_BATCH, steps=steps, audit=0.0,
         seed=seed,
     )  # fmt: skip
     return a_step(idata)
+
+
+def steps_for(n: int, observations: int) -> int:
+    """Steps of a chain that evaluates most of the data at each: at most the paper's, at least 10."""
+    return int(np.clip(observations // n, 10, DECISIONS))
 
 
 def a_step(idata: Any) -> tuple[float, float]:
@@ -201,9 +206,9 @@ def measure(model: stansub.CompiledModel, x: Array, y: Any, seed: int, *, with_d
     mode, cholesky = laplace(x, y)
     pair, theory = between_the_pair(posterior, seed)
     fixed, fixed_time = of_chains(posterior, EPSILON, SD * np.eye(2), CURRENT, seed, DECISIONS)
-    walk = 2.38 / np.sqrt(2) * cholesky
-    shrinking, shrinking_time = of_chains(posterior, EPSILON, walk, mode, seed, DECISIONS if len(y) <= 10**5 else 50)
-    _, exact_time = of_chains(posterior, 0.0, walk, mode, seed, DECISIONS if len(y) <= 10**4 else 20)
+    walk = (2.38 / np.sqrt(2) * cholesky, mode, seed)
+    shrinking, shrinking_time = of_chains(posterior, EPSILON, *walk, steps_for(len(y), 15_000_000))
+    _, exact_time = of_chains(posterior, 0.0, *walk, steps_for(len(y), 3_000_000))
     default, default_time = np.nan, np.nan
     if with_default:
         default, default_time = a_step(common.with_default(logistic.PROGRAM, data, seed=seed, chains=2).idata)
