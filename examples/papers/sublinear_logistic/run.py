@@ -178,8 +178,8 @@ def of_chains(
 
 
 def steps_for(n: int, observations: int) -> int:
-    """Steps of a chain that evaluates most of the data at each: at most the paper's, at least 10."""
-    return int(np.clip(observations // n, 10, DECISIONS))
+    """Steps of each of two chains that evaluate most of the data at each: the paper's in all, or fewer."""
+    return int(np.clip(observations // n, 10, DECISIONS // 2))
 
 
 def a_step(idata: Any) -> tuple[float, float]:
@@ -205,10 +205,10 @@ def measure(model: stansub.CompiledModel, x: Array, y: Any, seed: int, *, with_d
     posterior = model.with_data(data, block_size=1, seed=seed)
     mode, cholesky = laplace(x, y)
     pair, theory = between_the_pair(posterior, seed)
-    fixed, fixed_time = of_chains(posterior, EPSILON, SD * np.eye(2), CURRENT, seed, DECISIONS)
+    fixed, fixed_time = of_chains(posterior, EPSILON, SD * np.eye(2), CURRENT, seed, DECISIONS // 2)
     walk = (2.38 / np.sqrt(2) * cholesky, mode, seed)
-    shrinking, shrinking_time = of_chains(posterior, EPSILON, *walk, steps_for(len(y), 15_000_000))
-    _, exact_time = of_chains(posterior, 0.0, *walk, steps_for(len(y), 3_000_000))
+    shrinking, shrinking_time = of_chains(posterior, EPSILON, *walk, steps_for(len(y), 10_000_000))
+    _, exact_time = of_chains(posterior, 0.0, *walk, steps_for(len(y), 2_000_000))
     default, default_time = np.nan, np.nan
     if with_default:
         default, default_time = a_step(common.with_default(logistic.PROGRAM, data, seed=seed, chains=2).idata)
