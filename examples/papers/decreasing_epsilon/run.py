@@ -186,7 +186,7 @@ def verdict(curves: Mapping[str, Curve]) -> dict[str, Any]:
         "best": best,
         "falling": falling,
         "loosest": loosest,
-        "loose_is_biased": ends[best].below(ends[loosest]),
+        "loosest_is_worse": ends[best].below(ends[loosest]),
         "falling_wins": ends[falling].below(ends[best]),
         "falling_loses": ends[best].below(ends[falling]),
         "ratio": ends[falling].risk / ends[best].risk,

@@ -181,7 +181,7 @@ def main() -> None:
 def draw_risks(page: Page, curves: dict[str, Curve], engines: dict[str, Curve], truth: Truth) -> None:
     """Figure 3, with the engines of today."""
     figure, axes = page.figure()
-    colours = {DEFAULT: common.DEFAULT_COLOUR, "NUTS": common.NUTS_COLOUR}
+    colours = {DEFAULT: common.DEFAULT_COLOUR, "NUTS": common.NUTS_COLOUR, label(0.01, 100): common.COLOURS[1]}
     common.draw_risk(axes, curves | engines, {**logistic.level_colours(list(curves)), **colours})
     axes.axhline(truth.error, color="gray", lw=0.8, ls=":")
     axes.legend(fontsize=6.5)
