@@ -12,11 +12,13 @@ written from those that are there, after an interrupt too.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import multiprocessing
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
@@ -36,16 +38,14 @@ SMALL_MODELS = ("normal", "logistic", "gamma")
 REPEATS = 40
 
 Row = dict[str, Any]
-Key = tuple[str, str, int]
 
 
 class Job(NamedTuple):
-    """One simulated data set of a model, to be sampled in some ways."""
+    """One simulated data set of a model, to be sampled in one way."""
 
     model: str
+    cell: str
     number: int
-    cells: tuple[str, ...]
-    seed: int
 
 
 @cache
@@ -54,21 +54,16 @@ def compiled(model: str) -> stansub.CompiledModel:
     return stansub.compile_model(WORKLOADS[model].path)
 
 
-def run(job: Job) -> list[Row]:
-    """The rows of a job."""
+def run(job: Job, seed: int) -> Row:
+    """The row of a job."""
     warnings.simplefilter("ignore", DrawsWarning)
-    workload = WORKLOADS[job.model]
-    rows = []
-    for name in job.cells:
-        cell = CELLS[name]
-        simulate = cell.sampler_of(workload.simulate)
-        options = {"block_size": workload.block_size, **cell.options}
-        try:
-            made = repeat(compiled(job.model), simulate, job.number, seed=job.seed, **options)
-        except StansubError as error:
-            made = Repeat(job.number, failure=one_line(error))
-        rows.append({"model": job.model, "cell": name, "seed": job.seed, **made._asdict()})
-    return rows
+    workload, cell = WORKLOADS[job.model], CELLS[job.cell]
+    options = {"block_size": workload.block_size, **cell.options}
+    try:
+        made = repeat(compiled(job.model), cell.sampler_of(workload.simulate), job.number, seed=seed, **options)
+    except StansubError as error:
+        made = Repeat(job.number, failure=one_line(error))
+    return {"model": job.model, "cell": job.cell, "seed": seed, **made._asdict()}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -106,20 +101,16 @@ def read(path: Path, seed: int) -> list[Row]:
 
 def missing(options: argparse.Namespace, rows: Sequence[Row]) -> list[Job]:
     """What is still to be made, repeat by repeat, so that an early end leaves as many of each."""
-    known: set[Key] = {(row["model"], row["cell"], row["number"]) for row in rows}
-    jobs = [
-        Job(model, number, tuple(cell for cell in options.cells if (model, cell, number) not in known), options.seed)
-        for number in range(options.repeats)
-        for model in options.models
-    ]
-    return [job for job in jobs if job.cells]
+    known = {Job(row["model"], row["cell"], row["number"]) for row in rows}
+    wanted = itertools.product(range(options.repeats), options.models, options.cells)
+    return [job for job in (Job(model, cell, number) for number, model, cell in wanted) if job not in known]
 
 
-def run_all(jobs: Sequence[Job], processes: int) -> Iterator[list[Row]]:
+def run_all(jobs: Sequence[Job], seed: int, processes: int) -> Generator[Row, None, None]:
     """Rows as they are done, from processes of their own."""
     # Libraries that were loaded keep threads, which a forked process would lack.
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = [pool.submit(run, job) for job in jobs]
+        futures = [pool.submit(run, job, seed) for job in jobs]
         try:
             for future in as_completed(futures):
                 yield future.result()
@@ -134,13 +125,16 @@ def make(options: argparse.Namespace, rows: list[Row]) -> None:
         say(f"{model}: program")
         compiled(model)
     options.runs.parent.mkdir(parents=True, exist_ok=True)
-    with options.runs.open("a", encoding="utf-8") as file:
-        for count, made in enumerate(run_all(jobs, options.jobs), start=1):
-            file.write("".join(json.dumps(row) + "\n" for row in made))
+    with (
+        options.runs.open("a", encoding="utf-8") as file,
+        contextlib.closing(run_all(jobs, options.seed, options.jobs)) as made,
+    ):
+        for count, row in enumerate(made, start=1):
+            file.write(json.dumps(row) + "\n")
             file.flush()
-            rows.extend(made)
-            failures = "; ".join(f"{row['cell']}: {row['failure']}" for row in made if row["failure"])
-            say(f"{count} of {len(jobs)}: {made[0]['model']}, repeat {made[0]['number'] + 1}" + failures)
+            rows.append(row)
+            text = f"{row['model']}, {row['cell']}, repeat {row['number'] + 1}"
+            say(f"{count} of {len(jobs)}: {text}{': ' if row['failure'] else ''}{row['failure']}")
 
 
 def say(text: str) -> None:
