@@ -18,23 +18,30 @@ import numpy as np
 from cells import CELLS, CONTROLS, Cell
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scipy.special import ndtr
 from scipy.stats import combine_pvalues
 
 import stansub
 from stansub.diagnostics.calibration import MOST_DRAWS, Calibration, Repeat, draw_band, draw_differences
+from stansub.diagnostics.ranks import p_value
 from stansub.output.style import CHAIN_COLOURS, DPI, ERROR_COLOUR, INK, STYLE
 
 matplotlib.use("Agg")
 
 Row = dict[str, Any]
+Array = NDArray[np.float64]
 Table = Mapping[tuple[str, str], Calibration | None]
 
 # Family-wise error of everything that is called not calibrated.
 LEVEL = 0.05
 _TITLES = {"test": "Tests", "proposal": "Proposals", "control": "Controls, wrong on purpose"}
 _COLOURS = (*CHAIN_COLOURS, ERROR_COLOUR, INK)
-# Smaller p-values are numbers of no meaning: rounding, and the normality of nothing.
+# Smaller p-values are rounding errors.
 _LEAST = 1e-12
+# What is tried to tell how small an error shows: shifts in sd, and ratios of sds less 1.
+_SIZES = np.round(np.arange(0.1, 3.05, 0.1), 1)
+_SAMPLES = 200
 
 
 @dataclass(frozen=True)
@@ -68,11 +75,8 @@ class Study:
     @cached_property
     def together(self) -> dict[str, float]:
         """By cell, the p-value of all its models together (Fisher's method: models are independent)."""
-        return {
-            cell.name: float(combine_pvalues([one.p_value for one in self.of(cell).values()]).pvalue)
-            for cell in self.cells
-            if self.of(cell)
-        }
+        values = {cell.name: [max(one.p_value, _LEAST) for one in self.of(cell).values()] for cell in self.cells}
+        return {cell: float(combine_pvalues(own).pvalue) for cell, own in values.items() if own}
 
     @cached_property
     def critical(self) -> float:
@@ -99,6 +103,16 @@ class Study:
     def count(self, *, controls: bool) -> int:
         """Models and cells that there are."""
         return sum(len(self.of(cell)) for cell in self.cells if (cell.kind == "control") == controls)
+
+
+def visible(n: int, level: float, change: Callable[[Array, float], Array]) -> float:
+    """The least change of ``n`` standardised truths that is seen with a probability of 0.9; inf where none is."""
+    normal = np.random.default_rng(1).standard_normal((_SAMPLES, n))
+    for size in _SIZES:
+        found = [p_value(np.asarray(ndtr(change(sample, size)))) <= level for sample in normal]
+        if np.mean(found) >= 0.9:
+            return float(size)
+    return math.inf
 
 
 def study(rows: Sequence[Row]) -> Study:
@@ -132,6 +146,7 @@ def write(rows: Sequence[Row], folder: Path, *, size: str, seed: int) -> Path:
         "level": LEVEL,
         "most_draws": MOST_DRAWS,
         "controls": CONTROLS,
+        "infinity": math.inf,
         "python": platform.python_version(),
         "stansub": stansub.__version__,
         "cores": os.cpu_count(),
@@ -144,7 +159,12 @@ def write(rows: Sequence[Row], folder: Path, *, size: str, seed: int) -> Path:
 def _facts(made: Study, rows: Sequence[Row]) -> dict[str, Any]:
     numbers = [sum(1 for row in rows if (row["model"], row["cell"]) == key) for key in made.found]
     controls = [cell for cell in made.cells if cell.kind == "control"]
+    sizes = [len(one.names) for one in made.found.values() if one is not None]
+    level = made.critical / float(np.median(sizes))
     return {
+        "shift": visible(min(numbers), level, lambda normal, size: normal + size),
+        "narrow": visible(min(numbers), level, lambda normal, size: normal * (1 + size)),
+        "n_quantities": int(np.median(sizes)),
         "models": made.models,
         "runs": len(rows),
         "least_repeats": min(numbers),
