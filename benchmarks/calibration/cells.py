@@ -27,7 +27,7 @@ _LOOSE: Values = {"test": "austerity", "epsilon": 0.3, "first_look": 5, "control
 CONTROLS = {
     "loose austerity": "an error of 0.3 at each look, the first after 5 blocks, without control variates",
     "wrong ratio": "a random walk that drifts, with a density ratio of 1",
-    "data twice": "the sampler gets every observation twice",
+    "data fourfold": "the sampler gets every observation four times, as where an estimate is scaled up once too often",
 }
 
 
@@ -41,45 +41,43 @@ class Cell:
     kind : {"test", "proposal", "control"}
     options : mapping
         Of `stansub.sample`.
-    twice : bool
-        Whether the sampler gets every observation twice.
+    copies : int
+        How often the sampler gets every observation.
     """
 
     name: str
     kind: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    twice: bool = False
+    copies: int = 1
 
     def sampler_of(self, simulate: Simulate) -> Simulate:
         """The simulation as the sampler gets to see it."""
-        if not self.twice:
-            return simulate
 
-        def doubled(rng: np.random.Generator) -> tuple[Values, Values]:
+        def seen(rng: np.random.Generator) -> tuple[Values, Values]:
             values, data = simulate(rng)
-            return values, twice(data)
+            return values, copied(data, self.copies)
 
-        return doubled
+        return seen
 
 
 @dataclass(frozen=True)
 class SkewedWalk:
     """A random walk that drifts and does not say so: its log density ratio should be that of the two directions."""
 
-    scale: float = 0.08
-    drift: float = 0.5
+    scale: float = 0.05
+    drift: float = 1.0
 
     def __call__(self, rng: np.random.Generator, position: Array) -> tuple[Array, float]:
         return position + self.scale * (self.drift + rng.standard_normal(position.size)), 0.0
 
 
-def twice(data: Values) -> Values:
-    """Data in which every observation stands twice."""
+def copied(data: Values, copies: int) -> Values:
+    """Data in which every observation stands so many times."""
     n = data["N"]
     repeated = {
-        name: np.concatenate([value, value]) for name, value in data.items() if np.ndim(value) and len(value) == n
+        name: np.concatenate([value] * copies) for name, value in data.items() if np.ndim(value) and len(value) == n
     }
-    return {**data, **repeated, "N": 2 * n}
+    return {**data, **repeated, "N": copies * n}
 
 
 def _cells() -> Iterator[Cell]:
@@ -93,7 +91,7 @@ def _cells() -> Iterator[Cell]:
     walk = {**_ALWAYS, **_WALKS, "proposal": "adaptive-metropolis"}
     yield Cell("loose austerity", "control", {**walk, **_LOOSE})
     yield Cell("wrong ratio", "control", {**_ALWAYS, **_MOVES, "proposal": SkewedWalk()})
-    yield Cell("data twice", "control", {**_ALWAYS, **_MOVES}, twice=True)
+    yield Cell("data fourfold", "control", {**_ALWAYS, **_MOVES}, copies=4)
 
 
 CELLS = {cell.name: cell for cell in _cells()}

@@ -20,7 +20,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import ndtr
-from scipy.stats import combine_pvalues
 
 import stansub
 from stansub.diagnostics.calibration import MOST_DRAWS, Calibration, Repeat, draw_band, draw_differences
@@ -37,6 +36,8 @@ Table = Mapping[tuple[str, str], Calibration | None]
 LEVEL = 0.05
 _TITLES = {"test": "Tests", "proposal": "Proposals", "control": "Controls, wrong on purpose"}
 _COLOURS = (*CHAIN_COLOURS, ERROR_COLOUR, INK)
+# Heading of what is about all models.
+ALL = "all models"
 # Smaller p-values are rounding errors.
 _LEAST = 1e-12
 # What is tried to tell how small an error shows: shifts in sd, and ratios of sds less 1.
@@ -74,9 +75,17 @@ class Study:
 
     @cached_property
     def together(self) -> dict[str, float]:
-        """By cell, the p-value of all its models together (Fisher's method: models are independent)."""
-        values = {cell.name: [max(one.p_value, _LEAST) for one in self.of(cell).values()] for cell in self.cells}
-        return {cell: float(combine_pvalues(own).pvalue) for cell, own in values.items() if own}
+        """By cell of several programs, the p-value of all of them together, from one quantity of each repeat.
+
+        Which one is drawn at random, so that the ranks are independent and, where all are calibrated, uniform.
+        """
+        rng = np.random.default_rng(0)
+        pooled: dict[str, float] = {}
+        for cell in self.cells:
+            ranks = [rng.permuted(one.uniforms, axis=1)[:, 0] for one in self.of(cell).values()]
+            if len(ranks) > 1:
+                pooled[cell.name] = p_value(np.concatenate(ranks))
+        return pooled
 
     @cached_property
     def critical(self) -> float:
@@ -90,19 +99,24 @@ class Study:
                 return LEVEL / (len(values) - k)
         return LEVEL
 
+    def values(self, cell: Cell) -> dict[str, float]:
+        """The p-values of a cell, by model, and of all of them."""
+        together = {ALL: self.together[cell.name]} if cell.name in self.together else {}
+        return {model: one.p_value for model, one in self.of(cell).items()} | together
+
     def failing(self, *, controls: bool) -> list[tuple[str, str]]:
-        """Models and cells that are not calibrated."""
+        """Models and cells that are not calibrated, and cells of which all models together are not."""
         return [
             (model, cell.name)
             for cell in self.cells
             if (cell.kind == "control") == controls
-            for model, one in self.of(cell).items()
-            if one.p_value <= self.critical
+            for model, value in self.values(cell).items()
+            if value <= self.critical
         ]
 
     def count(self, *, controls: bool) -> int:
-        """Models and cells that there are."""
-        return sum(len(self.of(cell)) for cell in self.cells if (cell.kind == "control") == controls)
+        """Models and cells that there are, and all models of a cell."""
+        return sum(len(self.values(cell)) for cell in self.cells if (cell.kind == "control") == controls)
 
 
 def visible(n: int, level: float, change: Callable[[Array, float], Array]) -> float:
@@ -113,6 +127,14 @@ def visible(n: int, level: float, change: Callable[[Array, float], Array]) -> fl
         if np.mean(found) >= 0.9:
             return float(size)
     return math.inf
+
+
+def _shift(normal: Array, size: float) -> Array:
+    return normal + size
+
+
+def _narrow(normal: Array, size: float) -> Array:
+    return normal * (1 + size)
 
 
 def study(rows: Sequence[Row]) -> Study:
@@ -161,9 +183,11 @@ def _facts(made: Study, rows: Sequence[Row]) -> dict[str, Any]:
     controls = [cell for cell in made.cells if cell.kind == "control"]
     sizes = [len(one.names) for one in made.found.values() if one is not None]
     level = made.critical / float(np.median(sizes))
+    pooled = min((sum(len(one.uniforms) for one in made.of(cell).values()) for cell in made.cells), default=0)
     return {
-        "shift": visible(min(numbers), level, lambda normal, size: normal + size),
-        "narrow": visible(min(numbers), level, lambda normal, size: normal * (1 + size)),
+        "shift": visible(min(numbers), level, _shift),
+        "narrow": visible(min(numbers), level, _narrow),
+        "together": [visible(pooled, made.critical, change) for change in (_shift, _narrow)],
         "n_quantities": int(np.median(sizes)),
         "models": made.models,
         "runs": len(rows),
@@ -173,14 +197,19 @@ def _facts(made: Study, rows: Sequence[Row]) -> dict[str, Any]:
         "failing": _by_cell(made.failing(controls=False)),
         "n_failing": len(made.failing(controls=False)),
         "n_tried": made.count(controls=False),
-        "caught": {cell.name: sum(name == cell.name for _, name in made.failing(controls=True)) for cell in controls},
-        "tried": {cell.name: len(made.of(cell)) for cell in controls},
+        "caught": {cell.name: _shown(made, cell) for cell in controls},
         "p_values": _table(made, lambda one: _marked(one.p_value, made.critical), made.together),
         "shares": _table(made, lambda one: f"{100 * one.share:.0f} %"),
         "warned": _table(made, _warnings),
         "doubts": _doubts(made),
         "failures": Counter(row["failure"].split(":")[0][:100] for row in rows if row["failure"]).most_common(),
     }
+
+
+def _shown(made: Study, cell: Cell) -> str:
+    """On how many models a control shows, and whether on all together."""
+    models = [model for model, name in made.failing(controls=True) if name == cell.name]
+    return f"{len({*models} - {ALL})} of {len(made.of(cell))} | {'yes' if ALL in models else 'no'}"
 
 
 def _by_cell(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -190,7 +219,7 @@ def _by_cell(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 def _table(made: Study, text: Callable[[Calibration], str], together: Mapping[str, float] | None = None) -> str:
     """Rows of cells under columns of models, as Markdown."""
-    last = ["all models"] if together is not None else []
+    last = [ALL] if together is not None else []
     lines = ["| | " + " | ".join([*(model.replace("_", " ") for model in made.models), *last]) + " |"]
     lines.append("|---|" + "---|" * (len(made.models) + len(last)))
     for kind, title in _TITLES.items():
@@ -201,7 +230,7 @@ def _table(made: Study, text: Callable[[Calibration], str], together: Mapping[st
             found = made.of(cell)
             texts = [text(found[model]) if model in found else "-" for model in made.models]
             if together is not None:
-                texts.append(p_text(together[cell.name]) if cell.name in together else "-")
+                texts.append(_marked(together[cell.name], made.critical) if cell.name in together else "-")
             lines.append("| " + " | ".join([cell.name, *texts]) + " |")
     return "\n".join(lines)
 
@@ -264,7 +293,8 @@ def _picture(made: Study, model: str, path: Path) -> None:
                 found = [made.of(cell)[model] for cell in own]
                 draw_band(axes, min(len(one.uniforms) for one in found), error=LEVEL / len(found[0].names))
             axes.set_title(_TITLES[kind])
-            axes.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+            if own:
+                axes.legend(fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
         for axes in panels[1:]:
             axes.set_ylabel("")
         figure.savefig(path, dpi=math.floor(DPI * 0.8))
