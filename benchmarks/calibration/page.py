@@ -20,10 +20,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import ndtr
+from workloads import WORKLOADS
 
 import stansub
 from stansub.diagnostics.calibration import MOST_DRAWS, Calibration, Repeat, draw_band, draw_differences
 from stansub.diagnostics.ranks import p_value
+from stansub.errors import RunError
 from stansub.output.style import CHAIN_COLOURS, DPI, ERROR_COLOUR, INK, STYLE
 
 matplotlib.use("Agg")
@@ -36,6 +38,8 @@ Table = Mapping[tuple[str, str], Calibration | None]
 LEVEL = 0.05
 _TITLES = {"test": "Tests", "proposal": "Proposals", "control": "Controls, wrong on purpose"}
 _COLOURS = (*CHAIN_COLOURS, ERROR_COLOUR, INK)
+# Repeats of a model and a cell below which nothing is said about it.
+FEWEST = 10
 # Heading of what is about all models.
 ALL = "all models"
 # Smaller p-values are rounding errors.
@@ -59,8 +63,9 @@ class Study:
 
     @cached_property
     def models(self) -> list[str]:
-        """In the order in which they were made."""
-        return list(dict.fromkeys(model for model, _ in self.found))
+        """Those that are there, in the order of `WORKLOADS`."""
+        there = {model for model, _ in self.found}
+        return [model for model in WORKLOADS if model in there]
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -137,10 +142,22 @@ def _narrow(normal: Array, size: float) -> Array:
     return normal * (1 + size)
 
 
+def _visible_text(n: int, level: float) -> str:
+    """What shows in words; empty where nothing does."""
+    shift, narrow = visible(n, level, _shift), visible(n, level, _narrow)
+    texts = [f"shifted by {shift:g} posterior sd"] if math.isfinite(shift) else []
+    texts += [f"with an sd {1 + narrow:g} times too small"] if math.isfinite(narrow) else []
+    return ", or ".join(texts)
+
+
 def study(rows: Sequence[Row]) -> Study:
     """Put repeats together by model and cell."""
-    keys = dict.fromkeys((row["model"], row["cell"]) for row in rows)
-    return Study({key: _calibration([row for row in rows if (row["model"], row["cell"]) == key]) for key in keys})
+    keys = dict.fromkeys(map(_key, rows))
+    return Study({key: _calibration([row for row in rows if _key(row) == key]) for key in keys})
+
+
+def _key(row: Row) -> tuple[str, str]:
+    return row["model"], row["cell"]
 
 
 def _calibration(rows: Sequence[Row]) -> Calibration | None:
@@ -149,9 +166,18 @@ def _calibration(rows: Sequence[Row]) -> Calibration | None:
 
 
 def write(rows: Sequence[Row], folder: Path, *, size: str, seed: int) -> Path:
-    """Write the page, its pictures and, as JSON, its figures."""
-    rows = sorted(rows, key=lambda row: row["number"])
+    """Write the page, its pictures and, as JSON, its figures.
+
+    Raises
+    ------
+    RunError
+        When there is no model and cell with so many repeats that anything could be said.
+    """
+    counts = Counter(map(_key, rows))
+    rows = sorted((row for row in rows if counts[_key(row)] >= FEWEST), key=lambda row: row["number"])
     made = study(rows)
+    if not any(made.found.values()):
+        raise RunError(f"there is nothing with {FEWEST} repeats and draws to report on yet")
     for model in made.models:
         _picture(made, model, folder / f"{model}.png")
     environment = Environment(
@@ -164,11 +190,12 @@ def write(rows: Sequence[Row], folder: Path, *, size: str, seed: int) -> Path:
     environment.filters["thousands"] = "{:,}".format
     facts = _facts(made, rows) | {
         "size": size,
+        "fewest": FEWEST,
+        "left_out": sum(count < FEWEST for count in counts.values()),
         "seed": seed,
         "level": LEVEL,
         "most_draws": MOST_DRAWS,
         "controls": CONTROLS,
-        "infinity": math.inf,
         "python": platform.python_version(),
         "stansub": stansub.__version__,
         "cores": os.cpu_count(),
@@ -179,15 +206,14 @@ def write(rows: Sequence[Row], folder: Path, *, size: str, seed: int) -> Path:
 
 
 def _facts(made: Study, rows: Sequence[Row]) -> dict[str, Any]:
-    numbers = [sum(1 for row in rows if (row["model"], row["cell"]) == key) for key in made.found]
+    numbers = list(Counter(map(_key, rows)).values())
     controls = [cell for cell in made.cells if cell.kind == "control"]
     sizes = [len(one.names) for one in made.found.values() if one is not None]
     level = made.critical / float(np.median(sizes))
     pooled = min((sum(len(one.uniforms) for one in made.of(cell).values()) for cell in made.cells), default=0)
     return {
-        "shift": visible(min(numbers), level, _shift),
-        "narrow": visible(min(numbers), level, _narrow),
-        "together": [visible(pooled, made.critical, change) for change in (_shift, _narrow)],
+        "visible": _visible_text(min(numbers), level),
+        "visible_together": _visible_text(pooled, made.critical) if len(made.models) > 1 else "",
         "n_quantities": int(np.median(sizes)),
         "models": made.models,
         "runs": len(rows),

@@ -31,7 +31,7 @@ from workloads import WORKLOADS
 
 import stansub
 from stansub.diagnostics.calibration import Repeat, repeat
-from stansub.errors import DrawsWarning, StansubError, one_line
+from stansub.errors import DrawsWarning, RunError, StansubError, one_line
 
 REPORTS = Path(__file__).resolve().parent.parent.parent / "reports"
 SMALL_MODELS = ("normal", "logistic", "gamma")
@@ -152,10 +152,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         say("interrupted; the same command with --resume makes what is missing")
     except (StansubError, BrokenProcessPool) as error:
         sys.exit(f"Error: {error}")
-    if not rows:
-        sys.exit("Error: there are no repeats yet")
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    print(page.write(rows, options.output_dir, size=options.size, seed=options.seed))
+    try:
+        print(page.write(rows, options.output_dir, size=options.size, seed=options.seed))
+    except RunError as error:
+        say(f"Error: {error}")
+        sys.exit(130 if interrupted else error.exit_code)
     if interrupted:
         sys.exit(130)
 
