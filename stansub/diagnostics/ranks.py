@@ -16,8 +16,11 @@ from scipy.stats import binom
 
 from stansub.types import FloatArray
 
-# More points than these gain nothing that could be seen.
-_MOST_POINTS = 100
+# Even intervals at whose ends distribution functions are looked at: more gain nothing that could be seen.
+_INTERVALS = 100
+_POINTS: FloatArray = np.arange(1, _INTERVALS) / _INTERVALS
+# Tail probabilities of mirrored counts are equal but for rounding.
+_ROUNDING = 1 + 1e-9
 
 
 class Rank(NamedTuple):
@@ -89,37 +92,30 @@ def band(n: int, error: float) -> Band:
     At each point it holds the counts whose two-sided binomial tail probability is above one and the same level
     (Säilynoja et al. 2022, section 2.2), which is the lowest that keeps the error.
     """
-    at = _points(n)
     tails = _tails(n)
     levels = np.unique(tails[tails <= error])
     low, high = 0, len(levels)  # the largest level at which the probability of leaving is at most `error`
     while low < high:
         middle = (low + high) // 2
         low, high = (middle + 1, high) if _leaving(n, float(levels[middle])) <= error else (low, middle)
-    inside = tails > (levels[low - 1] if low else 0.0)
+    inside = tails > (levels[low - 1] * _ROUNDING if low else 0.0)
     counts = np.arange(n + 1)
     lowest = np.where(inside, counts, n).min(axis=1)
     highest = np.where(inside, counts, 0).max(axis=1)
-    return Band(at, lowest / n - at, highest / n - at)
+    return Band(_POINTS, lowest / n - _POINTS, highest / n - _POINTS)
 
 
 def p_value(uniforms: FloatArray) -> float:
     """Probability that independent uniform numbers leave a band as far as these, or further; exact."""
     n = len(uniforms)
-    counts = np.searchsorted(np.sort(uniforms), _points(n), side="right")
+    counts = np.searchsorted(np.sort(uniforms), _POINTS, side="right")
     return _leaving(n, float(_tails(n)[np.arange(len(counts)), counts].min()))
-
-
-def _points(n: int) -> FloatArray:
-    """Where distribution functions are looked at: evenly, both ends left out."""
-    points = min(max(n, 2), _MOST_POINTS)
-    return np.arange(1, points) / points
 
 
 @lru_cache(maxsize=8)
 def _tails(n: int) -> FloatArray:
     """Two-sided tail probabilities of counts below each point, shape (points, n + 1)."""
-    at, counts = _points(n)[:, np.newaxis], np.arange(n + 1)
+    at, counts = _POINTS[:, np.newaxis], np.arange(n + 1)
     below, above = binom.cdf(counts, n, at), binom.sf(counts - 1, n, at)
     return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
 
@@ -131,9 +127,8 @@ def _leaving(n: int, level: float) -> float:
     Counts in intervals are independent Poisson variables given their sum, so that the paths that stay inside are
     summed by convolutions, point by point.
     """
-    inside = _tails(n) > level
-    points, counts = len(inside) + 1, np.arange(n + 1)
-    step = _poisson(counts, n / points)
+    inside = _tails(n) > level * _ROUNDING
+    step = _poisson(np.arange(n + 1), n / _INTERVALS)
     paths = step
     for row in inside:
         paths = np.convolve(np.where(row, paths, 0.0), step)[: n + 1]
