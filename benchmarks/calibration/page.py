@@ -210,10 +210,11 @@ def _facts(made: Study, rows: Sequence[Row]) -> dict[str, Any]:
     controls = [cell for cell in made.cells if cell.kind == "control"]
     sizes = [len(one.names) for one in made.found.values() if one is not None]
     level = made.critical / float(np.median(sizes))
-    pooled = min((sum(len(one.uniforms) for one in made.of(cell).values()) for cell in made.cells), default=0)
+    together = [cell for cell in made.cells if cell.name in made.together]
+    pooled = min((sum(len(one.uniforms) for one in made.of(cell).values()) for cell in together), default=0)
     return {
         "visible": _visible_text(min(numbers), level),
-        "visible_together": _visible_text(pooled, made.critical) if len(made.models) > 1 else "",
+        "visible_together": _visible_text(pooled, made.critical) if pooled else "",
         "n_quantities": int(np.median(sizes)),
         "models": made.models,
         "runs": len(rows),
