@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from stansub import _loop
+from stansub.errors import InputError
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray
 
@@ -28,6 +29,10 @@ _RADII = (1.0, 1.5, 2.5, 5.0)
 _RADIUS = 3.0
 # Candidates as a share of the blocks from which evaluating all of them, in their order, is no slower.
 _SHARE = 0.3
+
+
+class NoPredictorsError(InputError):
+    """The likelihood is not of a recognised family with a linear predictor; the text says why."""
 
 
 class Family(Protocol):
