@@ -37,6 +37,7 @@ class Guarantee(StrEnum):
     """What a rule promises of its decisions."""
 
     EXACT = "exact"
+    PROVED = "exact by proved bounds"
     BOUND = "bound"
     ASYMPTOTIC = "asymptotic"
     VOID = "void: range estimated"
@@ -205,6 +206,9 @@ class Factorised(Exact):
     @property
     def exact(self) -> bool:
         return False
+
+    def guarantee(self, source: Range | None) -> Guarantee:
+        return Guarantee.PROVED
 
 
 class _Given(StoppingRule):

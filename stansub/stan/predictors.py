@@ -151,13 +151,19 @@ def _parts(program: Program, form: Form, size: str) -> _Parts:
     if form.kind != "sum" or len(statements) != 1:
         raise NoPredictorsError("there is not exactly one likelihood statement")
     statement = statements[0]
-    if isinstance(statement, For):
-        return _of_loop(program, statement)
+    loop = next((one for one in walk(program.model.statements) if _holds(one, statement)), None)
+    if isinstance(loop, For):
+        return _of_loop(program, loop)
     density = Density.of_statement(statement)
     if density is None:
         raise NoPredictorsError(f"`{program.text(statement.span)}` is not the density of data")
     lines = [f"stansub_{k} = stansub_spread(stansub_n, {column});" for k, column in enumerate(density.columns)]
     return _Parts(density.family, "", statement.span, "\n".join(lines), len(lines))
+
+
+def _holds(loop: Statement, statement: Statement) -> bool:
+    inside = loop.span.start <= statement.span.start and statement.span.end <= loop.span.end
+    return inside and isinstance(loop, For)
 
 
 def _of_loop(program: Program, loop: For) -> _Parts:
