@@ -11,7 +11,7 @@ What it is not: checked. Nothing compares the state-space model with the posteri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -31,7 +31,8 @@ _OWN = (
     Stat("path_renewed", float, "Share of the states on the path that come from another particle than before."),
     Stat("n_effective", float, "Effective number of particles, averaged over times and series."),
 )
-# Every step moves; there is no decision, and no observation of the target is looked at.
+# Every step moves, by no decision that could be counted among the accepted ones; no observation is looked at for one.
+_STATS = tuple(replace(one, total="") if one.name == "accepted" else one for one in STATS)
 _INFO: Info = {one.name: one.dtype(0) for one in STATS} | {"accepted": True, "n_decisions": 0}
 
 
@@ -178,7 +179,7 @@ class ParticleGibbsKernel:
     ancestor_sampling : bool
     """
 
-    stats = (*STATS, *COUNTS, *_OWN)
+    stats = (*_STATS, *COUNTS, *_OWN)
     deciders: tuple[Decider, ...] = ()
     n_evaluated = 0
 

@@ -17,6 +17,7 @@ import stansub
 from stansub import FunctionFactors, InputError, Metropolis, OnParameters, ParticleGibbs, RunError, Sequence
 from stansub.kernels.particle_gibbs import StateSpace, _draw, _places, _weights, sweep
 from stansub.output import inference_data
+from stansub.output.record import record_of
 
 Array = NDArray[np.float64]
 MAX_Z = 4.5
@@ -320,6 +321,9 @@ class TestRecipe:
         assert 1 < stats["states.n_effective"].values.mean() < 4
         assert (stats["n_decisions"].values == 1).all()
         assert (stats["n_obs_used"].values == 4).all()
+        record = record_of(idata)
+        assert record.acceptance_rate == pytest.approx(stats["phi.accepted"].values.mean())
+        assert record.share_of_data == 1.0
 
     def test_ancestors_without_the_transition_fail(self) -> None:
         assert self.largest_z(self.drawn(WithoutTransition(self.Y, np.array(1.0)))) > 2 * MAX_Z
