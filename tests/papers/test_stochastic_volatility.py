@@ -72,6 +72,7 @@ class WithoutTransition(Volatility):
 class Composed:
     """The sampler of the application for the data that were drawn last."""
 
+    proposals: tuple[Any, Any] = volatility.ANEW
     model: type[Any] = Volatility
     log_prior: Any = log_prior
     x: Array = field(default_factory=lambda: np.zeros((N_SERIES, N_TIMES)))
@@ -88,7 +89,7 @@ class Composed:
         return self._kernel().leaves(names)
 
     def _kernel(self) -> Any:
-        return volatility.sampler(self.x, n_particles=3, proposal=RandomWalk(np.array([[0.7]])), model=self.model)
+        return volatility.sampler(self.x, self.proposals, n_particles=3, model=self.model)
 
 
 def draw_prior(rng: np.random.Generator) -> Array:
@@ -114,15 +115,26 @@ def result_of(composed: Composed) -> JointTest:
     return joint_distribution_test(joint, composed, rng, n_chains=200, n_steps=15, n_draws=10_000)
 
 
+WALK = RandomWalk(np.array([[0.7]]))
+
+
+def without_ratio(rng: np.random.Generator, position: Array) -> tuple[Array, float]:
+    return volatility.phi_from_prior(rng, position)[0], 0.0
+
+
 class TestJointDistribution:
-    def test_the_composed_sampler_passes(self) -> None:
-        assert result_of(Composed()).p_value > 0.01
+    @pytest.mark.parametrize("proposals", [volatility.ANEW, (WALK, WALK)], ids=["anew", "near"])
+    def test_the_composed_sampler_passes(self, proposals: tuple[Any, Any]) -> None:
+        assert result_of(Composed(proposals)).p_value > 0.01
 
     def test_ancestors_without_the_transition_fail(self) -> None:
-        assert result_of(Composed(WithoutTransition)).p_value < 1e-4
+        assert result_of(Composed(model=WithoutTransition)).p_value < 1e-4
+
+    def test_proposals_without_their_ratio_fail(self) -> None:
+        assert result_of(Composed((without_ratio, volatility.sigma_from_prior))).p_value < 1e-4
 
     def test_a_prior_without_its_jacobian_fails(self) -> None:
         def without(theta: Array) -> float:
             return log_prior(theta) - 2 * float(theta[1])
 
-        assert result_of(Composed(log_prior=without)).p_value < 1e-4
+        assert result_of(Composed((WALK, WALK), log_prior=without)).p_value < 1e-4

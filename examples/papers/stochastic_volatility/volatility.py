@@ -51,10 +51,41 @@ class Transitions:
         return -0.5 * off**2 - theta[1]
 
 
+def log_prior_phi(logit_phi: float) -> float:
+    """Of logit(phi), with the Jacobian phi (1 - phi)."""
+    return float(-5 * np.logaddexp(0, -logit_phi) - np.logaddexp(0, logit_phi))
+
+
+def log_prior_sigma(log_sigma: float) -> float:
+    """Of log(sigma), with the Jacobian 2 sigma^2."""
+    return float(-10 * log_sigma - 0.05 * np.exp(-2 * log_sigma))
+
+
 def log_prior(theta: Array) -> float:
-    """Of logit(phi) and log(sigma): their Jacobians are phi (1 - phi) and 2 sigma^2."""
-    log_phi, log_rest = -np.logaddexp(0, -theta[0]), -np.logaddexp(0, theta[0])
-    return float(5 * log_phi + log_rest - 10 * theta[1] - 0.05 * np.exp(-2 * theta[1]))
+    """Of both."""
+    return log_prior_phi(theta[0]) + log_prior_sigma(theta[1])
+
+
+def draw_prior(rng: np.random.Generator) -> tuple[float, float]:
+    """phi and sigma."""
+    return float(rng.beta(5, 1)), float(np.sqrt(0.05 / rng.gamma(5)))
+
+
+def phi_from_prior(rng: np.random.Generator, position: Array) -> tuple[Array, float]:
+    """Proposes logit(phi) as the prior has it."""
+    proposed = float(logit(draw_prior(rng)[0]))
+    return np.array([proposed]), log_prior_phi(position[0]) - log_prior_phi(proposed)
+
+
+def sigma_from_prior(rng: np.random.Generator, position: Array) -> tuple[Array, float]:
+    """Proposes log(sigma) as the prior has it."""
+    proposed = float(np.log(draw_prior(rng)[1]))
+    return np.array([proposed]), log_prior_sigma(position[0]) - log_prior_sigma(proposed)
+
+
+# How phi and sigma are proposed: anew, as in the program of the paper (figure 7), or near where they are.
+ANEW: tuple[Any, Any] = (phi_from_prior, sigma_from_prior)
+NEAR: tuple[Any, Any] = ("random-walk", "random-walk")
 
 
 def simulate(rng: np.random.Generator, n_series: int, n_times: int, phi: float, sigma: float) -> tuple[Array, Array]:
@@ -63,11 +94,6 @@ def simulate(rng: np.random.Generator, n_series: int, n_times: int, phi: float, 
     for t in range(1, n_times + 1):
         h[:, t] = rng.normal(phi * h[:, t - 1], sigma)
     return h[:, 1:], np.exp(h[:, 1:] / 2) * rng.standard_normal((n_series, n_times))
-
-
-def draw_prior(rng: np.random.Generator) -> tuple[float, float]:
-    """phi and sigma."""
-    return float(rng.beta(5, 1)), float(np.sqrt(0.05 / rng.gamma(5)))
 
 
 def position_of(phi: float, sigma: float, h: Array) -> Array:
@@ -93,18 +119,12 @@ def target(n_series: int, n_times: int) -> stansub.FunctionFactors:
 
 
 def sampler(
-    x: Array, *, n_particles: int, repeats: int = 1, proposal: Any = "random-walk", model: type[Any] = Volatility
+    x: Array, proposals: tuple[Any, Any], *, n_particles: int, model: type[Any] = Volatility
 ) -> stansub.Sequence:
-    """States by particle Gibbs, then phi and sigma in turn, a few times; x of shape (n_series, n_times)."""
-    walk = stansub.Metropolis(proposal)
-    steps = {
-        f"{name}_{k + 1}": stansub.OnParameters(walk, [parameter])
-        for k in range(repeats)
-        for name, parameter in (("phi", "logit_phi"), ("sigma", "log_sigma"))
-    }
-    return stansub.Sequence(states=states(x, n_particles, model), **steps)
-
-
-def states(x: Array, n_particles: int, model: type[Any] = Volatility) -> stansub.ParticleGibbs:
-    """States alone."""
-    return stansub.ParticleGibbs(model(np.ascontiguousarray(x.T)), ["h"], n_particles=n_particles)
+    """States by particle Gibbs, then phi, then sigma; x of shape (n_series, n_times)."""
+    phi, sigma = (stansub.Metropolis(one) for one in proposals)
+    return stansub.Sequence(
+        states=stansub.ParticleGibbs(model(np.ascontiguousarray(x.T)), ["h"], n_particles=n_particles),
+        phi=stansub.OnParameters(phi, ["logit_phi"]),
+        sigma=stansub.OnParameters(sigma, ["log_sigma"]),
+    )
