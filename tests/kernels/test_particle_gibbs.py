@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -274,6 +275,16 @@ def test_draws_follow_the_weights_of_each_series() -> None:
     shares = np.array([(drawn == k).mean(axis=0) for k in range(3)])
     assert (shares[weights == 0] == 0).all()
     assert (np.abs(shares - weights) < MAX_Z * np.sqrt(0.25 / 40_000)).all()
+
+
+def test_the_script_of_the_page_runs() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "kernels.md").read_text()
+    script = next(one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "ParticleGibbs" in one)
+    made: dict[str, Any] = {}
+    # Shorter than on the page.
+    exec(script.replace("seed=1)", "seed=1, iter_warmup=50, iter_sampling=50, show_progress=False)"), made)
+    renewed = inference_data.group(made["idata"], "sample_stats")["states.path_renewed"].values
+    assert renewed.mean() > 0.5
 
 
 class TestRecipe:

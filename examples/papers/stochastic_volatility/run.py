@@ -287,6 +287,7 @@ def main() -> None:
         costs=[{**one._asdict(), "gain": one.gain, "gain_of_step": one.gain_of_step} for one in parts],
         agree=max(abs(rows[label][name]["z"]) for label in rows for name in NAMES),
         ahead=best(rows, NUTS) / max(best(rows, label) for label in (EXACT, SUB, NEAR)),
+        nuts_z=max(abs(rows[NUTS][name]["z"]) for name in NAMES),
         message=message,
         n_particles=N_PARTICLES,
         n_series=N_SERIES,
