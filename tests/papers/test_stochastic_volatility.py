@@ -106,7 +106,8 @@ def functions(theta: Array, x: Array) -> Array:
     h, phi, sigma = theta[2:].reshape(N_SERIES, N_TIMES), expit(theta[0]), np.exp(theta[1])
     off = (h[:, 1:] - phi * h[:, :-1]) / sigma
     pairs = [(h[:, 1:] * h[:, :-1]).mean() / sigma**2, (h * np.log(np.abs(x))).mean() / sigma]
-    return np.array([phi, phi**2, theta[1], theta[1] ** 2, (off**2).mean(), (h[:, 0] ** 2).mean() / sigma**2, *pairs])
+    states = [(off**2).mean(), (h[:, 0] ** 2).mean() / sigma**2]
+    return np.array([*theta[:2], *theta[:2] ** 2, *states, *pairs])
 
 
 def result_of(composed: Composed) -> JointTest:
