@@ -237,8 +237,10 @@ def draw_autocorrelation(page: common.Page, runs: dict[str, Draws], rates: dict[
             rate = common.figures(rates[label][name]["rate"], 2)
             ax.plot(seconds[1:], lags[1:], color=COLOURS[label], label=f"{label}: {rate} ESS/s")
         ax.axhline(0, color=common.INK, lw=0.5)
-        ax.set(xscale="log", xlabel="seconds", ylabel=f"autocorrelation of {name}", ylim=(-0.3, 1))
-        ax.legend(fontsize=8)
+        ax.set(
+            xscale="log", xlabel="seconds", ylabel=f"autocorrelation of {name}", ylim=(-0.3, 1.7), yticks=[0, 0.5, 1]
+        )
+        ax.legend(fontsize=8, loc="upper left")
     page.save(figure, "autocorrelation")
 
 
