@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Penalty,
         Pocock,
     )
+    from stansub.diagnostics.calibration import Calibration, calibrate
     from stansub.diagnostics.compare import compare
     from stansub.diagnostics.comparison import Comparison
     from stansub.diagnostics.normality import diagnose
@@ -46,6 +47,7 @@ __all__ = [
     "Barker",
     "Bernstein",
     "BernsteinSerfling",
+    "Calibration",
     "Comparison",
     "CompiledModel",
     "DrawsWarning",
@@ -69,6 +71,7 @@ __all__ = [
     "StansubError",
     "StateSpace",
     "__version__",
+    "calibrate",
     "compare",
     "compile_model",
     "diagnose",
@@ -96,6 +99,7 @@ _HOMES = {
     "sample": "run.sample",
     "read_checkpoint": "run.sample",
     "reference": "nuts.reference",
+    **dict.fromkeys(("Calibration", "calibrate"), "diagnostics.calibration"),
     "compare": "diagnostics.compare",
     "Comparison": "diagnostics.comparison",
     "diagnose": "diagnostics.normality",
