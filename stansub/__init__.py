@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stansub.diagnostics.normality import diagnose
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
+    from stansub.kernels.particle_gibbs import ParticleGibbs, StateSpace
     from stansub.kernels.proposals import RandomWalk
     from stansub.kernels.recipes import Metropolis, Mixture, OnParameters, Sequence
     from stansub.nuts.reference import reference
@@ -61,6 +62,7 @@ __all__ = [
     "Metropolis",
     "Mixture",
     "OnParameters",
+    "ParticleGibbs",
     "Penalty",
     "Pocock",
     "Posterior",
@@ -69,6 +71,7 @@ __all__ = [
     "SampleConfig",
     "Sequence",
     "StansubError",
+    "StateSpace",
     "__version__",
     "calibrate",
     "compare",
@@ -93,6 +96,7 @@ _HOMES = {
     "Posterior": "stan.posterior",
     "RandomWalk": "kernels.proposals",
     **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),
+    **dict.fromkeys(("ParticleGibbs", "StateSpace"), "kernels.particle_gibbs"),
     "SampleConfig": "run.config",
     "sample": "run.sample",
     "read_checkpoint": "run.sample",
