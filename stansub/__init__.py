@@ -17,18 +17,21 @@ if TYPE_CHECKING:
         Bernstein,
         BernsteinSerfling,
         Exact,
+        Factorised,
         Fixed,
         Geometric,
         Hoeffding,
         Penalty,
         Pocock,
     )
+    from stansub.diagnostics.calibration import Calibration, calibrate
     from stansub.diagnostics.compare import compare
     from stansub.diagnostics.comparison import Comparison
     from stansub.diagnostics.exact import compare_exact
     from stansub.diagnostics.normality import diagnose
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
+    from stansub.kernels.particle_gibbs import ParticleGibbs, StateSpace
     from stansub.kernels.proposals import RandomWalk
     from stansub.kernels.recipes import Metropolis, Mixture, OnParameters, Sequence
     from stansub.nuts.reference import reference
@@ -46,10 +49,12 @@ __all__ = [
     "Barker",
     "Bernstein",
     "BernsteinSerfling",
+    "Calibration",
     "Comparison",
     "CompiledModel",
     "DrawsWarning",
     "Exact",
+    "Factorised",
     "Fixed",
     "FunctionFactors",
     "Geometric",
@@ -58,6 +63,7 @@ __all__ = [
     "Metropolis",
     "Mixture",
     "OnParameters",
+    "ParticleGibbs",
     "Penalty",
     "Pocock",
     "Posterior",
@@ -66,7 +72,9 @@ __all__ = [
     "SampleConfig",
     "Sequence",
     "StansubError",
+    "StateSpace",
     "__version__",
+    "calibrate",
     "compare",
     "compare_exact",
     "compile_model",
@@ -83,17 +91,19 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "acceptance.rules"),
     **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "acceptance.rules"),
-    **dict.fromkeys(("Barker", "Penalty"), "acceptance.rules"),
+    **dict.fromkeys(("Barker", "Factorised", "Penalty"), "acceptance.rules"),
     **dict.fromkeys(("DrawsWarning", "InputError", "RunError", "StansubError"), "errors"),
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
     "FunctionFactors": "target.functions",
     "Posterior": "stan.posterior",
     "RandomWalk": "kernels.proposals",
     **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),
+    **dict.fromkeys(("ParticleGibbs", "StateSpace"), "kernels.particle_gibbs"),
     "SampleConfig": "run.config",
     "sample": "run.sample",
     "read_checkpoint": "run.sample",
     "reference": "nuts.reference",
+    **dict.fromkeys(("Calibration", "calibrate"), "diagnostics.calibration"),
     "compare": "diagnostics.compare",
     "compare_exact": "diagnostics.exact",
     "Comparison": "diagnostics.comparison",
