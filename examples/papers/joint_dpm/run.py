@@ -1,7 +1,7 @@
 """Joint Dirichlet process mixture of logistic experts: Chen, Mansinghka and Ghahramani (2014), section 4.2, figure 6.
 
-python examples/papers/joint_dpm/run.py                # two to a minute and a half
-python examples/papers/joint_dpm/run.py --size full    # longer chains, and NUTS on the finite mixture
+python examples/papers/joint_dpm/run.py                # a minute and a half
+python examples/papers/joint_dpm/run.py --size full    # longer chains, and NUTS on the finite mixture: an hour or more
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def show_accuracy(page: Page, curves: dict[str, tuple[Followed, str]], best: flo
     for label, (curve, colour) in curves.items():
         for number, (seconds, accuracy) in enumerate(zip(curve.seconds, curve.accuracy, strict=True)):
             axes.plot(seconds, accuracy, color=colour, lw=1.3, label=None if number else label)
-    axes.axhline(best, color="grey", lw=0.8, ls=":", label="true probabilities")
+    axes.axhline(best, color="grey", lw=0.8, ls=":", label="true boundary")
     axes.set(xscale="log", xlabel="seconds", ylabel="accuracy on test points")
     axes.legend(fontsize=7, loc="lower right")
     page.save(figure, "accuracy")
