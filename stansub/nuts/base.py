@@ -115,6 +115,8 @@ class Run(NamedTuple):
         The algorithm, such as NUTS.
     counts
         What else was counted of each chain, by the names of `stansub.sample`: ``n_obs_evaluated`` and the like.
+    facts
+        What else is said of the draws, by the names of `stansub.sample`, such as the test.
     """
 
     posterior: Mapping[str, NDArray[Any]]
@@ -130,6 +132,7 @@ class Run(NamedTuple):
     version: str
     method: str = "NUTS"
     counts: Mapping[str, Sequence[int]] = MappingProxyType({})
+    facts: Mapping[str, str] = MappingProxyType({})
 
 
 class Engine(Protocol):

@@ -64,4 +64,5 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
         version=__version__,
         method="exact",
         counts={name: facts[name] for name in _COUNTS},
+        facts={name: str(facts[name]) for name in ("test", "guarantee")},
     )

@@ -146,6 +146,7 @@ def reference(
             "settings": asdict(settings),
             "not_kept": ", ".join(sorted({*tall, *gone})),
             "time_split": run.time_split,
+            **run.facts,
             "compile_time": run.compile_time + parsed_at - began,
             "setup_time": run.setup_time + read_at - parsed_at,
             "wall_time": run.wall_time,
