@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
     from stansub.kernels.proposals import RandomWalk
     from stansub.kernels.recipes import Metropolis, Mixture, OnParameters, Sequence
+    from stansub.kernels.stiefel import StiefelWalk
     from stansub.nuts.reference import reference
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
@@ -65,6 +66,7 @@ __all__ = [
     "SampleConfig",
     "Sequence",
     "StansubError",
+    "StiefelWalk",
     "__version__",
     "compare",
     "compile_model",
@@ -88,6 +90,7 @@ _HOMES = {
     "Posterior": "stan.posterior",
     "RandomWalk": "kernels.proposals",
     **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),
+    "StiefelWalk": "kernels.stiefel",
     "SampleConfig": "run.config",
     "sample": "run.sample",
     "read_checkpoint": "run.sample",
