@@ -142,6 +142,11 @@ class NoAdapter:
     def __init__(self, proposal: Proposal) -> None:
         self._proposal = proposal
 
+    @property
+    def batches(self) -> Any:
+        """Mini-batches that the proposal was given with, which stay out of the saved state of a chain."""
+        return getattr(self._proposal, "batches", None)
+
     def learn(self, records: Records) -> None:
         pass
 
