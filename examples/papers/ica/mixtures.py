@@ -80,9 +80,9 @@ def traffic(rng: np.random.Generator) -> Array:
 
 
 def log_likelihood(matrix: Array, x: Array) -> Array:
-    """log p(x | W) of each observation, shape (n,), W orthonormal: -sum_j log 4 cosh^2(w_j x / 2)."""
+    """log p(x | W) of each observation, shape (..., n), W orthonormal: -sum_j log 4 cosh^2(w_j x / 2)."""
     size = np.abs(matrix @ x)
-    return np.asarray(-(size + 2 * np.log1p(np.exp(-size))).sum(0))
+    return np.asarray(-(size + 2 * np.log1p(np.exp(-size))).sum(-2))
 
 
 def amari(unmixing: Array, mixing: Array) -> Array:
