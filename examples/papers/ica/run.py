@@ -165,7 +165,7 @@ def draw(page: Page, rows: list[Row], free: list[Row], truth: float, mixture: Mi
 def main() -> None:
     """Run it, and write the page."""
     about = settings(__file__, __doc__)
-    page, n = Page(about), int(__import__("os").environ.get("NN", about.pick(10_000, 1_896_300)))
+    page, n = Page(about), about.pick(10_000, 1_896_300)
     compiled = compile_all(about)
     mixture = mixed(n, np.random.default_rng(about.seed))
     posterior = compiled.with_data(mixture.data(free=False), block_size=BLOCK, seed=about.seed)

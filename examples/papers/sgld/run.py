@@ -163,7 +163,7 @@ def draw_rows(page: Page, ridge: Ridge, rows: list[Row]) -> None:
 def main() -> None:
     """Run it, and write the page."""
     about = settings(__file__, __doc__)
-    page, n = Page(about), int(__import__("os").environ.get("NN", about.pick(20_000, 100_000)))
+    page, n = Page(about), about.pick(20_000, 100_000)
     ridge = simulated(np.random.default_rng(about.seed))
     with ThreadPoolExecutor(1) as beside:
         compiling = beside.submit(compile_nuts, about)
