@@ -94,7 +94,7 @@ def walk(posterior: stansub.Posterior, epsilon: float, *, chains: int, steps: in
 def on_manifold(about: Settings, posterior: stansub.Posterior, mixture: Mixed) -> tuple[list[Row], float, float]:
     """Rows of all error levels; the truth, from long exact runs, with its Monte Carlo standard error."""
     steps, warmup, seconds = about.pick(8_000, 25_000), about.pick(1500, 3000), about.pick(1.2, 400.0)
-    chains = about.pick(8, 10)
+    chains = about.pick(6, 10)
     long = walk(posterior, 0.0, chains=2, steps=steps, warmup=warmup, seed=about.seed + 1)
     exact = row("truth", long, mixture)
     rows = []
@@ -117,12 +117,13 @@ def unconstrained(about: Settings, mixture: Mixed) -> tuple[list[Row], str]:
             seed=about.seed,
             iter_warmup=about.pick(500, 2000),
             iter_sampling=about.pick(1500, 10_000),
+            max_time=about.pick(15.0, 3600.0),
         )
         rows.append(row("stansub's default, free matrix", made.idata, mixture))
     except StansubError as error:
         trouble = str(error)
-    steps = about.pick(150, 1000)
-    nuts = common.with_nuts(about.program, data, seed=about.seed, iter_warmup=steps, iter_sampling=steps)
+    steps = about.pick(120, 1000)
+    nuts = common.with_nuts(about.program, data, seed=about.seed, chains=2, iter_warmup=steps, iter_sampling=steps)
     rows.append(row("NUTS, free matrix", nuts.idata, mixture, subsampled=False))
     return rows, trouble
 
