@@ -17,12 +17,14 @@ if TYPE_CHECKING:
         Bernstein,
         BernsteinSerfling,
         Exact,
+        Factorised,
         Fixed,
         Geometric,
         Hoeffding,
         Penalty,
         Pocock,
     )
+    from stansub.diagnostics.calibration import Calibration, calibrate
     from stansub.diagnostics.compare import compare
     from stansub.diagnostics.comparison import Comparison
     from stansub.diagnostics.normality import diagnose
@@ -46,10 +48,12 @@ __all__ = [
     "Barker",
     "Bernstein",
     "BernsteinSerfling",
+    "Calibration",
     "Comparison",
     "CompiledModel",
     "DrawsWarning",
     "Exact",
+    "Factorised",
     "Fixed",
     "FunctionFactors",
     "Geometric",
@@ -68,6 +72,7 @@ __all__ = [
     "StansubError",
     "StiefelWalk",
     "__version__",
+    "calibrate",
     "compare",
     "compile_model",
     "diagnose",
@@ -83,7 +88,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "acceptance.rules"),
     **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "acceptance.rules"),
-    **dict.fromkeys(("Barker", "Penalty"), "acceptance.rules"),
+    **dict.fromkeys(("Barker", "Factorised", "Penalty"), "acceptance.rules"),
     **dict.fromkeys(("DrawsWarning", "InputError", "RunError", "StansubError"), "errors"),
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
     "FunctionFactors": "target.functions",
@@ -95,6 +100,7 @@ _HOMES = {
     "sample": "run.sample",
     "read_checkpoint": "run.sample",
     "reference": "nuts.reference",
+    **dict.fromkeys(("Calibration", "calibrate"), "diagnostics.calibration"),
     "compare": "diagnostics.compare",
     "Comparison": "diagnostics.comparison",
     "diagnose": "diagnostics.normality",

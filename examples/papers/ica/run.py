@@ -143,7 +143,11 @@ def compile_all(about: Settings) -> stansub.CompiledModel:
 def draw(page: Page, rows: list[Row], free: list[Row], truth: float, mixture: Mixed) -> None:
     """Risk against time (figure 5), and the log likelihood along rotations of the two Gaussian sources."""
     figure, axes = page.figure()
-    colours = {"stansub's default, free matrix": common.DEFAULT_COLOUR, "NUTS, free matrix": common.NUTS_COLOUR}
+    colours = {
+        rows[0].label: common.EXACT_COLOUR,
+        "stansub's default, free matrix": common.DEFAULT_COLOUR,
+        "NUTS, free matrix": common.NUTS_COLOUR,
+    }
     common.draw_risk(axes, {one.label: one.curve(truth) for one in [*rows, *free]}, colours)
     axes.set_ylabel("risk in the mean Amari distance")
     page.save(figure, "risk")
