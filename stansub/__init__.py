@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stansub.kernels.particle_gibbs import ParticleGibbs, StateSpace
     from stansub.kernels.proposals import RandomWalk
     from stansub.kernels.recipes import Metropolis, Mixture, OnParameters, Sequence
+    from stansub.kernels.stiefel import StiefelWalk
     from stansub.nuts.reference import reference
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
@@ -72,6 +73,7 @@ __all__ = [
     "Sequence",
     "StansubError",
     "StateSpace",
+    "StiefelWalk",
     "__version__",
     "calibrate",
     "compare",
@@ -97,6 +99,7 @@ _HOMES = {
     "RandomWalk": "kernels.proposals",
     **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),
     **dict.fromkeys(("ParticleGibbs", "StateSpace"), "kernels.particle_gibbs"),
+    "StiefelWalk": "kernels.stiefel",
     "SampleConfig": "run.config",
     "sample": "run.sample",
     "read_checkpoint": "run.sample",

@@ -80,6 +80,11 @@ class BuiltIn(ABC):
         """For the record."""
         return type(self).__name__
 
+    @property
+    def whole_space(self) -> bool:
+        """Whether it goes everywhere: of a manifold that it keeps to, modes of the whole space say nothing."""
+        return True
+
     def affine(self) -> AffineParts | None:
         """Its parts where it is Gaussian with a mean that is affine in the state; else None."""
         return None
@@ -136,6 +141,11 @@ class NoAdapter:
 
     def __init__(self, proposal: Proposal) -> None:
         self._proposal = proposal
+
+    @property
+    def batches(self) -> Any:
+        """Mini-batches that the proposal was given with, which stay out of the saved state of a chain."""
+        return getattr(self._proposal, "batches", None)
 
     def learn(self, records: Records) -> None:
         pass
@@ -302,6 +312,10 @@ class Checked(BuiltIn):
     @property
     def name(self) -> str:
         return type(self.proposal).__name__
+
+    @property
+    def whole_space(self) -> bool:
+        return bool(getattr(self.proposal, "whole_space", True))
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
         returned: Any = self.proposal(rng, position.copy())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numbers
 from collections import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -250,6 +250,15 @@ def find(known: abc.Sequence[str], names: abc.Sequence[str]) -> NDArray[np.int64
     if not found:
         raise InputError("the parameters to be moved must be named, one at least")
     return np.unique(np.array(found, dtype=np.int64))
+
+
+def proposals(leaves: Leaves) -> Iterator[str | Proposal]:
+    """Of all kernels that propose."""
+    if isinstance(leaves, Leaf):
+        yield leaves.proposal
+    else:
+        for part in leaves.values():
+            yield from proposals(part)
 
 
 def parameters(known: abc.Sequence[str]) -> list[str]:
