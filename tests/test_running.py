@@ -1,4 +1,4 @@
-"""What docs/running.md and docs/output.md say: options exist, the example runs, every statistic has its sentence."""
+"""What docs/running.md, kernels.md and output.md say: options exist, examples run, statistics have their sentences."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from stansub.run import config
 from stansub.run.collect import descriptions
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-RUNNING, OUTPUT = ((DOCS / name).read_text() for name in ("running.md", "output.md"))
+RUNNING, KERNELS, OUTPUT = ((DOCS / name).read_text() for name in ("running.md", "kernels.md", "output.md"))
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", RUNNING, flags=re.DOTALL)
+    """Of the page of kernels."""
+    return re.findall(rf"```{language}\n(.*?)```", KERNELS, flags=re.DOTALL)
 
 
 def test_options_that_are_shown_exist() -> None:
