@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stansub.diagnostics.normality import diagnose
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
+    from stansub.kernels.jumps import Auxiliary, Jump, Moved, ReversibleJump, Symmetric
     from stansub.kernels.proposals import RandomWalk
     from stansub.kernels.recipes import Metropolis, Mixture, OnParameters, Sequence
     from stansub.nuts.reference import reference
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Austerity",
+    "Auxiliary",
     "Barker",
     "Bernstein",
     "BernsteinSerfling",
@@ -54,17 +56,21 @@ __all__ = [
     "Geometric",
     "Hoeffding",
     "InputError",
+    "Jump",
     "Metropolis",
     "Mixture",
+    "Moved",
     "OnParameters",
     "Penalty",
     "Pocock",
     "Posterior",
     "RandomWalk",
+    "ReversibleJump",
     "RunError",
     "SampleConfig",
     "Sequence",
     "StansubError",
+    "Symmetric",
     "__version__",
     "compare",
     "compile_model",
@@ -86,6 +92,7 @@ _HOMES = {
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
     "FunctionFactors": "target.functions",
     "Posterior": "stan.posterior",
+    **dict.fromkeys(("Auxiliary", "Jump", "Moved", "ReversibleJump", "Symmetric"), "kernels.jumps"),
     "RandomWalk": "kernels.proposals",
     **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),
     "SampleConfig": "run.config",

@@ -73,7 +73,11 @@ class Bench(Protocol):
 
 @runtime_checkable
 class Recipe(Protocol):
-    """A kernel before it is bound to a target."""
+    """A kernel before it is bound to a target.
+
+    One that moves on anything but one smooth density, such as between models of different dimension, says so by an
+    attribute ``smooth`` that is False (see `is_smooth`).
+    """
 
     def bind(self, bench: Bench) -> Kernel:
         """The kernel of one chain."""
@@ -145,6 +149,11 @@ class _Parts:
             check_recipe(one, name)
         self.kernels = dict(kernels)
 
+    @property
+    def smooth(self) -> bool:
+        """Whether all of them move on one smooth density."""
+        return all(map(is_smooth, self.kernels.values()))
+
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
         """Of each part, by its name."""
         return {name: kernel.leaves(names) for name, kernel in self.kernels.items()}
@@ -184,6 +193,11 @@ class Mixture(_Parts):
     def bind(self, bench: Bench) -> Kernel:
         """The kernel of one chain."""
         return InMixture(self._bound(bench), self.weights)
+
+
+def is_smooth(kernel: Recipe) -> bool:
+    """Whether it moves on one smooth density, which may have modes to be looked for and expansions there."""
+    return bool(getattr(kernel, "smooth", True))
 
 
 def check_recipe(kernel: Any, name: str) -> None:

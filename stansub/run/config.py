@@ -378,6 +378,8 @@ class SampleConfig:
             recipes.check_recipe(self.kernel, "kernel")
             if self.proposal != "auto":
                 raise InputError("a kernel has proposals of its own: give `kernel` or `proposal`")
+        if not self.smooth and str(self.control_variates) in ("1", "2"):
+            raise InputError(f"there are no control variates: {self.not_smooth}: leave `control_variates` out")
         choices.check_range(self.make_test(), self.range_source)
 
     def make_test(self) -> StoppingRule:
@@ -402,7 +404,19 @@ class SampleConfig:
     @property
     def order(self) -> str:
         """Of the control variates: "auto", "0", "1" or "2"."""
-        return str(self.control_variates)
+        return str(self.control_variates) if self.smooth else "0"
+
+    @property
+    def smooth(self) -> bool:
+        """Whether chains move on one smooth density, about whose modes something may be found."""
+        from stansub.kernels import recipes
+
+        return self.kernel is None or recipes.is_smooth(self.kernel)
+
+    @property
+    def not_smooth(self) -> str:
+        """Why nothing is looked for about a mode; to be asked where `smooth` is False."""
+        return f"the kernel {type(self.kernel).__name__} does not move on one smooth density"
 
     @property
     def looks_given(self) -> bool:
