@@ -51,6 +51,17 @@ def test_the_kernel_on_a_parameter_without_data(
     assert (np.diff(tau, axis=1) != 0).any()
 
 
+def test_reversible_jumps_find_the_features(capsys: pytest.CaptureFixture[str]) -> None:
+    code = next(one for one in blocks("python") if "ReversibleJump" in one)
+    made: dict[str, Any] = {}
+    exec(code.replace("seed=1)", "seed=1, iter_warmup=1500, iter_sampling=500, chains=2, show_progress=False)"), made)
+    beta = inference_data.group(made["idata"], "posterior")["beta"].values
+    inside = (beta != 0).mean(axis=(0, 1))
+    assert (inside[:3] > 0.9).all()
+    assert inside[3:].mean() < 0.1
+    assert capsys.readouterr().out
+
+
 @pytest.mark.parametrize("stat", [*STATS, LEVEL], ids=lambda one: one.name)
 def test_every_statistic_stands_on_the_page(stat: Stat) -> None:
     assert f"| `{stat.name}` | {stat.sentence} |" in OUTPUT

@@ -186,11 +186,11 @@ class TestDraws:
 
     @pytest.mark.parametrize(
         "broken",
-        [moves(birth=Birth(jacobian=False)), moves(scale=Scale(jacobian=False, picked=50))],
+        [moves(birth=Birth(jacobian=False)), moves(scale=Scale(jacobian=False, picked=5))],
         ids=["birth", "scale"],
     )
     def test_without_the_jacobian_they_are_wrong(self, broken: ReversibleJump) -> None:
-        assert largest_z(drawn(broken, test="exact")) > 2 * MAX_Z
+        assert largest_z(drawn(broken, test="exact")) > MAX_Z
         with pytest.raises(RunError, match="by finite differences it is"):
             broken.check(np.zeros(2), rng=np.random.default_rng(1))
 
