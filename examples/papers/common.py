@@ -1,6 +1,6 @@
 """What the applications share: arguments, data by path, risk against time, today's default and NUTS, pages.
 
-Each application is a folder with ``run.py``, its Stan program where it has one, and ``page.md``, a template: the figures
+Each application is a folder with ``run.py``, its Stan program where it has one, and ``page.md``, a template: figures
 in it come from the run. ``python examples/papers/NAME/run.py`` writes the page with its pictures to
 ``reports/papers/NAME``; ``python examples/papers/run_all.py`` writes all of them, and the index.
 """

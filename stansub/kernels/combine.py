@@ -7,7 +7,7 @@ them (``scales.accepted``), and those without a name are of the whole step.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -161,20 +161,24 @@ class OnSome(MetropolisHastings):
     decider : Decider
     index : ndarray of int64
         Places of the parameters that move.
-    subset : Subset or None
-        The factors that they touch; None for all.
+    touched : callable
+        Of the position: the factors that they touch there, None for all. It must be the same wherever these parameters
+        alone have moved to (T(rho, v) is empty in the paper's terms).
     """
 
-    def __init__(self, decider: Decider, index: NDArray[np.int64], subset: Subset | None) -> None:
+    def __init__(
+        self, decider: Decider, index: NDArray[np.int64], touched: Callable[[FloatArray], Subset | None]
+    ) -> None:
         super().__init__(decider)
-        self.index, self._subset = index, subset
+        self.index, self._touched = index, touched
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """Propose values of some parameters, and decide."""
         values, log_q_ratio = params(rng, state.position[self.index])
         proposed = state.position.copy()
         proposed[self.index] = values
-        return self.decide(rng, state, proposed, log_q_ratio, audit=audit, subset=self._subset)
+        subset = self._touched(state.position)
+        return self.decide(rng, state, proposed, log_q_ratio, audit=audit, subset=subset)
 
     def batch(
         self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numbers
 from collections import abc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,6 +25,7 @@ from stansub.kernels.base import Kernel
 from stansub.kernels.combine import InMixture, InSequence, OnSome
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
+from stansub.types import FloatArray, IntArray
 
 
 class Leaf(NamedTuple):
@@ -59,6 +60,11 @@ class Bench(Protocol):
     def decider(self) -> Decider: ...
 
     @property
+    def exact_decider(self) -> Decider:
+        """Takes every decision on all the data."""
+        ...
+
+    @property
     def names(self) -> abc.Sequence[str]: ...
 
     @property
@@ -66,8 +72,12 @@ class Bench(Protocol):
         """From an error level to the looks at that level, where it changes during the run."""
         ...
 
-    def touched_by(self, index: NDArray[np.int64]) -> Subset | None:
+    def touched_by(self, index: NDArray[np.int64], *, exact: bool = False) -> Subset | None:
         """The factors that depend on any of these parameters; None for all."""
+        ...
+
+    def among(self, observations: IntArray, *, exact: bool = False) -> Subset:
+        """Some of the observations, by their numbers from 0."""
         ...
 
 
@@ -96,12 +106,17 @@ class Metropolis:
     ----------
     proposal : {"adaptive-metropolis", "random-walk"} or Proposal
         The former learn in warmup.
+    exact : bool
+        Whether every decision is taken on all the data that it depends on, whatever the test of the run is.
     """
 
     proposal: str | Proposal = "adaptive-metropolis"
+    exact: bool = field(default=False, kw_only=True)
 
     def bind(self, bench: Bench) -> Kernel:
-        return MetropolisHastings(bench.decider, bench.tables)
+        return (
+            MetropolisHastings(bench.exact_decider) if self.exact else MetropolisHastings(bench.decider, bench.tables)
+        )
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
         return Leaf(self.proposal, np.arange(len(names)))
@@ -117,10 +132,15 @@ class OnParameters:
         Its proposal sees the values of these parameters alone.
     names : sequence of str
         Parameters of the program (``beta``, all of it) or elements of unconstrained ones (``beta.2``).
+    observations : callable, optional
+        Of the unconstrained position: numbers, from 0, of the observations that these parameters touch there, where
+        that changes with other parameters, such as the members of a cluster. They must not depend on the parameters
+        that move. By default what is touched is found once, from gradients, or all are taken.
     """
 
     kernel: Metropolis
     names: abc.Sequence[str]
+    observations: Callable[[FloatArray], IntArray] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Metropolis):
@@ -130,8 +150,13 @@ class OnParameters:
             raise InputError(f"OnParameters takes names of parameters, such as ['beta'], not {names!r}")
 
     def bind(self, bench: Bench) -> Kernel:
-        index = find(bench.names, self.names)
-        return OnSome(bench.decider, index, bench.touched_by(index))
+        index, exact = find(bench.names, self.names), self.kernel.exact
+        decider = bench.exact_decider if exact else bench.decider
+        if self.observations is None:
+            touched = bench.touched_by(index, exact=exact)
+            return OnSome(decider, index, lambda _: touched)
+        observations = self.observations
+        return OnSome(decider, index, lambda position: bench.among(observations(position), exact=exact))
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
         return Leaf(self.kernel.proposal, find(names, self.names))

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import streams
-from stansub._loop import Decider, Subset, Table
-from stansub.acceptance.decide import make_decider
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import Guarantee, StoppingRule
-from stansub.acceptance.subsets import loop_table, subset
 from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
-from stansub.kernels.proposals import Adapter, Proposal
-from stansub.kernels.recipes import Leaf, Metropolis, Recipe
-from stansub.kernels.sgld import MiniBatches
+from stansub.kernels.proposals import Proposal
+from stansub.kernels.recipes import Metropolis, Recipe
 from stansub.progress import Progress
 from stansub.run import choices
+from stansub.run.bench import Bench
 from stansub.run.chain import Chain, Plan
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import Kept, check_draws
@@ -38,15 +35,12 @@ from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
 from stansub.stan.syntax import Program
-from stansub.target.factors import Evaluator
-from stansub.target.footprints import Footprints, find_footprints
 from stansub.target.functions import FunctionFactors
 from stansub.tuning.adapt import adapter_of
 from stansub.tuning.anchored import Anchored, Request, anchor
 from stansub.tuning.mode import NoModeError
-from stansub.tuning.named import Surroundings, make_adapter, named, without_race
+from stansub.tuning.named import named, without_race
 from stansub.tuning.starts import RADIUS
-from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 
 Model = str | Path | CompiledModel | Posterior | FunctionFactors
@@ -450,8 +444,6 @@ def make_chain(
         streams.generator(seed, stream, chain=chain)
         for stream in (streams.Chain.INIT, streams.Chain.STEPS, streams.Chain.AUDITS, streams.Chain.TRIAL)
     )
-    evaluator = posterior.population.evaluator()
-    variates = found.variates if found is not None else None
     if isinstance(init, np.ndarray):
         theta = init
     elif found is None or init is not None:
@@ -459,14 +451,18 @@ def make_chain(
     else:
         first = streams.generator(seed, streams.Run.STARTS).random()
         theta = found.start(posterior, init_rng, (first + chain / n_chains) % 1.0)
-    if found is None:
-        decider = make_decider(evaluator, posterior.blocks.sizes, test, spread=ranges.source)
-    else:
-        decider = found.decider(posterior, evaluator, test, ranges.source)
+    bench = Bench(
+        posterior,
+        test,
+        seed,
+        spread=ranges.source,
+        found=found,
+        falls=plan.levels is not None,
+        has_gradients=posterior.has_gradients,
+        order=posterior.order,
+    )
     recipe: Recipe = moves if isinstance(moves, Recipe) else Metropolis(moves)
-    bench = _Bench(posterior, test, decider, evaluator, found, seed, plan.levels is not None)
     kernel, adapter = recipe.bind(bench), adapter_of(recipe.leaves(bench.names), posterior.dim, bench.adapter)
-    table = test.table(len(posterior.blocks))
     return Chain(
         kernel,
         kernel.init(theta),
@@ -476,54 +472,5 @@ def make_chain(
         audit_rng=audit_rng,
         n_observations=posterior.blocks.n_observations,
         stop=stop,
-        trial=WarmupTrial(evaluator, table, trial_rng, variates) if trial and table.n.size > 1 else None,
+        trial=bench.trial(trial_rng) if trial else None,
     )
-
-
-@dataclass(frozen=True)
-class _Bench:
-    """What the kernel of a chain is bound to."""
-
-    posterior: Posterior
-    rule: StoppingRule
-    decider: Decider
-    evaluator: Evaluator
-    found: Anchored | None
-    seed: int
-    falls: bool
-
-    @cached_property
-    def names(self) -> list[str]:
-        """Of the unconstrained parameters."""
-        return self.posterior.full.param_unc_names()
-
-    @property
-    def tables(self) -> Callable[[float], Table] | None:
-        """From an error level to the looks at that level, where it changes during the run."""
-        return partial(loop_table, self.rule, len(self.posterior.blocks)) if self.falls else None
-
-    @cached_property
-    def footprints(self) -> Footprints:
-        """Which blocks depend on which parameters."""
-        return find_footprints(self.posterior.population, streams.generator(self.seed, streams.Run.FOOTPRINTS))
-
-    def touched_by(self, index: NDArray[np.int64]) -> Subset | None:
-        """The blocks that depend on any of these parameters, and when a decision among them is clear; None for all."""
-        if not self.posterior.has_gradients:
-            return None
-        which = self.footprints.touched_by(index)
-        if len(which) == len(self.posterior.blocks):
-            return None
-        return subset(self.rule, which)
-
-    def adapter(self, leaf: Leaf) -> Adapter:
-        """What learns a proposal."""
-        if len(leaf.places) < self.posterior.dim:
-            return make_adapter(leaf.proposal, Surroundings(len(leaf.places)))
-        variates = self.found.variates if self.found is not None else None
-        about = Surroundings(
-            len(leaf.places),
-            batches=lambda: MiniBatches(self.evaluator, self.posterior.blocks.sizes, variates),
-            cholesky=self.found.mode.cholesky if self.found is not None else None,
-        )
-        return make_adapter(leaf.proposal, about)

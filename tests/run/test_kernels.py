@@ -216,3 +216,36 @@ def test_without_gradients_a_kernel_on_some_parameters_decides_from_all_factors(
     moved = np.diff(inference_data.group(idata, "unconstrained_posterior")["theta"].values, axis=1) != 0
     assert moved[..., 0].any()
     assert not moved[..., 1].any()
+
+
+def test_exact_decisions_of_one_kernel_beside_rough_ones_of_another(
+    program: CompiledModel, data: dict[str, Any]
+) -> None:
+    walk = OnParameters(Metropolis("random-walk", exact=True), ["mu", "tau"])
+    kernel = Sequence(exact=walk, rough=OnParameters(Metropolis(), ["effect"]))
+    test = stansub.Austerity(epsilon=0.3, looks=stansub.Fixed(size=2))
+    idata = stansub.sample(program, data, kernel=kernel, test=test, control_variates=0, audit=1.0, **RUN)
+    assert not statistic(idata, "exact.audit_wrong").any()
+    assert statistic(idata, "rough.audit_wrong").any()
+
+
+def test_observations_that_a_function_names(program: CompiledModel, data: dict[str, Any], truth: Array) -> None:
+    """Those of the third group, by the user's numbers, whatever order the data have been brought into."""
+    third = np.flatnonzero(np.asarray(data["group"]) == 3)
+    one = OnParameters(Metropolis("random-walk"), ["effect.3"], observations=lambda position: third)
+    kernel = Sequence(third=one, all=Metropolis())
+    idata = stansub.sample(program, data, kernel=kernel, test="exact", control_variates=0, **RUN | {"block_size": 1})
+    assert (statistic(idata, "third.n_obs_used") == third.size).all()
+    assert largest_z(idata, truth) < MAX_Z
+
+
+@pytest.mark.parametrize(
+    ("observations", "size", "message"),
+    [(np.array([0]), 5, "need blocks of one: give block_size=1"), (np.array([0, 10**6]), 1, "numbered from 0 to")],
+)
+def test_observations_that_cannot_be_taken(
+    program: CompiledModel, data: dict[str, Any], observations: NDArray[Any], size: int, message: str
+) -> None:
+    kernel = OnParameters(Metropolis("random-walk"), ["effect.3"], observations=lambda position: observations)
+    with pytest.raises(stansub.StansubError, match=message):
+        stansub.sample(program, data, kernel=kernel, control_variates=0, **RUN | {"block_size": size})
