@@ -48,6 +48,32 @@ BLOCK = 50
 N_COMPARED, N_DRAWS = 300, 2000
 
 
+class Sizes(NamedTuple):
+    """How much is sampled.
+
+    Attributes
+    ----------
+    n : int
+        Events, those for testing included.
+    chains, warmup, draws : int
+    exact : int
+        Draws of each chain of the run that is the truth.
+    full : tuple of int
+        Draws of the model with all features: its truth, and what is compared with it.
+    """
+
+    n: int
+    chains: int
+    warmup: int
+    draws: int
+    exact: int
+    full: tuple[int, int]
+
+
+SMALL = Sizes(20_000, 4, 500, 2500, 6000, (4000, 1000))
+FULL = Sizes(130_065, 10, 10_000, 20_000, 80_000, (40_000, 10_000))
+
+
 class Split(NamedTuple):
     """Standardised features with a column of 1s in front, and classes."""
 
@@ -197,38 +223,38 @@ def label(epsilon: float) -> str:
     return f"ε = {epsilon:g}"
 
 
-def run(given: Settings) -> None:
+def run(given: Settings, sizes: Sizes) -> None:
     """Draw, and write the page."""
     page, rng = Page(given), np.random.default_rng(given.seed)
     found = miniboone(given)
     x, y = found or simulated(rng, 130_065)
-    data = split(rng, x, y, given.pick(20_000, len(y)))
+    data = split(rng, x, y, sizes.n)
     dim = data.x.shape[1]
-    stan = {"N": len(data.y), "D": dim, "x": data.x, "y": data.y, "lambda": float(np.exp(LOG_LAMBDA))}
+    stan = {"N": len(data.y), "D": dim, "x": data.x, "y": data.y, "lambda": float(np.exp(LOG_LAMBDA)), "nu": 0.0}
     program = stansub.compile_model(given.program)
     posterior = program.with_data(stan, block_size=BLOCK)
     options: dict[str, Any] = {
         "kernel": reversible_jump(),
         "inits": {"beta": given.pick(clear_ones, one_variable)(data)},
-        "chains": given.pick(4, 10),
-        "iter_warmup": given.pick(500, 10_000),
+        "chains": sizes.chains,
+        "iter_warmup": sizes.warmup,
     }
-    n_exact, n = given.pick((6000, 2500), (80_000, 20_000))
-    exact = sampled((posterior, None), data, test="exact", iter_sampling=n_exact, seed=given.seed + 100, **options)
+    exact = sampled((posterior, None), data, test="exact", iter_sampling=sizes.exact, seed=given.seed + 100, **options)
     made = {}
     for epsilon in EPSILONS:
-        test = (
-            {"test": "austerity", "epsilon": epsilon, "audit": 0.01, "first_look": 10} if epsilon else {"test": "exact"}
-        )
-        made[epsilon] = sampled((posterior, None), data, iter_sampling=n, seed=given.seed, **test, **options)
-    full = [
-        sampled((program, stan), data, chains=4, iter_sampling=n, seed=given.seed + n)
-        for n in given.pick((4_000, 1_000), (40_000, 10_000))
-    ]
-    show(page, data, exact, made, full, real=found is not None)
+        test: dict[str, Any] = {"test": "exact"}
+        if epsilon:
+            test = {"test": "austerity", "epsilon": epsilon, "first_look": 10, "audit": 0.01}
+        made[epsilon] = sampled((posterior, None), data, iter_sampling=sizes.draws, seed=given.seed, **test, **options)
+    # The scale that the coefficients in the model have.
+    stan["nu"] = float(np.mean([np.abs(one[one != 0]).mean() for one in exact.beta]))
+    full = [sampled((program, stan), data, chains=4, iter_sampling=n, seed=given.seed + n) for n in sizes.full]
+    show(page, data, exact, made, full, real=found is not None, nu=stan["nu"])
 
 
-def show(page: Page, data: Split, exact: Made, made: Mapping[float, Made], full: list[Made], *, real: bool) -> None:
+def show(
+    page: Page, data: Split, exact: Made, made: Mapping[float, Made], full: list[Made], *, real: bool, nu: float
+) -> None:
     """Pictures and the page."""
     truth, truth_full = (predictive(np.array(one.beta), data.x_test[:N_COMPARED]).mean(0) for one in (exact, full[0]))
     curves = {label(epsilon): curve(one, data, truth) for epsilon, one in made.items()}
@@ -255,6 +281,7 @@ def show(page: Page, data: Split, exact: Made, made: Mapping[float, Made], full:
         f"at the end of the same time the risk is lowest with {best}; decisions use "
         f"{percent(shown[-1]['share'])} of the data with ε = 0.1, {percent(shown[1]['share'])} with ε = 0.01",
         real=real,
+        nu=nu,
         n_train=len(data.y),
         n_test=len(data.y_test),
         dim=data.x.shape[1],
@@ -295,7 +322,8 @@ def show_inclusion(page: Page, reference: Array, probabilities: Mapping[float, A
 
 def main() -> None:
     """Run with the options of the command line."""
-    run(settings(__file__, __doc__))
+    given = settings(__file__, __doc__)
+    run(given, given.pick(SMALL, FULL))
 
 
 if __name__ == "__main__":

@@ -6,18 +6,23 @@ data {
   matrix[N, D] x;
   array[N] int<lower=0, upper=1> y;
   real<lower=0> lambda;
+  real<lower=0> nu;  // above 0: all features in the model, with Laplace priors of this scale, rounded at the tip
 }
 parameters {
   vector[D] beta;
 }
 model {
-  int k = 0;
-  for (d in 1:D) {
-    k += beta[d] != 0;
+  if (nu > 0) {
+    target += -sum(sqrt(square(beta) + square(0.01))) / nu;
+  } else {
+    int k = 0;
+    for (d in 1:D) {
+      k += beta[d] != 0;
+    }
+    if (k == 0) {
+      reject("the empty model has no posterior");
+    }
+    target += k * log(lambda) - k * log(sum(abs(beta))) + lbeta(k, D - k + 1);
   }
-  if (k == 0) {
-    reject("the empty model has no posterior");
-  }
-  target += k * log(lambda) - k * log(sum(abs(beta))) + lbeta(k, D - k + 1);
   y ~ bernoulli_logit_glm(x, 0, beta);
 }
