@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Penalty,
         Pocock,
     )
+    from stansub.diagnostics.calibration import Calibration, calibrate
     from stansub.diagnostics.compare import compare
     from stansub.diagnostics.comparison import Comparison
     from stansub.diagnostics.normality import diagnose
@@ -47,6 +48,7 @@ __all__ = [
     "Barker",
     "Bernstein",
     "BernsteinSerfling",
+    "Calibration",
     "Comparison",
     "CompiledModel",
     "DrawsWarning",
@@ -72,6 +74,7 @@ __all__ = [
     "StansubError",
     "Symmetric",
     "__version__",
+    "calibrate",
     "compare",
     "compile_model",
     "diagnose",
@@ -99,6 +102,7 @@ _HOMES = {
     "sample": "run.sample",
     "read_checkpoint": "run.sample",
     "reference": "nuts.reference",
+    **dict.fromkeys(("Calibration", "calibrate"), "diagnostics.calibration"),
     "compare": "diagnostics.compare",
     "Comparison": "diagnostics.comparison",
     "diagnose": "diagnostics.normality",

@@ -1,0 +1,323 @@
+"""Simulation-based calibration (Talts et al. 2018): are draws those of the posterior, over data of the prior?
+
+Parameters are drawn from the prior and data given them; where a sampler is right the ranks of the parameters among its
+draws are uniform.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from stansub.diagnostics.ranks import Rank, band, difference, p_value, rank
+from stansub.errors import InputError, RunError, one_line
+from stansub.findings import Severity
+from stansub.output import files
+from stansub.output.inference_data import attrs, group
+from stansub.output.statistics import scalars, table
+from stansub.output.style import CHAIN_COLOURS, DPI, INK, STYLE
+from stansub.progress import as_progress
+from stansub.run import choices
+from stansub.run.config import MOST, SampleConfig
+from stansub.run.sample import check as check_draws
+from stansub.run.sample import draw
+from stansub.stan.compiled import CompiledModel, compile_model
+from stansub.target.functions import FunctionFactors
+from stansub.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from stansub.output.inference_data import InferenceData
+
+Values = Mapping[str, Any]
+Simulate = Callable[[np.random.Generator], tuple[Values, Any]]
+Program = str | Path | CompiledModel | Callable[[Any], FunctionFactors]
+
+# Draws among which a value is ranked at most: more would hardly sharpen the ranks, and ask for longer chains.
+MOST_DRAWS = 100
+
+
+class Repeat(NamedTuple):
+    """What became of one simulated data set.
+
+    Attributes
+    ----------
+    number : int
+    names : tuple of str
+        Of the scalar quantities; empty where the run failed.
+    ranks : tuple of Rank
+        Of their true values.
+    uniforms : tuple of float
+        The ranks between 0 and 1 (`Rank.uniform`).
+    doubts : tuple of str
+        Kinds of findings (`stansub.findings`) against the draws; those about cost alone are left out.
+    share : float
+        Of the data a decision.
+    failure : str
+        Why there are no draws; empty where there are.
+    """
+
+    number: int
+    names: tuple[str, ...] = ()
+    ranks: tuple[Rank, ...] = ()
+    uniforms: tuple[float, ...] = ()
+    doubts: tuple[str, ...] = ()
+    share: float = float("nan")
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Ranks of true values over repeated simulations, and whether they are uniform.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the scalar quantities.
+    ranks, draws : ndarray of int, shape (repeats, quantities)
+        Ranks, from 0 to the number of thinned draws.
+    uniforms : ndarray, shape (repeats, quantities)
+        Ranks between 0 and 1, which are uniform where the sampler is calibrated.
+    warned : int
+        Repeats whose draws something speaks against, cost left out; their ranks count as all others.
+    doubts : mapping of str to int
+        What, and how often.
+    failed : tuple of str
+        Messages of repeats without draws, which have no ranks.
+    share : float
+        Of the data a decision, mean over the repeats.
+    """
+
+    names: tuple[str, ...]
+    ranks: IntArray
+    draws: IntArray
+    uniforms: FloatArray
+    warned: int
+    doubts: Mapping[str, int]
+    failed: tuple[str, ...]
+    share: float
+
+    @classmethod
+    def of(cls, repeats: Iterable[Repeat]) -> Calibration:
+        """Put repeats together.
+
+        Raises
+        ------
+        RunError
+            When none of them has draws.
+        """
+        everything = list(repeats)
+        done = [one for one in everything if not one.failure]
+        failed = tuple(one.failure for one in everything if one.failure)
+        if not done:
+            raise RunError(f"none of {len(failed)} repeats has draws; the first: {', '.join(failed[:1])}")
+        found = np.array([one.ranks for one in done], dtype=np.int32)
+        return cls(
+            names=done[0].names,
+            ranks=found[..., 0],
+            draws=found[..., 1],
+            uniforms=np.array([one.uniforms for one in done]),
+            warned=sum(bool(one.doubts) for one in done),
+            doubts=Counter(kind for one in done for kind in one.doubts),
+            failed=failed,
+            share=float(np.mean([one.share for one in done])),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Calibration: {len(self.uniforms)} repeats of {len(self.names)} quantities, p = {self.p_value:.2g}>"
+
+    @cached_property
+    def p_values(self) -> FloatArray:
+        """Of each quantity by itself: how probable ranks so far from uniform are, shape (quantities,)."""
+        return np.array([p_value(own) for own in self.uniforms.T])
+
+    @property
+    def p_value(self) -> float:
+        """Of all quantities together (Bonferroni), which holds whatever their dependence."""
+        return float(min(1.0, self.p_values.min() * len(self.names)))
+
+    @property
+    def parameters(self) -> pd.DataFrame:
+        """A row a quantity: p-value, mean of the uniform ranks (0.5) and their sd as a ratio to 1 / sqrt(12).
+
+        A mean below 0.5 is one of draws that are too high; an sd ratio above 1 one of draws that are too narrow.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "p_value": self.p_values,
+                "mean": self.uniforms.mean(axis=0),
+                "sd_ratio": self.uniforms.std(axis=0) * np.sqrt(12),
+                "draws": np.median(self.draws, axis=0),
+            },
+            index=pd.Index(self.names, name="quantity"),
+        )
+
+    def plot(self, path: str | os.PathLike[str] | None = None, *, error: float = 0.05) -> Figure:
+        """Draw the empirical distribution function of each quantity's ranks, less the uniform one, with its band.
+
+        Parameters
+        ----------
+        path : path, optional
+            Picture to write; its suffix is the format.
+        error : float
+            Probability that a quantity of a calibrated sampler leaves the band anywhere.
+        """
+        import io
+
+        import matplotlib
+        from matplotlib.figure import Figure
+
+        with matplotlib.rc_context(STYLE):
+            figure = Figure(figsize=(5.4, 3.4), layout="constrained")
+            axes = figure.subplots()
+            draw_band(axes, len(self.uniforms), error=error)
+            for k, (name, own) in enumerate(zip(self.names, self.uniforms.T, strict=True)):
+                draw_differences(axes, own, label=name, color=CHAIN_COLOURS[k % len(CHAIN_COLOURS)])
+            axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+            if path is not None:
+                content = io.BytesIO()
+                figure.savefig(content, dpi=DPI, format=Path(path).suffix.removeprefix(".") or "png")
+                files.write(path, content.getvalue(), overwrite=True)
+        return figure
+
+
+def draw_band(axes: Axes, n: int, *, error: float) -> None:
+    """Draw the band of ``n`` uniform ranks, and name the axes."""
+    at, low, high = band(n, error)
+    at, low, high = (np.concatenate([[a], values, [b]]) for a, values, b in ((0, at, 1), (0, low, 0), (0, high, 0)))
+    axes.fill_between(at, low, high, color="#E4E4E4", linewidth=0, zorder=0.5)
+    axes.axhline(0, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    axes.set(xlim=(0, 1), xlabel="rank, as a share of the draws", ylabel="ECDF less uniform")
+
+
+def draw_differences(axes: Axes, uniforms: FloatArray, **style: Any) -> None:
+    """Draw the empirical distribution function of ranks less the uniform one."""
+    at = np.linspace(0, 1, 201)
+    axes.plot(at, difference(uniforms, at), **{"linewidth": 1.1, **style})
+
+
+def calibrate(
+    program: Program,
+    simulate: Simulate,
+    *,
+    repeats: int = 100,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Calibration:
+    """Simulation-based calibration of `stansub.sample` on a program and its prior (Talts et al. 2018, algorithm 1).
+
+    Parameters
+    ----------
+    program : path, CompiledModel or callable
+        A Stan program, or what makes a posterior of numpy functions from data.
+    simulate : callable
+        From a generator to parameters, drawn from the prior, and data given them. Parameters are values by name, as
+        the program declares them (transformed parameters and generated quantities too); those not given have no ranks.
+    repeats : int
+        Simulated data sets.
+    seed : int
+        Of everything random; each repeat has streams of its own, which do not depend on how many there are.
+    progress : callable, optional
+        Called with a line of text before each repeat.
+    **options
+        Of `stansub.sample`; ``show_progress`` is off.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    InputError
+        When the program, the data or an option cannot be used, or `simulate` does not fit the program.
+    RunError
+        When no repeat has draws.
+
+    Notes
+    -----
+    Draws are thinned until they are nearly independent (`stansub.diagnostics.ranks.rank`). Chains that do not agree
+    are ranked all the same: leaving them out would make any sampler look calibrated; ``warned`` counts them. A repeat
+    that fails with `RunError` has no ranks, and is in ``failed``.
+    """
+    choices.check_count("repeats", repeats, at_most=MOST["repeats"], at_least=2)
+    choices.check_count("seed", seed, at_least=0, at_most=MOST["seed"])
+    log = as_progress(progress)
+    model = compile_model(program, progress=log) if isinstance(program, str | Path) else program
+    done = []
+    for number in range(repeats):
+        log(f"Repeat {number + 1} of {repeats}")
+        done.append(repeat(model, simulate, number, seed=seed, **options))
+    return Calibration.of(done)
+
+
+def repeat(program: Program, simulate: Simulate, number: int, *, seed: int, **options: Any) -> Repeat:
+    """One repeat of `calibrate`; repeats may be made anywhere, in any order, and put together by `Calibration.of`.
+
+    Parameters
+    ----------
+    program : CompiledModel, path or callable
+    number : int
+        Which repeat, counted from 0; with ``seed`` it decides everything random.
+    """
+    simulating, sampling, ranking = np.random.SeedSequence(seed, spawn_key=(number,)).spawn(3)
+    values, data = simulate(np.random.default_rng(simulating))
+    own_seed = int(sampling.generate_state(1)[0])
+    config = SampleConfig(**{"show_progress": False, **options, "seed": own_seed})
+    try:
+        if isinstance(program, str | Path | CompiledModel):
+            idata = draw(program, data, config)
+        else:
+            idata = draw(program(data), None, config)
+    except RunError as error:
+        return Repeat(number, failure=one_line(error))
+    return ranked(idata, values, number, np.random.default_rng(ranking))
+
+
+def ranked(idata: InferenceData, values: Values, number: int, rng: np.random.Generator) -> Repeat:
+    """The ranks of true values among draws.
+
+    Raises
+    ------
+    InputError
+        When values and draws do not have the same names and shapes.
+    """
+    names, draws = scalars(idata, list(values))
+    posterior = group(idata, "posterior")
+    for name, value in values.items():
+        if np.shape(value) != posterior[name].shape[2:]:
+            raise InputError(
+                f"simulate gave {name} of shape {np.shape(value)}; in the program it has {posterior[name].shape[2:]}"
+            )
+    truth = np.concatenate([np.ravel(np.asarray(value, float)) for value in values.values()])
+    ess = table(idata, percentiles=(), var_names=list(values))["ess_bulk"].to_numpy()
+    found = [rank(draws[..., k], truth[k], ess[k], rng, most=MOST_DRAWS) for k in range(len(names))]
+    summary = check_draws(idata)
+    findings = summary.findings if summary is not None else ()
+    return Repeat(
+        number=number,
+        names=tuple(names),
+        ranks=tuple(found),
+        uniforms=tuple(one.uniform(rng) for one in found),
+        doubts=tuple(sorted({type(one).__name__ for one in findings if one.severity >= Severity.DOUBT})),
+        share=_share(idata),
+    )
+
+
+def _share(idata: InferenceData) -> float:
+    """Share of the data in a decision's subset, over all steps."""
+    stats = group(idata, "chain_stats")
+    steps = float(stats["n_steps"].sum()) * int(attrs(idata)["n_observations"])
+    return float(stats["n_obs_used"].sum()) / steps

@@ -1,0 +1,139 @@
+"""Ranks of true values among draws, and whether they are uniform: simultaneous bands and exact p-values.
+
+Ranks follow Talts et al. (2018), the band and its p-value Säilynoja, Bürkner and Vehtari (2022).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, xlogy
+from scipy.stats import binom
+
+from stansub.types import FloatArray
+
+# Even intervals at whose ends distribution functions are looked at: more gain nothing that could be seen.
+_INTERVALS = 100
+_POINTS: FloatArray = np.arange(1, _INTERVALS) / _INTERVALS
+# Tail probabilities of mirrored counts are equal but for rounding.
+_ROUNDING = 1 + 1e-9
+
+
+class Rank(NamedTuple):
+    """The rank of a value among draws.
+
+    Attributes
+    ----------
+    rank : int
+        From 0 to ``of``.
+    of : int
+        Draws after thinning.
+    """
+
+    rank: int
+    of: int
+
+    def uniform(self, rng: np.random.Generator) -> float:
+        """A number that is uniform between 0 and 1 where the rank is uniform, however many draws there are."""
+        return float((self.rank + rng.random()) / (self.of + 1))
+
+
+def rank(draws: FloatArray, value: float, ess: float, rng: np.random.Generator, *, most: int) -> Rank:
+    """The rank of a value among draws that are thinned until they are nearly independent.
+
+    As many draws are kept as half the effective sample size, evenly spread over the chains: at the autocorrelation of
+    a first-order process neighbours then have a correlation of exp(-4). Draws equal to the value are put on either
+    side at random, all places among them equally probable.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (chain, draw)
+    value : float
+    ess : float
+        Effective sample size of ``draws``; nan where they never moved, which counts as one draw.
+    most : int
+        Draws that are kept at most.
+    """
+    pooled = draws.ravel()
+    kept = int(min(most, max(1.0, ess / 2), pooled.size)) if math.isfinite(ess) else 1
+    thinned = pooled[((np.arange(kept) + 0.5) * pooled.size / kept).astype(int)]
+    below, ties = int((thinned < value).sum()), int((thinned == value).sum())
+    return Rank(below + int(rng.integers(ties + 1)), kept)
+
+
+class Band(NamedTuple):
+    """Where the empirical distribution function of independent uniform numbers stays.
+
+    Attributes
+    ----------
+    at : ndarray, shape (points,)
+    low, high : ndarray, shape (points,)
+        Ends of the band there, less the distribution function itself.
+    """
+
+    at: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+def difference(uniforms: FloatArray, at: FloatArray) -> FloatArray:
+    """The empirical distribution function less that of the uniform distribution, at some points."""
+    counts = np.searchsorted(np.sort(uniforms), at, side="right")
+    return np.asarray(counts / len(uniforms) - at)
+
+
+def band(n: int, error: float) -> Band:
+    """The simultaneous band that ``n`` uniform numbers leave anywhere with a probability of at most ``error``.
+
+    At each point it holds the counts whose two-sided binomial tail probability is above one and the same level
+    (Säilynoja et al. 2022, section 2.2), which is the lowest that keeps the error.
+    """
+    tails = _tails(n)
+    levels = np.unique(tails[tails <= error])
+    low, high = 0, len(levels)  # the largest level at which the probability of leaving is at most `error`
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if _leaving(n, float(levels[middle])) <= error else (low, middle)
+    inside = tails > (levels[low - 1] * _ROUNDING if low else 0.0)
+    counts = np.arange(n + 1)
+    lowest = np.where(inside, counts, n).min(axis=1)
+    highest = np.where(inside, counts, 0).max(axis=1)
+    return Band(_POINTS, lowest / n - _POINTS, highest / n - _POINTS)
+
+
+def p_value(uniforms: FloatArray) -> float:
+    """Probability that independent uniform numbers leave a band as far as these, or further; exact."""
+    n = len(uniforms)
+    counts = np.searchsorted(np.sort(uniforms), _POINTS, side="right")
+    return _leaving(n, float(_tails(n)[np.arange(len(counts)), counts].min()))
+
+
+@lru_cache(maxsize=8)
+def _tails(n: int) -> FloatArray:
+    """Two-sided tail probabilities of counts below each point, shape (points, n + 1)."""
+    at, counts = _POINTS[:, np.newaxis], np.arange(n + 1)
+    below, above = binom.cdf(counts, n, at), binom.sf(counts - 1, n, at)
+    return np.asarray(np.minimum(1.0, 2 * np.minimum(below, above)))
+
+
+@lru_cache(maxsize=4096)
+def _leaving(n: int, level: float) -> float:
+    """Probability that at some point the tail probability of ``n`` uniform numbers is at most ``level``.
+
+    Counts in intervals are independent Poisson variables given their sum, so that the paths that stay inside are
+    summed by convolutions, point by point.
+    """
+    inside = _tails(n) > level * _ROUNDING
+    step = _poisson(np.arange(n + 1), n / _INTERVALS)
+    paths = step
+    for row in inside:
+        paths = np.convolve(np.where(row, paths, 0.0), step)[: n + 1]
+    return float(np.clip(1 - paths[n] / _poisson(np.array([n]), float(n))[0], 0.0, 1.0))
+
+
+def _poisson(counts: NDArray[np.int64], mean: float) -> FloatArray:
+    return np.asarray(np.exp(xlogy(counts, mean) - mean - gammaln(counts + 1)))
