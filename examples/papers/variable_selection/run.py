@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import arviz as az
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -261,6 +262,10 @@ def show(
     curves["all features, today's default"] = curve(full[1], data, truth_full)
     picture, axes = page.figure()
     draw_risk(axes, curves, {label(0.0): EXACT_COLOUR, "all features, today's default": DEFAULT_COLOUR})
+    for axis in (axes.xaxis, axes.yaxis):  # in less than a decade the numbers of all ticks overlap
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
     page.save(picture, "risk")
     probabilities = {epsilon: inclusion(one) for epsilon, one in made.items()}
     reference = inclusion(exact)
