@@ -275,6 +275,7 @@ def show(
             "label": label(epsilon),
             **one.facts,
             "risk": float(curves[label(epsilon)].risk[-1]),
+            "kept": float(probabilities[epsilon].mean(0)[reference.mean(0) > 0.99].min(initial=1.0)),
             "inclusion": float(np.abs(probabilities[epsilon].mean(0) - reference.mean(0)).max()),
         }
         for epsilon, one in made.items()
