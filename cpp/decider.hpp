@@ -10,10 +10,14 @@
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include <numpy/random/distributions.h>
+
 #include "evaluator.hpp"
+#include "factorised.hpp"
 #include "noise.hpp"
 #include "population.hpp"
 #include "ranges.hpp"
@@ -47,6 +51,8 @@ struct Counters {
   std::int64_t audited_estimates = 0;
   double audit_squares = 0;  // of the standardised errors of these
   double audit_seconds = 0;
+  std::int64_t candidates = 0;  // of factorised decisions: blocks picked
+  double tightness = 0;         // largest remainder of these, as a share of its bound
 };
 
 // Mean, squared deviations and extremes of numbers that come in batches: two passes over a batch, then
@@ -112,7 +118,7 @@ class Decider {
  public:
   Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table,
           std::shared_ptr<const Range> range, std::shared_ptr<const NoiseRule> noise,
-          std::optional<Surrogate> surrogate)
+          std::optional<Surrogate> surrogate, std::shared_ptr<const RemainderBounds> bounds = nullptr)
       : evaluator_(evaluator),
         n_blocks_(evaluator->n_blocks),
         block_sizes_(std::move(block_sizes)),
@@ -120,6 +126,7 @@ class Decider {
         range_(std::move(range)),
         surrogate_(std::move(surrogate)),
         noise_(std::move(noise)),
+        bounds_(std::move(bounds)),
         current_(evaluator->dim, n_blocks_),
         proposed_(evaluator->dim, n_blocks_),
         all_(block_sizes_, surrogate_ ? &*surrogate_ : nullptr),
@@ -128,6 +135,10 @@ class Decider {
       throw std::invalid_argument("block_sizes must have one entry per block");
     if (range_ && range_->needs_surrogate() && !surrogate_)
       throw std::invalid_argument("a bound on derivatives is one on remainders: it needs control variates");
+    if (bounds_ && (!surrogate_ || surrogate_->n_anchors() != 1 || surrogate_->order() != bounds_->order()))
+      throw std::invalid_argument("bounds on remainders need control variates of their order, about one anchor");
+    if (bounds_ && bounds_->n_blocks() != static_cast<std::size_t>(n_blocks_))
+      throw std::invalid_argument("there must be a bound for every block");
     set_table(table_);
   }
 
@@ -207,7 +218,8 @@ class Decider {
     start(proposed_, theta_new);
     const double rest = proposed_.global - current_.global + log_q_ratio;
     const double threshold = noise_ ? noise_->threshold(log_u) : log_u;
-    Decision decision = settle(blocks, table, rest, threshold, bits);
+    Decision decision = bounds_ && &blocks == &all_ ? settle_factorised(rest, log_u, bits)
+                                                   : settle(blocks, table, rest, threshold, bits);
     if (audit) {
       const auto began = std::chrono::steady_clock::now();
       check(decision, blocks, table, rest, threshold);
@@ -296,8 +308,8 @@ class Decider {
   // Against all blocks. A decision that counts its noise in is not wrong for differing from theirs, but its estimate
   // can be off by more than it should.
   void check(Decision& decision, const Population& blocks, const Table& table, double rest, double threshold) {
-    decision.audited = true;
-    if (!std::isfinite(decision.log_ratio) || decision.n_obs_used >= blocks.n_observations) return;
+    decision.audited = !(bounds_ && &blocks == &all_);  // factorised decisions are exact, and not those of a threshold
+    if (!decision.audited || !std::isfinite(decision.log_ratio) || decision.n_obs_used >= blocks.n_observations) return;
     const double exact = rest + total_difference(blocks, counters_.evaluated_extra);
     decision.audited = decision.standard_error == 0 || !std::isfinite(exact);
     if (decision.audited) {
@@ -373,6 +385,81 @@ class Decider {
     settle_by_all(decision, blocks, rest, threshold, range);
     decision.undecided = table.last() > 0;
     return decision;
+  }
+
+  // Accepts with probability min(1, e^S) prod_b exp(-max(0, -r_b)), S being the log ratio with expansions for likelihoods
+  // and r_b block b's remainder (Cornish et al. 2019, section 3): S changes its sign for the move back, and so does each
+  // r_b, so that the ratio of the two probabilities is e^S prod_b e^r_b, the exact one. With |r_b| <= B_b the product is
+  // the probability that a Poisson process of rate B_b on each block has no point below max(0, -r_b): so many points are
+  // drawn, each on a block picked in proportion to B_b, and only their blocks are evaluated.
+  Decision settle_factorised(double rest, double log_u, bitgen_t* bits) {
+    Decision decision;
+    surrogate_->set_pair(current_.theta.data(), proposed_.theta.data());
+    decision.log_ratio = rest + surrogate_->total_change(all_.sums);
+    if (!(decision.log_ratio > log_u)) {
+      finish_nonfinite(decision, decision.log_ratio, log_u);
+      return decision;
+    }
+    const double length = bounds_->length(current_.theta.data()), length_new = bounds_->length(proposed_.theta.data());
+    const AliasTable* constants = bounds_->constants(length, length_new);
+    const double factor = bounds_->factor(length, length_new);
+    const double rounding = surrogate_->rounding(all_.sums), n_blocks = n_blocks_;
+    const double by_constants = constants ? factor * constants->total() : infinity;
+    const double rate = by_constants + rounding * n_blocks;
+    if (!(rate <= bounds_->share() * n_blocks)) {
+      settle_by_product(decision, bits);
+      return decision;
+    }
+    const std::int64_t n_points = random_poisson(bits, rate);
+    decision.accepted = true;
+    for (std::int64_t k = 0; k < n_points && decision.accepted; ++k) {
+      const bool known = bits->next_double(bits->state) * rate < by_constants;
+      const std::int32_t b = known ? constants->draw(bits)
+                                   : static_cast<std::int32_t>(uniform_below(bits, static_cast<std::uint32_t>(n_blocks_)));
+      const double bound = factor * constants->weight(b) + rounding;
+      const double r = evaluated_remainder(b, decision);
+      ++decision.n_looks;
+      if (!std::isfinite(r)) {
+        finish_nonfinite(decision, r, log_u);
+        return decision;
+      }
+      require_within(b, r, bound);
+      decision.accepted = bits->next_double(bits->state) * bound >= -r;
+    }
+    counters_.candidates += decision.n_looks;
+    return decision;
+  }
+
+  // The same product of all blocks' factors, where it would take as many candidates.
+  void settle_by_product(Decision& decision, bitgen_t* bits) {
+    ++decision.n_looks;
+    decision.undecided = true;
+    decision.n_obs_used = all_.n_observations;
+    learn_all(proposed_, all_, counters_.evaluated);
+    learn_all(current_, all_, counters_.evaluated);
+    double exponent = 0;
+    for (const std::int32_t b : all_.which) exponent += std::max(0.0, -remainder(b));
+    if (!std::isfinite(exponent)) {
+      finish_nonfinite(decision, -exponent, 0);
+      return;
+    }
+    decision.accepted = -std::log1p(-bits->next_double(bits->state)) > exponent;
+  }
+
+  double evaluated_remainder(std::int32_t b, Decision& decision) {
+    surrogate_->prefetch(b);
+    decision.n_obs_used += block_sizes_[b];
+    learn(proposed_, &b, 1, counters_.evaluated);
+    if (!std::isfinite(proposed_.blocks[b].value)) return proposed_.blocks[b].value;
+    learn(current_, &b, 1, counters_.evaluated);
+    return remainder(b);
+  }
+
+  void require_within(std::int32_t b, double r, double bound) {
+    counters_.tightness = std::max(counters_.tightness, std::abs(r) / bound);
+    if (std::abs(r) > bound * (1 + 1e-9))
+      throw std::runtime_error("the remainder of block " + std::to_string(b + 1) + " is " + std::to_string(r) +
+                               ", and was proved to be at most " + std::to_string(bound));
   }
 
   // Draws blocks up to `n` of them and adds their remainders to the moments. Returns what is not finite: the sum of
@@ -456,6 +543,7 @@ class Decider {
   std::shared_ptr<const Range> range_;
   std::optional<Surrogate> surrogate_;
   std::shared_ptr<const NoiseRule> noise_;
+  std::shared_ptr<const RemainderBounds> bounds_;
   Point current_, proposed_;
   std::uint64_t last_stamp_ = 0;
   bool started_ = false;

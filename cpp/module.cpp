@@ -291,7 +291,7 @@ nb::tuple to_tuple(const DeciderState& s) {
                         blocks(s.subset), blocks(s.subset_order),
                         nb::make_tuple(c.decisions, c.accepted, c.obs_used, c.evaluated, c.evaluated_extra, c.nonfinite,
                                        c.bound_violated, c.fallback, c.audited_estimates, c.audit_squares,
-                                       c.audit_seconds));
+                                       c.audit_seconds, c.candidates, c.tightness));
 }
 
 DeciderState to_decider_state(const nb::tuple& t) {
@@ -301,7 +301,7 @@ DeciderState to_decider_state(const nb::tuple& t) {
   const auto blocks = [&](int k) { return to_vector(nb::cast<Vector<std::int32_t>>(t[k])); };
   return {numbers(0), nb::cast<double>(t[1]), blocks(2), numbers(3), blocks(4), blocks(5), blocks(6),
           {count(0), count(1), count(2), count(3), count(4), count(5), count(6), count(7), count(8),
-           nb::cast<double>(counters[9]), nb::cast<double>(counters[10])}};
+           nb::cast<double>(counters[9]), nb::cast<double>(counters[10]), count(11), nb::cast<double>(counters[12])}};
 }
 
 // Tables, ranges, noise rules and subsets: what a decider is made of.
@@ -352,6 +352,19 @@ void define_parts(nb::module_& m) {
             new (self) BarkerRule(limit, share, to_vector(points), to_vector(bounds));
           },
           "limit"_a, "share"_a, "points"_a, "bounds"_a);
+}
+
+RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening, int order, const Vector<double>& radii,
+                          const Matrix& constants, double share) {
+  for (const std::size_t axis : {0, 1}) require_length(whitening.shape(axis), anchor.shape(0), "a side of the whitening");
+  require_length(constants.shape(0), radii.shape(0), "constants");
+  std::vector<RemainderBounds::Level> levels;
+  for (std::size_t k = 0; k < radii.shape(0); ++k) {
+    const double* row = constants.data() + k * constants.shape(1);
+    levels.push_back({radii.data()[k], AliasTable({row, row + constants.shape(1)})});
+  }
+  std::vector<double> matrix(whitening.data(), whitening.data() + whitening.size());
+  return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share);
 }
 
 std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,
@@ -478,6 +491,15 @@ NB_MODULE(_loop, m) {
 
   define_parts(m);
 
+  nb::class_<RemainderBounds>(m, "RemainderBounds")
+      .def(
+          "__init__",
+          [](RemainderBounds* self, const Vector<double>& anchor, const Matrix& whitening, int order,
+             const Vector<double>& radii, const Matrix& constants, double share) {
+            new (self) RemainderBounds(to_bounds(anchor, whitening, order, radii, constants, share));
+          },
+          "anchor"_a, "whitening"_a, "order"_a, "radii"_a, "constants"_a, "share"_a);
+
   nb::class_<DeciderState>(m, "DeciderState")
       .def_prop_ro("theta", [](const DeciderState& state) { return to_numpy(state.theta); }, nb::rv_policy::automatic)
       .def("__getstate__", &to_tuple)
@@ -488,12 +510,12 @@ NB_MODULE(_loop, m) {
           "__init__",
           [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,
              const Table& table, std::shared_ptr<Range> range, std::shared_ptr<NoiseRule> noise,
-             const Surrogate* surrogate) {
-            new (self) Decider(&evaluator.functions(), to_vector(block_sizes), table, std::move(range),
-                               std::move(noise), checked_surrogate(evaluator.functions(), surrogate));
+             const Surrogate* surrogate, std::shared_ptr<RemainderBounds> bounds) {
+            new (self) Decider(&evaluator.functions(), to_vector(block_sizes), table, std::move(range), std::move(noise),
+                               checked_surrogate(evaluator.functions(), surrogate), std::move(bounds));
           },
           "evaluator"_a, "block_sizes"_a, "table"_a, nb::kw_only(), "range"_a = nb::none(), "noise"_a = nb::none(),
-          "surrogate"_a = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 7>())
+          "surrogate"_a = nb::none(), "bounds"_a = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 7>())
       .def("set_table", &Decider::set_table, "table"_a)
       .def(
           "reset",
@@ -523,6 +545,8 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("audit_seconds", [](const Decider& d) { return d.counters().audit_seconds; })
       .def_prop_ro("n_nonfinite", [](const Decider& d) { return d.counters().nonfinite; })
       .def_prop_ro("n_bound_violated", [](const Decider& d) { return d.counters().bound_violated; })
+      .def_prop_ro("n_candidates", [](const Decider& d) { return d.counters().candidates; })
+      .def_prop_ro("bound_tightness", [](const Decider& d) { return d.counters().tightness; })
       .def_prop_ro("n_fallback", [](const Decider& d) { return d.counters().fallback; })
       .def_prop_ro("n_audited_estimates", [](const Decider& d) { return d.counters().audited_estimates; })
       .def_prop_ro("audit_squares", [](const Decider& d) { return d.counters().audit_squares; });

@@ -60,6 +60,7 @@ class Surrogate {
 
   std::size_t dim() const { return expansions_.front().anchor.size(); }
   std::int32_t n_blocks() const { return n_blocks_; }
+  std::size_t n_anchors() const { return expansions_.size(); }
   int order() const { return n_features_ == dim() ? 1 : 2; }
 
   // Turns to another pair of parameter values.
@@ -117,10 +118,14 @@ class Surrogate {
   double largest_remainder(const double* theta, const double* theta_new, double derivative,
                            const std::vector<Sum>& sums) const {
     const double r = distance(from(), theta), r_new = distance(to(), theta_new);
-    double rounding = kRounding * sums[from_].longest * std::sqrt(dot_self(features_));
-    if (from_ != to_) rounding += kRounding * sums[to_].longest * std::sqrt(dot_self(features_new_));
-    if (order() == 1) return derivative / 2 * (r * r + r_new * r_new) + rounding;
-    return derivative / 6 * (r * r * r + r_new * r_new * r_new) + rounding;
+    if (order() == 1) return derivative / 2 * (r * r + r_new * r_new) + rounding(sums);
+    return derivative / 6 * (r * r * r + r_new * r_new * r_new) + rounding(sums);
+  }
+
+  // What the rounding of coefficients adds to the change of a block's expansion between the pair, at most.
+  double rounding(const std::vector<Sum>& sums) const {
+    const double own = kRounding * sums[from_].longest * std::sqrt(dot_self(features_));
+    return from_ == to_ ? own : own + kRounding * sums[to_].longest * std::sqrt(dot_self(features_new_));
   }
 
   // Coefficients lie anywhere in memory: has them fetched while the blocks are evaluated. What

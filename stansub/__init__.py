@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Bernstein,
         BernsteinSerfling,
         Exact,
+        Factorised,
         Fixed,
         Geometric,
         Hoeffding,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
     from stansub.kernels.jumps import Auxiliary, Jump, Moved, ReversibleJump, Symmetric
+    from stansub.kernels.particle_gibbs import ParticleGibbs, StateSpace
     from stansub.kernels.proposals import RandomWalk
     from stansub.kernels.recipes import Metropolis, Mixture, OnParameters, Sequence
     from stansub.nuts.reference import reference
@@ -53,6 +55,7 @@ __all__ = [
     "CompiledModel",
     "DrawsWarning",
     "Exact",
+    "Factorised",
     "Fixed",
     "FunctionFactors",
     "Geometric",
@@ -63,6 +66,7 @@ __all__ = [
     "Mixture",
     "Moved",
     "OnParameters",
+    "ParticleGibbs",
     "Penalty",
     "Pocock",
     "Posterior",
@@ -72,6 +76,7 @@ __all__ = [
     "SampleConfig",
     "Sequence",
     "StansubError",
+    "StateSpace",
     "Symmetric",
     "__version__",
     "calibrate",
@@ -90,7 +95,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "acceptance.rules"),
     **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "acceptance.rules"),
-    **dict.fromkeys(("Barker", "Penalty"), "acceptance.rules"),
+    **dict.fromkeys(("Barker", "Factorised", "Penalty"), "acceptance.rules"),
     **dict.fromkeys(("DrawsWarning", "InputError", "RunError", "StansubError"), "errors"),
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
     "FunctionFactors": "target.functions",
@@ -98,6 +103,7 @@ _HOMES = {
     **dict.fromkeys(("Auxiliary", "Jump", "Moved", "ReversibleJump", "Symmetric"), "kernels.jumps"),
     "RandomWalk": "kernels.proposals",
     **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),
+    **dict.fromkeys(("ParticleGibbs", "StateSpace"), "kernels.particle_gibbs"),
     "SampleConfig": "run.config",
     "sample": "run.sample",
     "read_checkpoint": "run.sample",

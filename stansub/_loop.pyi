@@ -451,6 +451,39 @@ class BarkerRule(NoiseRule):
         self, limit: float, share: float, points: NDArray[np.float64], bounds: NDArray[np.float64]
     ) -> None: ...
 
+class RemainderBounds:
+    """Bounds c_b |w|^(p + 1) on how far expansions of order p are off, with w = A (theta - anchor).
+
+    Parameters
+    ----------
+    anchor : ndarray, shape (dim,)
+    whitening : ndarray, shape (dim, dim)
+        A.
+    order : {1, 2}
+        p.
+    radii : ndarray, shape (k,)
+        Increasing; the constants of a row hold wherever |w| is no more than its radius.
+    constants : ndarray, shape (k, M)
+        c_b of each block.
+    share : float
+        Where more candidates than this share of the blocks are expected, all of them are evaluated.
+
+    Raises
+    ------
+    ValueError
+        When shapes do not fit, radii do not increase, or constants are negative or not finite.
+    """
+
+    def __init__(
+        self,
+        anchor: NDArray[np.float64],
+        whitening: NDArray[np.float64],
+        order: int,
+        radii: NDArray[np.float64],
+        constants: NDArray[np.float64],
+        share: float,
+    ) -> None: ...
+
 class DeciderState:
     """All that later decisions of a chain depend on, beside its generators: see `Decider.state`. It can be pickled."""
 
@@ -468,7 +501,7 @@ class DeciderState:
         NDArray[np.int32],
         NDArray[np.int32],
         NDArray[np.int32],
-        tuple[int, int, int, int, int, int, int, int, int, float, float],
+        tuple[int, int, int, int, int, int, int, int, int, float, float, int, float],
     ]:
         """Position, global log density there, blocks known there, their values; the order in which blocks are drawn.
 
@@ -503,6 +536,9 @@ class Decider:
     noise : NoiseRule, optional
     surrogate : Surrogate, optional
         Control variates.
+    bounds : RemainderBounds, optional
+        Of these control variates, which are about one anchor: decisions about all blocks are then factorised (Cornish
+        et al. 2019) and take no looks. A remainder above its bound is a RuntimeError that names the block.
 
     Raises
     ------
@@ -519,6 +555,7 @@ class Decider:
         range: Range | None = None,
         noise: NoiseRule | None = None,
         surrogate: Surrogate | None = None,
+        bounds: RemainderBounds | None = None,
     ) -> None: ...
     def set_table(self, table: Table) -> None:
         """Take other looks for the decisions to come; nothing else changes.
@@ -664,6 +701,14 @@ class Decider:
     @property
     def n_bound_violated(self) -> int:
         """Decisions that saw differences further apart than the promised range."""
+
+    @property
+    def n_candidates(self) -> int:
+        """Blocks picked by factorised decisions."""
+
+    @property
+    def bound_tightness(self) -> float:
+        """Largest remainder of these, as a share of its bound."""
 
     @property
     def n_fallback(self) -> int:

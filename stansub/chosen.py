@@ -117,6 +117,14 @@ class VariatesAsAsked(Chosen):
 
 
 @dataclass(frozen=True)
+class VariatesForBounds(Chosen):
+    """The test needs bounds on what control variates leave, and they are proved for this order."""
+
+    about = "control variates"
+    order: int
+
+
+@dataclass(frozen=True)
 class NoVariatesForTest(Chosen):
     """The test looks at the differences themselves."""
 

@@ -10,6 +10,7 @@ from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import StoppingRule, as_rule
 from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
+from stansub.target.remainders import RemainderBounds
 
 __all__ = ["Decider", "Decision", "Surrogate", "make_decider"]
 
@@ -21,6 +22,7 @@ def make_decider(
     *,
     spread: Range | None = None,
     surrogate: Surrogate | None = None,
+    bounds: RemainderBounds | None = None,
 ) -> Decider:
     """The decisions of one chain.
 
@@ -38,17 +40,25 @@ def make_decider(
         for it. A `Derivative` needs control variates of its order.
     surrogate : Surrogate, optional
         Control variates of first or second order.
+    bounds : RemainderBounds, optional
+        Bounds on their remainders, for factorised decisions.
 
     Raises
     ------
     InputError
-        When the test needs a range and none is given, or the control variates are not those of a `Derivative`.
+        When a factorised test has no bounds, another needs a range and has none, or the control variates are not those
+        of a `Derivative`.
     """
     rule = as_rule(test)
     if rule.needs_range and spread is None:
         raise InputError(
             f"the {rule.name} test needs the range of the log likelihood differences: give Lipschitz constants or a "
             "range, or have it estimated or scanned"
+        )
+    if rule.factorised and bounds is None:
+        raise InputError(
+            f"the {rule.name} test needs control variates and bounds on their remainders, which are known where the "
+            "likelihood is of a recognised family with a linear predictor"
         )
     return Decider(
         evaluator,
@@ -57,4 +67,5 @@ def make_decider(
         range=spread.compiled(surrogate) if rule.needs_range and spread is not None else None,
         noise=rule.noise_rule(),
         surrogate=surrogate,
+        bounds=bounds.compiled() if rule.factorised and bounds is not None else None,
     )

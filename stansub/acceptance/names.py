@@ -8,6 +8,7 @@ RULE_HOMES: dict[str, str] = {
     "bernstein-serfling": "stansub.acceptance.bounds:BernsteinSerfling",
     "barker": "stansub.acceptance.noise:Barker",
     "penalty": "stansub.acceptance.noise:Penalty",
+    "factorised": "stansub.acceptance.stopping:Factorised",
     "exact": "stansub.acceptance.stopping:Exact",
 }
 TEST_NAMES = tuple(RULE_HOMES)

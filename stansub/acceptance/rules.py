@@ -9,7 +9,7 @@ from stansub.acceptance.bounds import Bernstein, BernsteinSerfling, Hoeffding
 from stansub.acceptance.looks import Fixed, Geometric, Schedule, Table
 from stansub.acceptance.names import RULE_HOMES, TEST_NAMES
 from stansub.acceptance.noise import Barker, Penalty
-from stansub.acceptance.stopping import ErrorLevel, Exact, Guarantee, StoppingRule, as_rule
+from stansub.acceptance.stopping import ErrorLevel, Exact, Factorised, Guarantee, StoppingRule, as_rule
 from stansub.acceptance.student import Austerity, Pocock
 from stansub.errors import InputError
 
@@ -22,6 +22,7 @@ __all__ = [
     "BernsteinSerfling",
     "ErrorLevel",
     "Exact",
+    "Factorised",
     "Fixed",
     "Geometric",
     "Guarantee",

@@ -37,6 +37,7 @@ class Guarantee(StrEnum):
     """What a rule promises of its decisions."""
 
     EXACT = "exact"
+    PROVED = "exact by proved bounds"
     BOUND = "bound"
     ASYMPTOTIC = "asymptotic"
     VOID = "void: range estimated"
@@ -80,6 +81,9 @@ class StoppingRule:
         Whether the first look may be chosen to fit control variates.
     level_of_a_look : bool
         Whether the error level is that of a single look, not of a whole decision.
+    factorised : bool
+        Whether decisions are taken by thinning, which needs proved bounds on remainders; its looks are for populations
+        of some of the blocks.
     """
 
     name: str
@@ -89,6 +93,7 @@ class StoppingRule:
     counts_noise = False
     fits_looks = False
     level_of_a_look = False
+    factorised = False
 
     def table(self, n_units: int, level: float | None = None) -> Table:
         """The looks for a population of ``n_units`` units, with ``level`` in place of the rule's own error level."""
@@ -184,6 +189,26 @@ class Exact(StoppingRule):
 
     def guarantee(self, source: Range | None) -> Guarantee:
         return Guarantee.EXACT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factorised(Exact):
+    """Exact decisions from a few blocks: a factor of the acceptance probability for each, simulated by thinning.
+
+    Cornish, Vanetti, Bouchard-Cote, Deligiannidis and Doucet (2019), on blocks, in the metric of the posterior: see
+    `stansub.target.remainders` for the bounds, without which it cannot be taken. Decisions about some of the blocks
+    evaluate all of these.
+    """
+
+    name = "factorised"
+    factorised = True
+
+    @property
+    def exact(self) -> bool:
+        return False
+
+    def guarantee(self, source: Range | None) -> Guarantee:
+        return Guarantee.PROVED
 
 
 class _Given(StoppingRule):

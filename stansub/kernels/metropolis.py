@@ -34,6 +34,8 @@ COUNTS = (
     Stat("n_fallback", int, "Decisions whose estimate was too noisy to count the noise in.", "n_fallback", False),
     Stat("n_audited_estimates", int, "Estimates compared with all the data.", "n_audited_estimates", False),
     Stat("audit_squares", float, "Sum of the squares of their standardised errors.", "audit_squares", False),
+    Stat("n_candidates", int, "Blocks picked by factorised decisions.", "n_candidates", False),
+    Stat("bound_tightness", float, "Largest remainder of these, as a share of its bound.", "bound_tightness", False),
     Stat("audit_time", float, "Seconds taken by audits.", "audit_time", False),
 )
 
@@ -164,6 +166,8 @@ def counts_of(decider: Decider) -> dict[str, float]:
         "n_fallback": decider.n_fallback,
         "n_audited_estimates": decider.n_audited_estimates,
         "audit_squares": decider.audit_squares,
+        "n_candidates": decider.n_candidates,
+        "bound_tightness": decider.bound_tightness,
         "audit_time": decider.audit_seconds,
     }
 

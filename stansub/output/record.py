@@ -131,7 +131,7 @@ def counts_noise(facts: Mapping[str, Any]) -> bool:
 
 def error_level(facts: Mapping[str, Any]) -> ErrorLevel:
     """The decision error the user accepted."""
-    if facts.get("test") == "exact":
+    if facts.get("test") in ("exact", "factorised"):
         return ErrorLevel("epsilon", 0.0)
     accepted = facts.get("settings", {}).get("max_error")
     if accepted:

@@ -10,7 +10,7 @@ from rich.text import Text
 from stansub.findings import Finding, Severity
 from stansub.output.checks import R_HAT_MAX, findings_of
 from stansub.output.inference_data import attrs
-from stansub.output.record import UNKNOWN, RunRecord, error_level, record_of
+from stansub.output.record import UNKNOWN, RunRecord, error_level, record_of, total
 from stansub.output.statistics import affordable, count, table
 from stansub.output.words import audited_decisions, audited_estimates, normality_trial, percent, with_level, words
 
@@ -163,6 +163,8 @@ def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
         "asymptotic": "the error level holds only as far as subset means are near normal",
         "bound": "the error bound holds if the range constants do",
         "exact": "every decision is taken on all data",
+        "exact by proved bounds": "exact: the chains leave the posterior itself as it is, so that only Monte "
+        "Carlo error and convergence remain",
         UNKNOWN: "what this test promises is not known",
     }
     guarantee = str(facts.get("guarantee", ""))
@@ -213,6 +215,9 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
         yield "Audit", f"{audited_estimates(estimates)}."
     if audit is not None:
         yield "Audit", audited_decisions(audit, "other" if estimates is not None else "audited")
+    elif facts.get("test") == "factorised":
+        picked, tightness = total(facts, "n_candidates") or 0, max(facts.get("bound_tightness", [0.0]))
+        yield "Bounds", f"{picked:,.0f} blocks were picked; the largest remainder was {percent(tightness)} of its bound"
     elif estimates is None and "n_steps" in facts:
         yield "Audit", "none"
 

@@ -455,6 +455,11 @@ def _(choice: chosen.VariatesAsAsked) -> str:
 
 
 @sentence.register
+def _(choice: chosen.VariatesForBounds) -> str:
+    return f"{_order(choice.order)}: what they leave has proved bounds, which the test needs"
+
+
+@sentence.register
 def _(choice: chosen.NoVariatesForTest) -> str:
     return f"none: the {choice.test} test looks at the differences themselves"
 

@@ -235,7 +235,8 @@ class SampleConfig:
     test: StoppingRule | str | None = _option(
         None,
         "How a decision is taken from a subset of the data: by a t-test (pocock, austerity) or a concentration bound, "
-        "with the noise of the estimated log ratio counted in (barker, penalty), or from all the data (exact).",
+        "with the noise of the estimated log ratio counted in (barker, penalty), from all the data (exact), or from a "
+        "few with proved bounds (factorised).",
         DECISIONS,
         Named(TEST_NAMES),
         type_="name or StoppingRule",

@@ -54,6 +54,7 @@ def posterior_of(factors: FunctionFactors) -> Posterior:
         sizes=(),
         points=points,
         has_gradients=factors.has_gradients,
+        known_predictors=factors.known_predictors,
     )
 
 

@@ -278,6 +278,8 @@ def _audits(
     posterior: Posterior, rule: StoppingRule, promise: Guarantee, config: SampleConfig
 ) -> tuple[float, tuple[Chosen, ...]]:
     """The share of decisions to be audited, and where the user accepts an error what these audits can tell."""
+    if promise == Guarantee.PROVED:
+        return 0.0, ()
     n_decisions, n_observations = config.chains * config.iter_sampling, posterior.blocks.n_observations
     if config.max_error is None or config.audit is not None or promise == Guarantee.EXACT:
         return choices.choose_audit(config.audit, n_decisions, n_observations), ()

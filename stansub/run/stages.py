@@ -335,7 +335,7 @@ class Meetings:
         order, needed_there = weighed.order, weighed.needed_there
         if weighed.moved:
             try:
-                variates = self._make(moments.position, steps, order)
+                variates = self._make(moments, steps, order)
             except InputError as error:
                 self._keep(chosen.KeptSinceUndefined(n_steps, distance, f"there are {error}"))
                 return evaluated
@@ -389,10 +389,14 @@ class Meetings:
             needed_there=taylor.blocks_by_order(there),
         )
 
-    def _make(self, anchor: FloatArray, steps: FloatArray, order: int) -> ControlVariates:
-        """Control variates about an anchor; InputError where they are not defined."""
+    def _make(self, moments: Moments, steps: FloatArray, order: int) -> ControlVariates:
+        """Control variates about the mean of moments; InputError where they are not defined."""
+        posterior, log = self._posterior, self._progress
         threads = self._asked.request.threads
-        return taylor.build(self._posterior, anchor, order=order, steps=steps, threads=threads, progress=self._progress)
+        made = taylor.build(posterior, moments.position, order=order, steps=steps, threads=threads, progress=log)
+        if not self.test.factorised:
+            return made
+        return made.bounded(posterior.predictors(log), moments.cholesky, posterior.blocks)
 
     def _race(
         self, moments: Moments, draws: FloatArray, apart: float, effective: float, anew: bool, rng: np.random.Generator

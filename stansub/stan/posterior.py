@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from stansub.errors import InputError
 from stansub.progress import Progress
 from stansub.stan.data import Data
+from stansub.stan.predictors import linear_predictors
 from stansub.stan.recognise import Form, explain
 from stansub.stan.syntax import Program
 from stansub.target import factors
 from stansub.target.blocks import Blocks
+from stansub.target.remainders import LinearPredictors
 from stansub.types import FloatArray
 
 # Relative rounding allowed between the full log density and global part plus blocks; programs that are sums over
@@ -113,6 +115,8 @@ class Posterior:
         Name of the data variable that counts the observations, where the user has given it.
     has_gradients : bool
         Whether there are gradients of the blocks; a program always has them.
+    known_predictors : LinearPredictors or None
+        Where they need not be found.
     """
 
     full: Whole
@@ -129,6 +133,7 @@ class Posterior:
     seed: int = 0
     observations: str | None = None
     has_gradients: bool = True
+    known_predictors: LinearPredictors | None = None
 
     def check(self, source: str = "") -> None:
         """Raise InputError, which says what stands in the way, unless the proof holds.
@@ -178,6 +183,28 @@ class Posterior:
     def blocks(self) -> Blocks:
         """How the observations are cut."""
         return self.population.blocks
+
+    def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
+        """How observations depend on the parameters by linear predictors; it takes a compilation of its own.
+
+        Raises
+        ------
+        NoPredictorsError
+            When the likelihood is of no recognised family.
+        """
+        if self.known_predictors is not None:
+            return self.known_predictors
+        return linear_predictors(
+            self.program,
+            self.form,
+            self.values,
+            self.population,
+            sizes=self.sizes,
+            order=self.order,
+            points=self.points,
+            name=self.name,
+            progress=progress,
+        )
 
     def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
         """Log likelihoods of the observations at the given places, shape (len(places),)."""

@@ -67,14 +67,14 @@ def block_program(program: Program, form: Form) -> str:
         loop = form.likelihood
         functions, hoisted = _EXTERNAL, ""
         in_model = f"{{\n{_over_blocks(form.n, _units(loop, 'target'))}\n  }}"
-        model = _replaced(program, program.model.inside, [(form.span, in_model)])
+        model = replaced(program, program.model.inside, [(form.span, in_model)])
         put = f"real stansub_value = 0;\n{_units(loop, 'stansub_value')}\nstansub_put(stansub_b, stansub_value);"
         in_quantities = f"{{\n{_over_blocks(form.n, put)}\n  }}"
     elif isinstance(form.likelihood, Call):
         call = form.likelihood
         arguments, hoisted = _hoisted(program, call)
         functions = "\n".join([_EXTERNAL, *_wrappers(program, call)])
-        model = _replaced(program, program.model.inside, [(call.span, f"stansub_sum({arguments})")])
+        model = replaced(program, program.model.inside, [(call.span, f"stansub_sum({arguments})")])
         in_quantities = f"stansub_put_all({arguments});"
     else:
         raise ValueError("a program of form 'sum' is not rewritten")
@@ -128,7 +128,7 @@ def _block(name: str, *parts: str) -> str:
     return f"{name} {{\n{inside}\n}}"
 
 
-def _replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, str]]) -> str:
+def replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, str]]) -> str:
     """Text of a span with parts of it replaced."""
     pieces, at = [], span.start
     for part, text in sorted(replacements):
@@ -288,7 +288,7 @@ def _writes(statement: Statement) -> set[str]:
 def _without_target(program: Program, statement: Statement) -> str:
     """A statement without what prints or adds to the target, its densities under names that may be called anywhere."""
     dropped = [(inner.span, "{ }") for inner in walk([statement]) if _has_effects(inner)]
-    text = _replaced(program, statement.span, dropped)
+    text = replaced(program, statement.span, dropped)
     return _renamed(text, {call.name: normalised(call.name) for call in calls(text)})
 
 
@@ -369,6 +369,40 @@ def range_program(program: Program) -> str:
             *_up_to_data(program),
             _block("parameters", declared, _renamed(declared, at_proposal)),
             _block("generated quantities", f"  real stansub_range = log_lik_range({', '.join(arguments)});"),
+        ]
+    )
+
+
+def quantities_program(program: Program, functions: str, n: str, span: Span, text: str, n_columns: int) -> str:
+    """The user's program with ``vector[n] stansub_0, stansub_1, ...`` as its only generated quantities.
+
+    Parameters
+    ----------
+    program : Program
+    functions : str
+        Beside the user's.
+    n : str
+        Their length as a Stan expression of data, which ``text`` may use as ``stansub_n``.
+    span : Span
+        A statement of the model block.
+    text : str
+        What stands in its place, with the locals that it needs, and assigns them.
+    n_columns : int
+
+    Raises
+    ------
+    InputError
+        When the program has names of its own that begin with ``stansub_``.
+    """
+    _reserve_names(program)
+    code, _ = _carried(program, program.model.statements, span, text)
+    declared = "\n".join(f"  vector[{n}] stansub_{k};" for k in range(n_columns))
+    return "\n".join(
+        [
+            _block("functions", program.text(program.functions_block.inside), functions),
+            *(program.text(block.span) for block in (program.data, program.transformed_data, program.parameters)),
+            program.text(program.transformed_parameters.span),
+            _block("generated quantities", declared, "{", f"int stansub_n = {n};", code, "}"),
         ]
     )
 

@@ -5,10 +5,12 @@ Nothing here knows of Stan. `stansub.stan.posterior.Posterior` is such a target.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from stansub._loop import Evaluator
 from stansub.target.blocks import Blocks
+from stansub.target.remainders import LinearPredictors
 from stansub.types import FloatArray
 
 __all__ = ["Density", "Evaluator", "Population", "Target"]
@@ -45,6 +47,10 @@ class Density(Protocol):
 
 class Target(Protocol):
     """A posterior, whole and cut into factors."""
+
+    def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
+        """How observations depend on the parameters by linear predictors; NoPredictorsError where they do not."""
+        ...
 
     @property
     def full(self) -> Density: ...

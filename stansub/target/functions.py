@@ -14,6 +14,7 @@ from stansub._loop import FunctionEvaluator
 from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.target.blocks import Blocks
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray, IntArray
 
 Places = NDArray[np.int32]
@@ -39,6 +40,9 @@ class FunctionFactors:
         Of the same as ``log_lik``: gradients, shape (n, dim). Whatever looks for modes needs gradients.
     log_density_gradient : callable, optional
         Of theta: gradient, shape (dim,); needed with ``log_density`` and ``log_lik_gradient``.
+    predictors : LinearPredictors, optional
+        How observations depend on theta, where it is by linear predictors alone: factorised decisions have their bounds
+        from them.
     block_size : int, optional
         Observations a factor, which are adjacent. By default 1, and `stansub.sample` chooses what suits the test.
     name : str
@@ -60,6 +64,7 @@ class FunctionFactors:
         log_density: Callable[[FloatArray], float | None] | None = None,
         log_lik_gradient: Callable[[FloatArray, Places], FloatArray | None] | None = None,
         log_density_gradient: Callable[[FloatArray], FloatArray] | None = None,
+        predictors: LinearPredictors | None = None,
         block_size: int | None = None,
         name: str = "functions",
     ) -> None:
@@ -73,6 +78,7 @@ class FunctionFactors:
         if log_density is not None and log_lik_gradient is not None and log_density_gradient is None:
             raise InputError("with log_density and log_lik_gradient, log_density_gradient must be given too")
         self.name, self.names, self.any_block_size = name, list(names), block_size is None
+        self.known_predictors = predictors
         self._log_lik, self._log_lik_gradient = log_lik, log_lik_gradient
         self._log_density, self._log_density_gradient = log_density, log_density_gradient
         self._cut(n_observations, size)
@@ -97,6 +103,12 @@ class FunctionFactors:
         other.any_block_size = False
         other._cut(self.blocks.n_observations, size)
         return other
+
+    def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
+        """Those that were given."""
+        if self.known_predictors is None:
+            raise NoPredictorsError("no linear predictors were given with the functions")
+        return self.known_predictors
 
     def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
         """Log likelihoods of the observations at some places; -inf where they are not defined."""

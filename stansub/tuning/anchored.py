@@ -26,6 +26,7 @@ from stansub.chosen import (
     Chosen,
     NoVariatesForTest,
     VariatesAsAsked,
+    VariatesForBounds,
     WalkSinceFewAccepted,
     updated,
 )
@@ -247,6 +248,8 @@ class _Site:
         order, spread = self.request.order, self.request.spread
         if spread is not None and spread.order:
             return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
+        if self.test.factorised:
+            return self._bounded(2 if order == "auto" else int(order))
         if self.free:
             return self._that_pay(rng)
         if order == "auto":
@@ -265,6 +268,16 @@ class _Site:
             step=step,
         )
         return self._made(choice.order), choice.reason
+
+    def _bounded(self, order: int) -> tuple[ControlVariates | None, Chosen]:
+        """Those of a factorised test, with bounds on their remainders."""
+        if len(self.modes.found) > 1:
+            raise InputError("the factorised test is for posteriors with one mode: choose another test")
+        predictors = self.posterior.predictors(self.log)
+        made = self._made(order)
+        if made is None:
+            raise InputError("the factorised test needs control variates: leave `control_variates=0` out")
+        return made.bounded(predictors, self.modes.best.cholesky, self.posterior.blocks), VariatesForBounds(order)
 
     def _made(self, order: int) -> ControlVariates | None:
         if not order:
@@ -353,12 +366,15 @@ def fits(test: StoppingRule, looks_given: bool) -> bool:
 
 def free_order(test: StoppingRule, order: str) -> bool:
     """Whether the order of control variates is chosen by what they save."""
-    return order == "auto" and not test.needs_range and not test.exact
+    return order == "auto" and not (test.needs_range or test.exact or test.factorised)
 
 
 def decider_with(
     posterior: Target, evaluator: Evaluator, test: StoppingRule, variates: ControlVariates | None, spread: Any = None
 ) -> Decider:
     """Decisions of one chain with such control variates."""
-    surrogate = variates.surrogate if variates is not None else None
-    return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread, surrogate=surrogate)
+    if variates is None:
+        return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread)
+    return make_decider(
+        evaluator, posterior.blocks.sizes, test, spread=spread, surrogate=variates.surrogate, bounds=variates.bounds
+    )

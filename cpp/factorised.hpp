@@ -1,0 +1,128 @@
+// Factorised acceptance: a Metropolis-Hastings ratio as a product with a factor for each block, simulated by thinning.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include <numpy/random/bitgen.h>
+
+namespace stansub {
+
+// Draws an index in proportion to weights, in constant time (Walker 1977; filled as Vose 1991).
+class AliasTable {
+ public:
+  explicit AliasTable(std::vector<double> weights) : weights_(std::move(weights)), rows_(weights_.size()) {
+    for (const double w : weights_) {
+      if (!(w >= 0) || !std::isfinite(w)) throw std::invalid_argument("weights must be finite and not negative");
+      total_ += w;
+    }
+    const double n = static_cast<double>(weights_.size());
+    std::vector<std::int32_t> small, large;
+    std::vector<double> share(weights_.size());
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      rows_[i] = {1, static_cast<std::int32_t>(i)};
+      share[i] = total_ > 0 ? weights_[i] / total_ * n : 1;
+      (share[i] < 1 ? small : large).push_back(static_cast<std::int32_t>(i));
+    }
+    while (!small.empty() && !large.empty()) {
+      const std::int32_t poor = small.back(), rich = large.back();
+      small.pop_back();
+      rows_[poor] = {share[poor], rich};
+      share[rich] -= 1 - share[poor];
+      if (share[rich] < 1) {
+        large.pop_back();
+        small.push_back(rich);
+      }
+    }
+  }
+
+  std::size_t size() const { return weights_.size(); }
+  double total() const { return total_; }
+  double weight(std::int32_t i) const { return weights_[i]; }
+
+  std::int32_t draw(bitgen_t* bits) const {
+    const double at = bits->next_double(bits->state) * static_cast<double>(rows_.size());
+    const auto i = std::min(static_cast<std::size_t>(at), rows_.size() - 1);
+    return at - static_cast<double>(i) < rows_[i].own ? static_cast<std::int32_t>(i) : rows_[i].other;
+  }
+
+ private:
+  struct Row {
+    double own;  // probability to stay
+    std::int32_t other;
+  };
+
+  std::vector<double> weights_;
+  std::vector<Row> rows_;
+  double total_ = 0;
+};
+
+// Bounds on the remainders of all blocks about an anchor: with w = A (theta - anchor), block b's expansion of order p is
+// off by at most c_b |w|^(p + 1) wherever |w| is no more than a radius. There may be several radii, each with its c.
+class RemainderBounds {
+ public:
+  struct Level {
+    double radius;
+    AliasTable constants;
+  };
+
+  // `whitening` is A, dim by dim; candidates above `share` of the blocks are more than evaluating all of them costs.
+  RemainderBounds(std::vector<double> anchor, std::vector<double> whitening, int order, std::vector<Level> levels,
+                  double share)
+      : anchor_(std::move(anchor)),
+        whitening_(std::move(whitening)),
+        order_(order),
+        levels_(std::move(levels)),
+        share_(share) {
+    if (whitening_.size() != anchor_.size() * anchor_.size())
+      throw std::invalid_argument("the whitening matrix must have dim rows and columns");
+    if (order != 1 && order != 2) throw std::invalid_argument("the order of an expansion is 1 or 2");
+    if (levels_.empty()) throw std::invalid_argument("there must be a radius");
+    for (std::size_t k = 1; k < levels_.size(); ++k)
+      if (!(levels_[k].radius > levels_[k - 1].radius) || levels_[k].constants.size() != n_blocks())
+        throw std::invalid_argument("radii must increase, and each must have a constant for every block");
+  }
+
+  std::size_t dim() const { return anchor_.size(); }
+  std::size_t n_blocks() const { return levels_.front().constants.size(); }
+  int order() const { return order_; }
+  double share() const { return share_; }
+
+  // |w| at a point.
+  double length(const double* theta) const {
+    double squares = 0;
+    for (std::size_t i = 0; i < dim(); ++i) {
+      double along = 0;
+      for (std::size_t j = 0; j < dim(); ++j) along += whitening_[i * dim() + j] * (theta[j] - anchor_[j]);
+      squares += along * along;
+    }
+    return std::sqrt(squares);
+  }
+
+  // What a constant is multiplied with for a move between points of such lengths: both remainders are part of it.
+  double factor(double length, double length_new) const {
+    const double a = length * length, b = length_new * length_new;
+    return order_ == 1 ? a + b : a * length + b * length_new;
+  }
+
+  // The constants that hold at both points; null beyond the last radius.
+  const AliasTable* constants(double length, double length_new) const {
+    const double longest = std::max(length, length_new);
+    for (const Level& level : levels_)
+      if (longest <= level.radius) return &level.constants;
+    return nullptr;
+  }
+
+ private:
+  std::vector<double> anchor_, whitening_;
+  int order_;
+  std::vector<Level> levels_;
+  double share_;
+};
+
+}  // namespace stansub

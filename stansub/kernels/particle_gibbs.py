@@ -1,0 +1,289 @@
+"""Paths of hidden states drawn given the parameters, by conditional sequential Monte Carlo.
+
+A sweep runs a particle filter in which one particle is held to the present path, and draws a new path from its
+particles (Andrieu, Doucet and Holenstein 2010, section 4.5). With any number of particles from two on it leaves
+p(path | parameters, data) as it is. With ancestor sampling (Lindsten, Jordan and Schön 2014, algorithm 2) the present
+path is given a new past at each time, so that few particles renew long paths as well.
+
+What it is not: checked. Nothing compares the state-space model with the posterior that is sampled beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import Decider
+from stansub.errors import InputError, RunError
+from stansub.kernels.base import Info, Kernel, Oversight, Records, Stat, State, step_by_step
+from stansub.kernels.metropolis import COUNTS, STATS
+from stansub.kernels.recipes import Bench, Leaves, parameters
+from stansub.output.layout import Layout
+from stansub.types import FloatArray
+
+Places = NDArray[np.int64]
+
+_OWN = (
+    Stat("path_renewed", float, "Share of the states on the path that come from another particle than before."),
+    Stat("n_effective", float, "Effective number of particles, averaged over times and series."),
+)
+# Every step moves, by no decision that could be counted among the accepted ones; no observation is looked at for one.
+_STATS = tuple(replace(one, total="") if one.name == "accepted" else one for one in STATS)
+_INFO: Info = {one.name: one.dtype(0) for one in STATS} | {"accepted": True, "n_decisions": 0}
+
+
+@runtime_checkable
+class StateSpace(Protocol):
+    """Several independent series with one hidden path each, as four functions of many particles at once.
+
+    Arrays of states have the shape (n, n_series), or (n, n_series, k) where a state has k components; log densities
+    have the shape (n, n_series), -inf where there is no density. Times are counted from 0. ``position`` is the whole
+    unconstrained vector, shape (dim,), which parameters are read from.
+    """
+
+    def draw_first(self, rng: np.random.Generator, position: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+        """States at time 0, of the shape asked for."""
+        ...
+
+    def draw_next(self, rng: np.random.Generator, position: FloatArray, t: int, states: FloatArray) -> FloatArray:
+        """States at time t, one for each of the states at time t - 1."""
+        ...
+
+    def log_transition(self, position: FloatArray, t: int, states: FloatArray, following: FloatArray) -> FloatArray:
+        """Log density of the states that follow at time t given those at time t - 1; ``following`` has n = 1."""
+        ...
+
+    def log_observation(self, position: FloatArray, t: int, states: FloatArray) -> FloatArray:
+        """Log density of what was observed at time t given the states there."""
+        ...
+
+
+class Sweep(NamedTuple):
+    """What a sweep came to.
+
+    Attributes
+    ----------
+    path : ndarray, shape (n_times, n_series) or (n_times, n_series, k)
+    renewed : float
+        Share of its states that come from another particle than that of the path before.
+    n_effective : float
+        1 / (sum of the squared weights), averaged over times and series.
+    """
+
+    path: FloatArray
+    renewed: float
+    n_effective: float
+
+
+def sweep(
+    rng: np.random.Generator,
+    model: StateSpace,
+    position: FloatArray,
+    path: FloatArray,
+    *,
+    n_particles: int,
+    ancestor_sampling: bool = True,
+) -> Sweep:
+    """Draw a new path given the present one (Lindsten, Jordan and Schön 2014, algorithm 2).
+
+    States are proposed from the transition of the model. The last particle is the present path; the others choose their
+    ancestors independently of each other (multinomial resampling), which is what makes the conditional filter simple:
+    holding one ancestor fixed changes nothing for the rest. Systematic resampling would have to be drawn given that the
+    present path survives.
+
+    Parameters
+    ----------
+    rng : Generator
+    model : StateSpace
+    position : ndarray, shape (dim,)
+    path : ndarray, shape (n_times, n_series) or (n_times, n_series, k)
+    n_particles : int
+        At least 2.
+    ancestor_sampling : bool
+
+    Raises
+    ------
+    RunError
+        When a path has no particle of positive density, or a log density is nan.
+    """
+    n_times, series = len(path), np.arange(path.shape[1])
+    particles = np.empty((n_times, n_particles, *path.shape[1:]))
+    ancestors = np.empty((n_times, n_particles, len(series)), np.int64)
+    particles[:, -1], ancestors[:, -1] = path, n_particles - 1
+    particles[0, :-1] = model.draw_first(rng, position, (n_particles - 1, *path.shape[1:]))
+    n_effective = np.empty(n_times)
+    for t in range(n_times):
+        log_weights = model.log_observation(position, t, particles[t])
+        weights = _weights(log_weights, t, "observation")
+        n_effective[t] = (1 / (weights**2).sum(axis=0)).mean()
+        if t + 1 == n_times:
+            break
+        ancestors[t + 1, :-1] = _draw(rng, weights, n_particles - 1)
+        drawn_from = particles[t][ancestors[t + 1, :-1], series]
+        particles[t + 1, :-1] = model.draw_next(rng, position, t + 1, drawn_from)
+        if ancestor_sampling:
+            log_transition = model.log_transition(position, t + 1, particles[t], path[np.newaxis, t + 1])
+            backward = _weights(log_weights + log_transition, t + 1, "transition")
+            ancestors[t + 1, -1] = _draw(rng, backward, 1)[0]
+    new, renewed = _trace(particles, ancestors, _draw(rng, weights, 1)[0])
+    return Sweep(new, renewed, float(n_effective.mean()))
+
+
+def _trace(particles: FloatArray, ancestors: Places, chosen: Places) -> tuple[FloatArray, float]:
+    """The path that leads to the chosen particles, one of each series, and the share of it that is not the last's."""
+    path, series = np.empty_like(particles[:, 0]), np.arange(len(chosen))
+    renewed = np.empty(len(path))
+    for t in reversed(range(len(path))):
+        path[t] = particles[t, chosen, series]
+        renewed[t] = (chosen != particles.shape[1] - 1).mean()
+        chosen = ancestors[t, chosen, series]
+    return path, float(renewed.mean())
+
+
+def _weights(log_weights: FloatArray, t: int, what: str) -> FloatArray:
+    """Weights that sum to 1 over the particles of each series, shape (n_particles, n_series)."""
+    top = log_weights.max(axis=0)
+    if not np.isfinite(top).all():
+        raise RunError(
+            f"the log density of the {what} at time {t} is nan, or inf, or -inf for all particles of a series: the "
+            "state-space model must allow the path that it starts from"
+        )
+    weights: FloatArray = np.exp(log_weights - top)
+    weights /= weights.sum(axis=0)
+    return weights
+
+
+def _draw(rng: np.random.Generator, weights: FloatArray, n: int) -> Places:
+    """Particles of each series, n independent ones with probabilities in proportion to weights, shape (n, n_series)."""
+    # Levels that are reached are counted: of few particles that is quicker than a search in each series.
+    levels = np.cumsum(weights, axis=0)
+    reached = rng.random((n, weights.shape[1])) * levels[-1]
+    drawn: Places = (reached >= levels[:-1, np.newaxis]).sum(axis=0)
+    return drawn
+
+
+class ParticleGibbsKernel:
+    """Draws the paths of all series given everything else.
+
+    Parameters
+    ----------
+    model : StateSpace
+    places : ndarray of int64, shape (n_times, n_series) or (n_times, n_series, k)
+        Of the states in a position.
+    dim : int
+    n_particles : int
+    ancestor_sampling : bool
+    """
+
+    stats = (*_STATS, *COUNTS, *_OWN)
+    deciders: tuple[Decider, ...] = ()
+    n_evaluated = 0
+
+    def __init__(
+        self, model: StateSpace, places: Places, dim: int, *, n_particles: int, ancestor_sampling: bool = True
+    ) -> None:
+        self.model, self.places, self.dim = model, places, dim
+        self._options: Any = {"n_particles": n_particles, "ancestor_sampling": ancestor_sampling}
+
+    def init(self, position: FloatArray) -> State:
+        """The state at a position."""
+        return State(np.array(position))
+
+    def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
+        """One sweep."""
+        found = sweep(rng, self.model, state.position, state.position[self.places], **self._options)
+        position = state.position.copy()
+        position[self.places] = found.path
+        return State(position), {**_INFO, "path_renewed": found.renewed, "n_effective": found.n_effective}
+
+    def batch(
+        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
+    ) -> tuple[State, int]:
+        """Step by step."""
+        return step_by_step(self, rng, state, params, out, n_steps, oversight)
+
+    def set_level(self, level: float) -> None:
+        """There are no decisions to be taken at an error level."""
+
+    def counts(self) -> dict[str, float]:
+        """No observation of the target was evaluated."""
+        return {one.name: 0 for one in COUNTS}
+
+    def save(self) -> None:
+        """Nothing is remembered."""
+
+    def restore(self, state: State, saved: None) -> None:
+        """Nothing is to be restored."""
+
+
+@dataclass(frozen=True)
+class ParticleGibbs:
+    """Particle Gibbs on the paths of hidden states, as `stansub.sample` takes it.
+
+    Put it beside a kernel for the parameters: ``stansub.Sequence(states=ParticleGibbs(model, ["h"]), rest=...)``.
+
+    Attributes
+    ----------
+    model : StateSpace
+        Must be the conditional distribution of the states under the posterior that is sampled, which nothing checks.
+    names : sequence of str
+        Of the parameters that hold the paths, one for each component of a state: ``h`` of shape (n_times,) for one
+        series, or (n_series, n_times). They must be unconstrained.
+    n_particles : int
+        The present path included; any number from 2 on is right, and more renew more of the path. Time and memory go
+        with its square, which is nothing for the tens that ancestor sampling needs.
+    ancestor_sampling : bool
+        Whether the present path chooses its ancestors anew; without, long paths need many particles.
+
+    Raises
+    ------
+    InputError
+        When the model lacks a function, there are fewer than two particles, or, once it is bound, the names are no
+        paths of one shape.
+    """
+
+    model: StateSpace
+    names: Sequence[str]
+    n_particles: int = 20
+    ancestor_sampling: bool = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.model, type) or not isinstance(self.model, StateSpace):
+            raise InputError("ParticleGibbs takes a model with draw_first, draw_next, log_transition, log_observation")
+        if isinstance(self.names, str) or not self.names:
+            raise InputError(f"ParticleGibbs takes names of the parameters that hold paths, not {self.names!r}")
+        if self.n_particles < 2:
+            raise InputError(f"n_particles must be at least 2, not {self.n_particles}: one is the present path")
+
+    def bind(self, bench: Bench) -> Kernel:
+        """The kernel of one chain."""
+        return ParticleGibbsKernel(
+            self.model,
+            _places(bench.names, self.names),
+            len(bench.names),
+            n_particles=self.n_particles,
+            ancestor_sampling=self.ancestor_sampling,
+        )
+
+    def leaves(self, names: Sequence[str]) -> Leaves:
+        """Nothing is adapted."""
+        return {}
+
+
+def _places(known: Sequence[str], names: Sequence[str]) -> Places:
+    """Places of the states, shape (n_times, n_series), or (n_times, n_series, k) of several components."""
+    columns = Layout.from_names(list(known)).columns
+    found = []
+    for name in names:
+        if name not in columns:
+            raise InputError(f"{name!r} is no parameter of the model; it has {', '.join(parameters(known))}")
+        if columns[name].ndim not in (1, 2):
+            raise InputError(f"{name} holds no paths: its shape must be (n_times,) or (n_series, n_times)")
+        found.append(np.atleast_2d(columns[name]).T)
+    if len({one.shape for one in found}) > 1:
+        raise InputError(f"{', '.join(names)} must have the same shape, one for each component of a state")
+    return np.stack(found, axis=-1) if len(found) > 1 else found[0]

@@ -1,0 +1,84 @@
+"""Suprema of derivatives on intervals: against fine maximisation and against interval arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import iv
+from numpy.typing import NDArray
+
+from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT, softplus_derivative
+from stansub.target.remainders import Family
+
+Array = NDArray[np.float64]
+one = np.ones(1)
+# Each family of one observation, with its log likelihood as mpmath has it.
+FAMILIES: dict[str, tuple[Family, Callable[[Any], Any]]] = {
+    "bernoulli": (Binomial(one, one), lambda x: x - mpmath.log(1 + mpmath.exp(x))),
+    "binomial": (Binomial(3 * one, 7 * one), lambda x: 3 * x - 7 * mpmath.log(1 + mpmath.exp(x))),
+    "poisson": (Poisson(4 * one), lambda x: 4 * x - mpmath.exp(x)),
+    "negative binomial": (
+        NegativeBinomial(5 * one, 1.7 * one),
+        lambda x: 5 * x - mpmath.mpf("6.7") * mpmath.log(mpmath.exp(x) + mpmath.mpf("1.7")),
+    ),
+    "normal": (Normal(one, 0.4 * one), lambda x: -((1 - x) ** 2) / mpmath.mpf("0.32")),
+    "student": (StudentT(0.3 * one, 4 * one, 0.8 * one), lambda x: -2.5 * mpmath.log(1 + ((x - 0.3) / 0.8) ** 2 / 4)),
+    "cauchy": (StudentT(0.3 * one, one, 2 * one), lambda x: -mpmath.log(1 + ((x - 0.3) / 2) ** 2)),
+    "logistic": (
+        Logistic(-0.5 * one, 0.6 * one),
+        lambda x: (x + 0.5) / 0.6 - 2 * mpmath.log(1 + mpmath.exp((x + 0.5) / 0.6)),
+    ),
+}
+INTERVALS = [(-0.3, 0.4), (0.2, 0.7), (0.5, 3.0), (-6.0, -2.0), (-9.0, 9.0), (1.4, 1.5), (-1.2, 0.9)]
+# Those whose supremum is on the whole line, not on the interval.
+WHOLE_LINE = ("student", "cauchy")
+
+
+def largest(log_lik: Callable[[Any], Any], order: int, low: float, high: float) -> float:
+    """The largest absolute derivative on a fine grid."""
+    return max(abs(float(mpmath.diff(log_lik, mpmath.mpf(x), order))) for x in np.linspace(low, high, 161))
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_largest_derivative(name: str, order: int) -> None:
+    """Never below the maximum, and no more than 1 % above it, so that a constant 1 % too small would fail."""
+    family, log_lik = FAMILIES[name]
+    intervals = [(-30.0, 30.0)] if name in WHOLE_LINE else INTERVALS
+    for low, high in intervals:
+        grid = (0.2, 1.5) if name in WHOLE_LINE else (low, high)  # where their maxima are
+        seen = largest(log_lik, order, *grid)
+        given = float(family.derivative(order, low * one, high * one)[0])
+        assert seen <= given * (1 + 1e-9) + 1e-9
+        assert seen >= 0.99 * given, name
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_no_more_on_an_interval_by_interval_arithmetic(interval: tuple[float, float], order: int) -> None:
+    edges = np.linspace(*interval, 2001)
+    bound = float(softplus_derivative(order, np.array([interval[0]]), np.array([interval[1]]))[0])
+    for low, high in pairwise(edges):
+        p = 1 / (1 + iv.exp(-iv.mpf([low, high])))
+        value = p * (1 - p) * (1 if order == 2 else 1 - 2 * p)
+        assert max(abs(float(value.a)), abs(float(value.b))) <= bound * 1.02, "cells are as wide as 2 % of the bound"
+
+
+def test_constants_on_the_whole_line() -> None:
+    far = np.array([50.0])
+    assert softplus_derivative(2, -far, far)[0] == pytest.approx(0.25)
+    assert softplus_derivative(3, -far, far)[0] == pytest.approx(1 / (6 * np.sqrt(3)))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_log_likelihoods(name: str) -> None:
+    family, log_lik = FAMILIES[name]
+    x = np.array([-1.3, 0.2, 2.1])
+    own = [float(family.log_lik(np.array([value]))[0]) for value in x]
+    expected = [float(log_lik(value)) for value in x]
+    np.testing.assert_allclose(np.diff(own), np.diff(expected), rtol=1e-12)
