@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numbers
 from collections import abc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -83,7 +83,11 @@ class Bench(Protocol):
 
 @runtime_checkable
 class Recipe(Protocol):
-    """A kernel before it is bound to a target."""
+    """A kernel before it is bound to a target.
+
+    One that moves on anything but one smooth density of the whole space, such as between models of different dimension
+    or on a manifold, says so by an attribute ``smooth`` that is False (see `is_smooth`); so does a proposal.
+    """
 
     def bind(self, bench: Bench) -> Kernel:
         """The kernel of one chain."""
@@ -108,6 +112,11 @@ class Metropolis:
 
     proposal: str | Proposal = "adaptive-metropolis"
     exact: bool = field(default=False, kw_only=True)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether its proposal moves on one smooth density of the whole space."""
+        return is_smooth(self.proposal)
 
     def bind(self, bench: Bench) -> Kernel:
         return (
@@ -137,6 +146,11 @@ class OnParameters:
     kernel: Metropolis
     names: abc.Sequence[str]
     observations: Callable[[FloatArray], IntArray] | None = field(default=None, kw_only=True)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether its kernel moves on one smooth density of the whole space."""
+        return self.kernel.smooth
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Metropolis):
@@ -169,6 +183,11 @@ class _Parts:
                 raise InputError(f"{name!r} cannot be the name of a kernel: letters, digits and underscores can")
             check_recipe(one, name)
         self.kernels = dict(kernels)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether all of them move on one smooth density."""
+        return all(map(is_smooth, self.kernels.values()))
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
         """Of each part, by its name."""
@@ -211,6 +230,11 @@ class Mixture(_Parts):
         return InMixture(self._bound(bench), self.weights)
 
 
+def is_smooth(moves: str | Proposal | Recipe) -> bool:
+    """Whether a kernel or proposal moves on one smooth density of the whole space, with modes to be looked for."""
+    return bool(getattr(moves, "smooth", True))
+
+
 def check_recipe(kernel: Any, name: str) -> None:
     """Raise InputError unless what was given under a name is a kernel, of this package or one's own."""
     if isinstance(kernel, type) or not isinstance(kernel, Recipe):
@@ -250,15 +274,6 @@ def find(known: abc.Sequence[str], names: abc.Sequence[str]) -> NDArray[np.int64
     if not found:
         raise InputError("the parameters to be moved must be named, one at least")
     return np.unique(np.array(found, dtype=np.int64))
-
-
-def proposals(leaves: Leaves) -> Iterator[str | Proposal]:
-    """Of all kernels that propose."""
-    if isinstance(leaves, Leaf):
-        yield leaves.proposal
-    else:
-        for part in leaves.values():
-            yield from proposals(part)
 
 
 def parameters(known: abc.Sequence[str]) -> list[str]:

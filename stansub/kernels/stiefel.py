@@ -91,7 +91,7 @@ class StiefelWalk(BuiltIn):
         return new.ravel(order="F"), 0.0
 
     @property
-    def whole_space(self) -> bool:
+    def smooth(self) -> bool:
         return False
 
     def adapter(self, dim: int) -> Adapter:

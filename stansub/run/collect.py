@@ -32,7 +32,7 @@ from stansub.run.chain import Chain, Totals
 from stansub.run.constrain import PARAMETERS, Kept, constrain
 from stansub.run.executors import BROKEN, Outcome
 from stansub.run.inits import Inits
-from stansub.run.prepare import MANIFOLD, Prepared, Setup, in_whole_space
+from stansub.run.prepare import Prepared, Setup
 from stansub.run.progress import stage_progress
 from stansub.stan.posterior import Posterior
 from stansub.tuning.anchored import Anchored
@@ -269,11 +269,11 @@ def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, l
     """Whether chains missed a mode; no failure to find that out keeps the draws back."""
     if stopped:
         return ModeCheck(reason="the run was stopped")
+    setup = prepared.setup
+    if not setup.config.smooth:
+        return ModeCheck(reason=setup.config.not_smooth)
     if not prepared.posterior.has_gradients:
         return ModeCheck(reason="the posterior has no `log_lik_gradient`")
-    setup = prepared.setup
-    if not in_whole_space(setup.moves, prepared.posterior):
-        return ModeCheck(reason=MANIFOLD)
     rng, draws = streams.generator(setup.seed, streams.Run.CHECK), [chain.draws for chain in chains]
     try:
         return check_modes(prepared.posterior, draws, rng, threads=setup.threads, progress=log)

@@ -19,8 +19,8 @@ from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import Guarantee, StoppingRule
 from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
-from stansub.kernels.proposals import Proposal, checked
-from stansub.kernels.recipes import Metropolis, Recipe, proposals
+from stansub.kernels.proposals import Proposal
+from stansub.kernels.recipes import Metropolis, Recipe
 from stansub.progress import Progress
 from stansub.run import choices
 from stansub.run.bench import Bench
@@ -42,8 +42,6 @@ from stansub.tuning.mode import NoModeError
 from stansub.tuning.named import named, without_race
 from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
-
-MANIFOLD = "a proposal keeps to a manifold, of which modes of the whole space say nothing"
 
 Model = str | Path | CompiledModel | Posterior | FunctionFactors
 Data = str | Path | Mapping[str, Any] | data_module.Data | None
@@ -293,19 +291,10 @@ def _about_mode(
     posterior: Posterior, rule: StoppingRule, ranges: choices.Ranges, config: SampleConfig, progress: Progress
 ) -> tuple[Anchored | None, StoppingRule, Choices]:
     """`about_mode` with these options; its reasons where nothing was found."""
-    if not in_whole_space(config.kernel or config.proposal, posterior):
-        if config.order in ("1", "2") or (ranges.source is not None and ranges.source.order):
-            raise InputError(f"control variates expand about a mode, but {MANIFOLD}: choose `control_variates=0`")
-        return None, rule, updated({}, NoVariatesWithoutMode(MANIFOLD)) if config.order == "auto" else {}
+    if not config.smooth:
+        return None, rule, updated({}, NoVariatesWithoutMode(config.not_smooth))
     found, rule, chosen = about_mode(posterior, rule, request_of(config, ranges.source), progress)
     return found, rule, {} if found is not None else chosen
-
-
-def in_whole_space(moves: str | Proposal | Recipe, posterior: Posterior) -> bool:
-    """Whether none of the proposals keeps to a manifold."""
-    recipe: Recipe = moves if isinstance(moves, Recipe) else Metropolis(moves)
-    made = proposals(recipe.leaves(posterior.full.param_unc_names()))
-    return all(isinstance(one, str) or checked(one).whole_space for one in made)
 
 
 def request_of(config: SampleConfig, spread: Range | None) -> Request:

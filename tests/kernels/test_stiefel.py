@@ -79,7 +79,7 @@ def test_moves_are_as_likely_to_and_fro() -> None:
 class Drift:
     """A walk whose steps are longer where the first element is large, without the ratio that this asks for."""
 
-    whole_space = False
+    smooth = False
 
     def __call__(self, rng: np.random.Generator, position: Array) -> tuple[Array, float]:
         return StiefelWalk(round(len(position) ** 0.5), 0.05 + position[0] ** 2)(rng, position)
@@ -124,7 +124,7 @@ def test_sampled_as_any_posterior_with_a_scale_that_is_learned_and_no_search_for
 
 @pytest.mark.parametrize("proposal", [StiefelWalk(1), Drift()])
 def test_what_expands_about_modes_is_refused_on_a_manifold(proposal: Proposal) -> None:
-    with pytest.raises(InputError, match="manifold"):
+    with pytest.raises(InputError, match="the proposal StiefelWalk does not move on one smooth density"):
         stansub.sample(directions(), proposal=proposal, control_variates=2, seed=1, show_progress=False)
 
 

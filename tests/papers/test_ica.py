@@ -61,7 +61,7 @@ def factors(x: Array) -> FunctionFactors:
 class Drift:
     """Longer steps where the first element is large, without the ratio that this asks for."""
 
-    whole_space = False
+    smooth = False
 
     def __call__(self, rng: np.random.Generator, position: Array) -> tuple[Array, float]:
         return StiefelWalk(round(len(position) ** 0.5), 0.05 + position[0] ** 2)(rng, position)
