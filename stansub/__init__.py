@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from stansub.diagnostics.normality import diagnose
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
+    from stansub.kernels.jumps import Auxiliary, Jump, Moved, ReversibleJump, Symmetric
     from stansub.kernels.particle_gibbs import ParticleGibbs, StateSpace
     from stansub.kernels.proposals import RandomWalk
     from stansub.kernels.recipes import Metropolis, Mixture, OnParameters, Sequence
+    from stansub.kernels.stiefel import StiefelWalk
     from stansub.nuts.reference import reference
     from stansub.output.inference_data import read as read_draws
     from stansub.output.inference_data import write as write_draws
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Austerity",
+    "Auxiliary",
     "Barker",
     "Bernstein",
     "BernsteinSerfling",
@@ -60,19 +63,24 @@ __all__ = [
     "Geometric",
     "Hoeffding",
     "InputError",
+    "Jump",
     "Metropolis",
     "Mixture",
+    "Moved",
     "OnParameters",
     "ParticleGibbs",
     "Penalty",
     "Pocock",
     "Posterior",
     "RandomWalk",
+    "ReversibleJump",
     "RunError",
     "SampleConfig",
     "Sequence",
     "StansubError",
     "StateSpace",
+    "StiefelWalk",
+    "Symmetric",
     "__version__",
     "calibrate",
     "compare",
@@ -96,9 +104,11 @@ _HOMES = {
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
     "FunctionFactors": "target.functions",
     "Posterior": "stan.posterior",
+    **dict.fromkeys(("Auxiliary", "Jump", "Moved", "ReversibleJump", "Symmetric"), "kernels.jumps"),
     "RandomWalk": "kernels.proposals",
     **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),
     **dict.fromkeys(("ParticleGibbs", "StateSpace"), "kernels.particle_gibbs"),
+    "StiefelWalk": "kernels.stiefel",
     "SampleConfig": "run.config",
     "sample": "run.sample",
     "read_checkpoint": "run.sample",

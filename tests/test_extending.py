@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples" / "extending"
 sys.path.insert(0, str(EXAMPLES))
 
+from adaptive import InTurns  # noqa: E402
 from brownian_bridge import BrownianBridge  # noqa: E402
 from gibbs import Gibbs, GibbsKernel  # noqa: E402
 from independence import IndependentT  # noqa: E402
@@ -143,6 +144,88 @@ class TestProposal:
 
         idata = stansub.sample(mean_of_normals(), proposal=symmetric, iter_sampling=4000, **EXACT, **RUN)
         assert largest_z(idata, mu=TRUTH) > 2 * MAX_Z
+
+
+class TestAdaptiveProposal:
+    """Two normal means whose posterior sds differ by a factor of thirty."""
+
+    SDS = np.array([1.0, 30.0]) / np.sqrt(500)
+
+    def target(self) -> FunctionFactors:
+        def log_lik(theta: Array, which: Places) -> Array:
+            return np.full(len(which), -0.5 * float(((theta - 1) / self.SDS) @ ((theta - 1) / self.SDS)) / 100)
+
+        return FunctionFactors(["a", "b"], 100, log_lik)
+
+    def drawn(self, proposal: Any = None, **options: Any) -> Any:
+        proposal = proposal or InTurns(np.ones(2))
+        return stansub.sample(self.target(), proposal=proposal, **{"iter_sampling": 4000, **EXACT, **RUN, **options})
+
+    def test_draws(self) -> None:
+        idata = self.drawn()
+        assert largest_z(idata, a=(1.0, self.SDS[0]), b=(1.0, self.SDS[1])) < MAX_Z
+        moved = np.diff(inference_data.group(idata, "unconstrained_posterior")["theta"].values, axis=1) != 0
+        first = 499 % 2  # of warmup's 500 steps the last moved the second; the first draw moves the first
+        assert not moved[:, 1 - first :: 2, 0].any()
+        assert not moved[:, first::2, 1].any()
+        rates = [moved[:, place::2].any(axis=2).mean() for place in (first, 1 - first)]
+        assert np.abs(np.array(rates) - 0.44).max() < 0.12
+
+    def test_without_learning_the_scales_are_off(self) -> None:
+        """The control: the same proposal, given where it cannot learn."""
+
+        def fixed(rng: np.random.Generator, position: Array) -> tuple[Array, float]:
+            return plain(rng, position)
+
+        plain = InTurns(np.ones(2))
+        rate = statistic(self.drawn(fixed, chains=1), "accepted")[0]
+        assert min(rate[::2].mean(), rate[1::2].mean()) < 0.2
+
+    def test_each_chain_has_its_own_state(self) -> None:
+        """Chains whose turns take place at the same time, and a chain by itself, have the same draws."""
+        given = InTurns(np.ones(2))
+        together = self.drawn(given, iter_sampling=200, chains=3, parallel_chains=3)
+        assert (given.turn, given.scales.tolist()) == (0, [1.0, 1.0]), "what was given stays as it is"
+        one_by_one = self.drawn(iter_sampling=200, chains=3, parallel_chains=1)
+        np.testing.assert_array_equal(*(draws_of(one) for one in (together, one_by_one)))
+
+    def test_resumed_draw_for_draw(self, tmp_path: Path) -> None:
+        options: Any = {"chains": 2, "iter_warmup": 101}
+        whole = self.drawn(iter_sampling=151, **options)
+        self.drawn(iter_sampling=76, checkpoint=tmp_path / "run", **options)
+        more = self.drawn(iter_sampling=151, resume=tmp_path / "run", **options)
+        np.testing.assert_array_equal(*(draws_of(one) for one in (whole, more)))
+
+    def test_a_state_that_is_lost_is_seen(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The control: a proposal that leaves its turn out of the checkpoint goes on with other draws."""
+        options: Any = {"chains": 1, "iter_warmup": 100}
+        whole = self.drawn(iter_sampling=151, **options)
+        monkeypatch.setattr(InTurns, "__getstate__", lambda one: {"scales": one.scales}, raising=False)
+        self.drawn(iter_sampling=75, checkpoint=tmp_path / "run", **options)
+        more = self.drawn(iter_sampling=151, resume=tmp_path / "run", **options)
+        assert (draws_of(whole) != draws_of(more)).any()
+
+    def test_its_answers_are_looked_at(self) -> None:
+        class Malformed(InTurns):
+            def __call__(self, rng: np.random.Generator, position: Array) -> Any:
+                return position
+
+        with pytest.raises(InputError, match="the proposal must return"):
+            self.drawn(Malformed(np.ones(2)))
+
+    def test_the_page_s_walk_learns(self) -> None:
+        page = (ROOT / "docs" / "extending.md").read_text()
+        code = re.findall(r"```python\n(from dataclasses.*?)```", page, flags=re.DOTALL)[0]
+        made: dict[str, Any] = {"__name__": "walks"}
+        exec(compile(code, "the page", "exec", dont_inherit=True), made)
+        idata = stansub.sample(mean_of_normals(), proposal=made["Walk"](), iter_sampling=4000, **EXACT, **RUN)
+        assert largest_z(idata, mu=TRUTH) < MAX_Z
+        assert 0.2 < statistic(idata, "accepted").mean() < 0.4
+
+
+def draws_of(idata: Any) -> Array:
+    values: Array = inference_data.group(idata, "unconstrained_posterior")["theta"].values
+    return values
 
 
 def center(rng: np.random.Generator, position: Array) -> Array:

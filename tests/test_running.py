@@ -1,4 +1,4 @@
-"""What docs/running.md and docs/output.md say: options exist, the example runs, every statistic has its sentence."""
+"""What docs/running.md, kernels.md and output.md say: options exist, examples run, statistics have their sentences."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from stansub.run import config
 from stansub.run.collect import descriptions
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-RUNNING, OUTPUT = ((DOCS / name).read_text() for name in ("running.md", "output.md"))
+RUNNING, KERNELS, OUTPUT = ((DOCS / name).read_text() for name in ("running.md", "kernels.md", "output.md"))
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", RUNNING, flags=re.DOTALL)
+    """Of the page of kernels."""
+    return re.findall(rf"```{language}\n(.*?)```", KERNELS, flags=re.DOTALL)
 
 
 def test_options_that_are_shown_exist() -> None:
@@ -48,6 +49,17 @@ def test_the_kernel_on_a_parameter_without_data(
     assert stats["scale.accepted"].values.any()
     tau = inference_data.group(made["idata"], "posterior")["tau"].values
     assert (np.diff(tau, axis=1) != 0).any()
+
+
+def test_reversible_jumps_find_the_features(capsys: pytest.CaptureFixture[str]) -> None:
+    code = next(one for one in blocks("python") if "ReversibleJump" in one)
+    made: dict[str, Any] = {}
+    exec(code.replace("seed=1)", "seed=1, iter_warmup=1500, iter_sampling=500, chains=2, show_progress=False)"), made)
+    beta = inference_data.group(made["idata"], "posterior")["beta"].values
+    inside = (beta != 0).mean(axis=(0, 1))
+    assert (inside[:3] > 0.9).all()
+    assert inside[3:].mean() < 0.1
+    assert capsys.readouterr().out
 
 
 @pytest.mark.parametrize("stat", [*STATS, LEVEL], ids=lambda one: one.name)

@@ -80,6 +80,11 @@ class BuiltIn(ABC):
         """For the record."""
         return type(self).__name__
 
+    @property
+    def smooth(self) -> bool:
+        """Whether what it moves on is one smooth density of the whole space; a manifold that it keeps to is not."""
+        return True
+
     def affine(self) -> AffineParts | None:
         """Its parts where it is Gaussian with a mean that is affine in the state; else None."""
         return None
@@ -104,8 +109,25 @@ class BuiltIn(ABC):
         return ()
 
 
+class Adaptive(Proposal, Protocol):
+    """A proposal of one's own that learns in warmup, or has a state in each chain.
+
+    `stansub.sample` makes one adapter a chain and has it give the proposal that the chain asks, so that what it gives
+    may change from step to step: it is nobody else's, and goes into checkpoints with the chain. Adapters and what they
+    give must be values that can be pickled, and a step may depend on the past through them only where that leaves the
+    posterior as it is (a cycle of directions does; anything learned after warmup in general does not).
+    """
+
+    def adapter(self, dim: int) -> Adapter:
+        """A new adapter, for so many parameters."""
+        ...
+
+
 class Adapter(Protocol):
     """Learns a proposal from the draws of warmup; one a chain.
+
+    It is asked for a proposal at the beginning, again after each stretch of 25 steps of warmup that it has learned
+    from, and at the end of warmup for the one to be kept.
 
     Attributes
     ----------
@@ -136,6 +158,11 @@ class NoAdapter:
 
     def __init__(self, proposal: Proposal) -> None:
         self._proposal = proposal
+
+    @property
+    def batches(self) -> Any:
+        """Mini-batches that the proposal was given with, which stay out of the saved state of a chain."""
+        return getattr(self._proposal, "batches", None)
 
     def learn(self, records: Records) -> None:
         pass
@@ -283,7 +310,7 @@ class Mixture(BuiltIn):
 
 @dataclass(frozen=True)
 class Checked(BuiltIn):
-    """A proposal of the user's own, whose answers are looked at before they are used.
+    """A proposal of the user's own, whose answers are looked at before they are used; it may learn (`Adaptive`).
 
     Both positions are copies, so that a function may write into the one it gets and return one array again and again.
 
@@ -303,6 +330,10 @@ class Checked(BuiltIn):
     def name(self) -> str:
         return type(self.proposal).__name__
 
+    @property
+    def smooth(self) -> bool:
+        return bool(getattr(self.proposal, "smooth", True))
+
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
         returned: Any = self.proposal(rng, position.copy())
         if not isinstance(returned, tuple | list) or len(returned) != 2:
@@ -318,6 +349,30 @@ class Checked(BuiltIn):
         if log_ratio is None or log_ratio.ndim or not log_ratio < np.inf:
             raise _malformed(f"{returned[1]!r} as the log ratio", position.size)
         return proposed, float(log_ratio)
+
+    def adapter(self, dim: int) -> Adapter:
+        make = getattr(self.proposal, "adapter", None)
+        return NoAdapter(self) if make is None else CheckedAdapter(make(dim))
+
+
+class CheckedAdapter:
+    """An adapter of the user's own, whose proposals are looked at."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+
+    @property
+    def n_evaluated(self) -> int:
+        return self._adapter.n_evaluated
+
+    def learn(self, records: Records) -> None:
+        self._adapter.learn(records)
+
+    def proposal(self) -> Proposal:
+        return checked(self._adapter.proposal())
+
+    def final(self) -> Proposal:
+        return checked(self._adapter.final())
 
 
 def checked(proposal: Proposal) -> BuiltIn:

@@ -86,7 +86,11 @@ class Bench(Protocol):
 
 @runtime_checkable
 class Recipe(Protocol):
-    """A kernel before it is bound to a target."""
+    """A kernel before it is bound to a target.
+
+    One that moves on anything but one smooth density of the whole space, such as between models of different dimension
+    or on a manifold, says so by an attribute ``smooth`` that is False (see `is_smooth`); so does a proposal.
+    """
 
     def bind(self, bench: Bench) -> Kernel:
         """The kernel of one chain."""
@@ -111,6 +115,11 @@ class Metropolis:
 
     proposal: str | Proposal = "adaptive-metropolis"
     exact: bool = field(default=False, kw_only=True)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether its proposal moves on one smooth density of the whole space."""
+        return is_smooth(self.proposal)
 
     def bind(self, bench: Bench) -> Kernel:
         return (
@@ -140,6 +149,11 @@ class OnParameters:
     kernel: Metropolis
     names: abc.Sequence[str]
     observations: Callable[[FloatArray], IntArray] | None = field(default=None, kw_only=True)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether its kernel moves on one smooth density of the whole space."""
+        return self.kernel.smooth
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Metropolis):
@@ -172,6 +186,11 @@ class _Parts:
                 raise InputError(f"{name!r} cannot be the name of a kernel: letters, digits and underscores can")
             check_recipe(one, name)
         self.kernels = dict(kernels)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether all of them move on one smooth density."""
+        return all(map(is_smooth, self.kernels.values()))
 
     def leaves(self, names: abc.Sequence[str]) -> Leaves:
         """Of each part, by its name."""
@@ -212,6 +231,11 @@ class Mixture(_Parts):
     def bind(self, bench: Bench) -> Kernel:
         """The kernel of one chain."""
         return InMixture(self._bound(bench), self.weights)
+
+
+def is_smooth(moves: str | Proposal | Recipe) -> bool:
+    """Whether a kernel or proposal moves on one smooth density of the whole space, with modes to be looked for."""
+    return bool(getattr(moves, "smooth", True))
 
 
 def check_recipe(kernel: Any, name: str) -> None:

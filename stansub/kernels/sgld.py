@@ -98,6 +98,10 @@ class MiniBatches:
 
         return gradient
 
+    def __deepcopy__(self, memo: object) -> MiniBatches:
+        """Itself: an evaluator cannot be copied, and nothing else changes save a count."""
+        return self
+
     def choice(self) -> MiniBatchGradients:
         """How gradients are estimated."""
         return MiniBatchGradients(self.size, self.n_blocks, control_variates=self._expansion is not None)

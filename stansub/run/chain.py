@@ -6,6 +6,7 @@ worker in another process goes on from it, draw for draw.
 
 from __future__ import annotations
 
+import copy
 import io
 import pickle
 import time
@@ -305,7 +306,8 @@ class Chain:
         if self.trial is None:
             return
         began, evaluated = time.perf_counter(), self._counts()["n_obs_evaluated"]
-        self._now.trial, n_passes = self.trial(self.position, self.proposal)
+        # A copy, for proposals that keep a state: draws are the same without a trial.
+        self._now.trial, n_passes = self.trial(self.position, copy.deepcopy(self.proposal))
         evaluated = self._counts()["n_obs_evaluated"] - evaluated
         self.charge(n_passes * self._n_observations + int(evaluated), time.perf_counter() - began)
 

@@ -269,9 +269,11 @@ def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, l
     """Whether chains missed a mode; no failure to find that out keeps the draws back."""
     if stopped:
         return ModeCheck(reason="the run was stopped")
+    setup = prepared.setup
+    if not setup.config.smooth:
+        return ModeCheck(reason=setup.config.not_smooth)
     if not prepared.posterior.has_gradients:
         return ModeCheck(reason="the posterior has no `log_lik_gradient`")
-    setup = prepared.setup
     rng, draws = streams.generator(setup.seed, streams.Run.CHECK), [chain.draws for chain in chains]
     try:
         return check_modes(prepared.posterior, draws, rng, threads=setup.threads, progress=log)

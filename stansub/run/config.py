@@ -379,6 +379,8 @@ class SampleConfig:
             recipes.check_recipe(self.kernel, "kernel")
             if self.proposal != "auto":
                 raise InputError("a kernel has proposals of its own: give `kernel` or `proposal`")
+        if not self.smooth and str(self.control_variates) in ("1", "2"):
+            raise InputError(f"there are no control variates: {self.not_smooth}: leave `control_variates` out")
         choices.check_range(self.make_test(), self.range_source)
 
     def make_test(self) -> StoppingRule:
@@ -403,7 +405,20 @@ class SampleConfig:
     @property
     def order(self) -> str:
         """Of the control variates: "auto", "0", "1" or "2"."""
-        return str(self.control_variates)
+        return str(self.control_variates) if self.smooth else "0"
+
+    @property
+    def smooth(self) -> bool:
+        """Whether chains move on one smooth density, about whose modes something may be found."""
+        from stansub.kernels import recipes
+
+        return recipes.is_smooth(self.kernel or self.proposal)
+
+    @property
+    def not_smooth(self) -> str:
+        """Why nothing is looked for about a mode; to be asked where `smooth` is False."""
+        what, moves = ("kernel", self.kernel) if self.kernel is not None else ("proposal", self.proposal)
+        return f"the {what} {type(moves).__name__} does not move on one smooth density of the whole space"
 
     @property
     def looks_given(self) -> bool:

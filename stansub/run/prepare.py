@@ -297,6 +297,8 @@ def _about_mode(
     posterior: Posterior, rule: StoppingRule, ranges: choices.Ranges, config: SampleConfig, progress: Progress
 ) -> tuple[Anchored | None, StoppingRule, Choices]:
     """`about_mode` with these options; its reasons where nothing was found."""
+    if not config.smooth:
+        return None, rule, updated({}, NoVariatesWithoutMode(config.not_smooth))
     found, rule, chosen = about_mode(posterior, rule, request_of(config, ranges.source), progress)
     return found, rule, {} if found is not None else chosen
 

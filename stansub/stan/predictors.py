@@ -143,6 +143,8 @@ class _Parts(NamedTuple):
 
 
 def _parts(program: Program, form: Form, size: str) -> _Parts:
+    if form.kind == "functions":
+        raise NoPredictorsError("no linear predictors were given with the functions")
     if form.kind == "log_lik_i" and isinstance(form.likelihood, For):
         return _of_function(program, form.likelihood)
     if form.kind == "reduce_sum" and isinstance(form.likelihood, Call):

@@ -35,6 +35,7 @@ from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
 from stansub.progress import Progress, as_progress
 from stansub.target.factors import Evaluator, Target
+from stansub.target.remainders import NoPredictorsError
 from stansub.target.taylor import ControlVariates, build_at_modes, choose_order
 from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.mode import Mode, Modes, find_modes
@@ -273,7 +274,10 @@ class _Site:
         """Those of a factorised test, with bounds on their remainders."""
         if len(self.modes.found) > 1:
             raise InputError("the factorised test is for posteriors with one mode: choose another test")
-        predictors = self.posterior.predictors(self.log)
+        try:
+            predictors = self.posterior.predictors(self.log)
+        except NoPredictorsError as error:
+            raise InputError(f"the factorised test has no bounds here: {error}; choose another test") from error
         made = self._made(order)
         if made is None:
             raise InputError("the factorised test needs control variates: leave `control_variates=0` out")

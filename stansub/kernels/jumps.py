@@ -1,0 +1,458 @@
+"""Metropolis-Hastings across dimensions: paired moves (Green 1995), with decisions from subsets of the data.
+
+A position has room for the largest model; what is not in the model is exactly 0 there, or marked by an indicator: moves
+are functions of the stored vector, and the kernel does not care. A move m, picked at x with probability j_m(x), draws
+auxiliary variables u with density q_m(u | x) and goes to (x', u') = h_m(x, u); the paired move n goes from (x', u')
+back to (x, u). The log acceptance ratio is that of the posterior and, besides (Green 1995, equation 8),
+
+    log j_n(x') + log q_n(u' | x') - log j_m(x) - log q_m(u | x) + log |det dh_m(x, u)|.
+
+What is wrong in a pair makes wrong draws that look right. So each chain checks the first tries of every move: the
+paired move must lead back, with the Jacobian inverted; `ReversibleJump.check` has finite differences of it besides.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import Decider, Table
+from stansub.errors import InputError, RunError
+from stansub.kernels.base import Info, Kernel, Oversight, Records, Stat, State, step_by_step
+from stansub.kernels.metropolis import MetropolisHastings
+from stansub.kernels.proposals import Adapter, BuiltIn, NoAdapter
+from stansub.kernels.recipes import Bench, Leaf, Leaves
+from stansub.types import FloatArray
+
+# Of a position: places of the continuous coordinates of its model.
+Active = Callable[[FloatArray], NDArray[np.integer[Any]]]
+
+# Tries of each move whose way back a chain checks.
+_CHECKED = 20
+# Relative error of the way there and back; absolute error of a log determinant by central differences, per dimension.
+_ROUNDING, _DIFFERENCES = 1e-6, 1e-5
+
+
+class Auxiliary(NamedTuple):
+    """What a move draws.
+
+    Attributes
+    ----------
+    values : ndarray, shape (n,)
+        Continuous variables.
+    choice : hashable
+        Discrete ones, such as the number of a coordinate; compared by ``==``.
+    """
+
+    values: FloatArray
+    choice: Hashable = None
+
+
+class Moved(NamedTuple):
+    """Where a move leads.
+
+    Attributes
+    ----------
+    proposed : ndarray, shape (dim,)
+    back : Auxiliary
+        What the paired move must draw there to come back.
+    log_jacobian : float
+        log |det| of the derivative of (continuous coordinates of the proposed model, ``back.values``) by (those of the
+        present one, ``values`` drawn).
+    """
+
+    proposed: FloatArray
+    back: Auxiliary
+    log_jacobian: float = 0.0
+
+
+class Move(Protocol):
+    """One of two paired moves, or one that is its own way back. Positions are read only, save in `transform`.
+
+    A move with a method ``adapter(dim)`` learns in warmup as proposals do (see `stansub.kernels.proposals.Adaptive`):
+    its adapter sees the steps in which it was tried, and gives moves.
+    """
+
+    def weight(self, position: FloatArray) -> float:
+        """How often it is picked here: in proportion to this, and never where it is 0."""
+        ...
+
+    def draw(self, rng: np.random.Generator, position: FloatArray) -> Auxiliary:
+        """Auxiliary variables."""
+        ...
+
+    def log_density(self, position: FloatArray, drawn: Auxiliary) -> float:
+        """Of these draws at this position, the probability of the discrete ones included; -inf where impossible."""
+        ...
+
+    def transform(self, position: FloatArray, drawn: Auxiliary) -> Moved:
+        """Where it leads; the position is a copy that may be written into and returned."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symmetric:
+    """A move x' = x + s that is its own way back: s is as probable at x as -s at x'.
+
+    Attributes
+    ----------
+    step : callable
+        Draws s, of (generator, position); 0 for all that is not in the model.
+    weight_of : callable, optional
+        Of the position: its weight; 1 by default.
+    """
+
+    step: Callable[[np.random.Generator, FloatArray], FloatArray]
+    weight_of: Callable[[FloatArray], float] | None = None
+
+    def weight(self, position: FloatArray) -> float:
+        return 1.0 if self.weight_of is None else self.weight_of(position)
+
+    def draw(self, rng: np.random.Generator, position: FloatArray) -> Auxiliary:
+        return Auxiliary(np.asarray(self.step(rng, position), dtype=np.float64))
+
+    def log_density(self, position: FloatArray, drawn: Auxiliary) -> float:
+        return 0.0  # the same both ways
+
+    def transform(self, position: FloatArray, drawn: Auxiliary) -> Moved:
+        return Moved(position + drawn.values, Auxiliary(-drawn.values))
+
+
+class Jump:
+    """Two paired moves, ``Jump(birth=..., death=...)``, or one that is its own way back, ``Jump(update=...)``.
+
+    Raises
+    ------
+    InputError
+        When there are not one or two moves.
+    """
+
+    def __init__(self, **moves: Move) -> None:
+        if len(moves) not in (1, 2):
+            raise InputError(f"a Jump has one move, or two that are paired, each with a name; not {len(moves)}")
+        for name, move in moves.items():
+            missing = [one for one in ("weight", "draw", "log_density", "transform") if not hasattr(move, one)]
+            if missing or isinstance(move, type):
+                raise InputError(
+                    f"the move {name} must be a value with the methods of stansub.kernels.jumps.Move; "
+                    f"{', '.join(missing) or 'a class'} is {'missing' if missing else 'none'}"
+                )
+        self.moves = dict(moves)
+
+
+class _Try(NamedTuple):
+    """A move, and where it leads."""
+
+    number: int
+    drawn: Auxiliary
+    moved: Moved
+    log_q_ratio: float
+
+
+@dataclass(frozen=True)
+class Moves(BuiltIn):
+    """Moves as a proposal: one of them picked at random.
+
+    Attributes
+    ----------
+    names : tuple of str
+    moves : tuple of Move
+    paired : tuple of int
+        The number of the way back of each.
+    """
+
+    names: tuple[str, ...]
+    moves: tuple[Move, ...]
+    paired: tuple[int, ...]
+
+    def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
+        tried = self.tried(rng, _read_only(position))
+        return tried.moved.proposed, tried.log_q_ratio
+
+    def tried(self, rng: np.random.Generator, position: FloatArray) -> _Try:
+        """Pick a move, draw, and go; the errors are those of `way`."""
+        picked = self.probabilities(position)
+        number = int(np.searchsorted(np.cumsum(picked), rng.random() * picked.sum(), side="right"))
+        return self.way(position, number, self.moves[number].draw(rng, position))
+
+    def way(self, position: FloatArray, number: int, drawn: Auxiliary) -> _Try:
+        """Where a move leads with such draws.
+
+        Raises
+        ------
+        RunError
+            When what the move gives makes no sense.
+        """
+        log_q = self._number(number, "log_density of its own draws", self.moves[number].log_density(position, drawn))
+        moved = self._transformed(number, position, drawn)
+        proposed = _read_only(moved.proposed)
+        if not np.isfinite(proposed).all():
+            return _Try(number, drawn, moved, -np.inf)
+        other = self.paired[number]
+        picked, picked_back = self.probabilities(position)[number], self.probabilities(proposed)[other]
+        if not picked_back:
+            return _Try(number, drawn, moved, -np.inf)
+        log_back = float(self.moves[other].log_density(proposed, moved.back))
+        if not log_back < np.inf:
+            raise RunError(f"the move {self.names[other]}: log_density is {log_back} on the way back")
+        log_q_ratio = np.log(picked_back / picked) + log_back - log_q
+        return _Try(number, drawn, moved, float(log_q_ratio + moved.log_jacobian))
+
+    def check_back(self, position: FloatArray, tried: _Try) -> None:
+        """Have the paired move lead back, where it can.
+
+        Raises
+        ------
+        RunError
+            When it leads elsewhere, draws other variables, or its Jacobian is not the inverse.
+        """
+        number, drawn, moved, _ = tried
+        other = self.paired[number]
+        pair = f"the moves {self.names[number]} and {self.names[other]} are no pair"
+        if number == other:
+            pair = f"the move {self.names[number]} is not its own way back"
+        returned = self._transformed(other, moved.proposed, moved.back)
+        if not _close(returned.proposed, position):
+            worst = int(np.argmax(np.abs(returned.proposed - position)))
+            raise RunError(
+                f"{pair}: there and back parameter {worst + 1} goes from {position[worst]:.6g} to "
+                f"{moved.proposed[worst]:.6g} to {returned.proposed[worst]:.6g}"
+            )
+        if returned.back.choice != drawn.choice or not _close(returned.back.values, drawn.values):
+            raise RunError(f"{pair}: what was drawn is {drawn}, and there and back {returned.back}")
+        if abs(moved.log_jacobian + returned.log_jacobian) > _ROUNDING * (1 + abs(moved.log_jacobian)):
+            raise RunError(
+                f"{pair}: log |det| of the Jacobian is {moved.log_jacobian:.6g} there and {returned.log_jacobian:.6g} "
+                "back, which must be its negative"
+            )
+
+    def check_jacobian(self, position: FloatArray, tried: _Try, active: Active) -> None:
+        """Compare the log determinant with central differences.
+
+        Raises
+        ------
+        RunError
+            When they differ, or the dimensions there and back do not match.
+        """
+        number, drawn, moved, _ = tried
+        here, there = active(position), active(moved.proposed)
+        start = np.concatenate([position[here], drawn.values])
+        if len(start) != len(there) + len(moved.back.values):
+            raise RunError(
+                f"the move {self.names[number]} goes from {len(here)} coordinates and {len(drawn.values)} draws to "
+                f"{len(there)} and {len(moved.back.values)}: the sums must be the same"
+            )
+
+        def ends(point: FloatArray) -> FloatArray:
+            changed = position.copy()
+            changed[here] = point[: len(here)]
+            made = self._transformed(number, changed, Auxiliary(point[len(here) :], drawn.choice))
+            return np.concatenate([made.proposed[there], made.back.values])
+
+        widths = 1e-5 * (1 + np.abs(start))
+        shifts = np.diag(widths)
+        columns = [(ends(start + one) - ends(start - one)) / (2 * one.sum()) for one in shifts]
+        found = np.linalg.slogdet(np.array(columns))[1] if columns else 0.0
+        if not abs(found - moved.log_jacobian) <= _DIFFERENCES * (1 + len(start)):
+            raise RunError(
+                f"the move {self.names[number]} says that log |det| of its Jacobian is {moved.log_jacobian:.6g}; by "
+                f"finite differences it is {found:.6g}"
+            )
+
+    def adapter(self, dim: int) -> Adapter:
+        """What the moves that learn make of themselves in warmup."""
+        learning = {number: move.adapter(dim) for number, move in enumerate(self.moves) if hasattr(move, "adapter")}
+        return _MovesAdapter(self, learning) if learning else NoAdapter(self)
+
+    def probabilities(self, position: FloatArray) -> FloatArray:
+        """With which each move is picked; RunError when weights make no sense."""
+        weights = np.array([move.weight(position) for move in self.moves], dtype=np.float64)
+        if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+            found = ", ".join(f"{name} {weight:g}" for name, weight in zip(self.names, weights, strict=True))
+            raise RunError(f"weights of moves must be at least 0, one of them above it; at {position} they are {found}")
+        return np.asarray(weights / weights.sum())
+
+    def _transformed(self, number: int, position: FloatArray, drawn: Auxiliary) -> Moved:
+        moved = Moved(*self.moves[number].transform(position.copy(), drawn))
+        proposed = np.array(moved.proposed, dtype=np.float64)
+        if proposed.shape != position.shape:
+            raise RunError(
+                f"the move {self.names[number]} must lead to {position.size} numbers, not to an array of shape "
+                f"{proposed.shape}"
+            )
+        return Moved(proposed, moved.back, self._number(number, "log_jacobian", moved.log_jacobian))
+
+    def _number(self, number: int, what: str, value: float) -> float:
+        if not np.isfinite(value):
+            raise RunError(f"the move {self.names[number]}: {what} is {value}, which must be a finite number")
+        return float(value)
+
+
+class _MovesAdapter:
+    """Adapters of the moves that learn, each of which sees the steps in which its move was tried."""
+
+    def __init__(self, moves: Moves, learning: abc.Mapping[int, Any]) -> None:
+        self._moves, self._learning = moves, dict(learning)
+
+    @property
+    def n_evaluated(self) -> int:
+        return sum(int(one.n_evaluated) for one in self._learning.values())
+
+    def learn(self, records: Records) -> None:
+        for number, adapter in self._learning.items():
+            own = records.rows(np.flatnonzero(records["move"] == number))
+            if len(own):
+                adapter.learn(own)
+
+    def proposal(self) -> Moves:
+        return self._with({number: one.proposal() for number, one in self._learning.items()})
+
+    def final(self) -> Moves:
+        return self._with({number: one.final() for number, one in self._learning.items()})
+
+    def _with(self, learned: abc.Mapping[int, Move]) -> Moves:
+        return replace(self._moves, moves=tuple(learned.get(n, move) for n, move in enumerate(self._moves.moves)))
+
+
+class JumpKernel(MetropolisHastings):
+    """The kernel of one chain; its params are `Moves`.
+
+    Parameters
+    ----------
+    decider, tables
+        See `MetropolisHastings`.
+    names : tuple of str
+        Of the moves.
+    """
+
+    def __init__(self, decider: Decider, tables: Callable[[float], Table] | None, names: tuple[str, ...]) -> None:
+        super().__init__(decider, tables)
+        self._move = Stat("move", np.int32, f"Move that was tried: {_numbered(names)}.")
+        self._tries, self._undone = [0] * len(names), [0] * len(names)
+
+    @property
+    def stats(self) -> tuple[Stat, ...]:
+        """Those of a decision, and which move it was about."""
+        return (self._move, *super().stats)
+
+    def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
+        """Pick a move, propose and decide."""
+        position = _read_only(state.position)
+        tried = params.tried(rng, position)
+        if self._tries[tried.number] < _CHECKED:
+            self._check(params, position, tried)
+        state, info = self.decide(rng, state, tried.moved.proposed, tried.log_q_ratio, audit=audit)
+        return state, {**info, self._move.name: tried.number}
+
+    def batch(
+        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
+    ) -> tuple[State, int]:
+        """Step by step."""
+        return step_by_step(self, rng, state, params, out, n_steps, oversight)
+
+    def _check(self, moves: Moves, position: FloatArray, tried: _Try) -> None:
+        number, other = tried.number, moves.paired[tried.number]
+        self._tries[number] += 1
+        if tried.log_q_ratio > -np.inf:
+            self._undone[number] += 1
+            moves.check_back(position, tried)
+        elif self._tries[number] == _CHECKED and not self._undone[number]:
+            raise RunError(
+                f"the move {moves.names[number]} is never accepted: none of its first {_CHECKED} tries can be undone "
+                f"by {moves.names[other]}, whose weight or density is 0 there"
+            )
+
+
+class ReversibleJump:
+    """Metropolis-Hastings across dimensions, or within one, by paired moves (Green 1995).
+
+    Parameters
+    ----------
+    *jumps : Jump
+        Such as ``Jump(update=...), Jump(birth=..., death=...)``. At each step one of their moves is picked, with a
+        probability in proportion to its weight at the position; the statistic ``move`` says which.
+
+    Raises
+    ------
+    InputError
+        When there is no jump, or two moves have one name.
+
+    Notes
+    -----
+    There is no one smooth density: no modes are looked for, before or after, and there are no control variates. Give
+    `inits`, for without them chains start with all coordinates in the model.
+    """
+
+    smooth: ClassVar[bool] = False
+
+    def __init__(self, *jumps: Jump) -> None:
+        if not jumps or not all(isinstance(one, Jump) for one in jumps):
+            raise InputError("ReversibleJump takes jumps, such as stansub.Jump(birth=..., death=...)")
+        names = [name for one in jumps for name in one.moves]
+        if len(set(names)) < len(names):
+            raise InputError(f"the moves of a ReversibleJump must have different names, not {', '.join(names)}")
+        paired: list[int] = []
+        for one in jumps:
+            paired += [len(paired) + len(one.moves) - 1 - place for place in range(len(one.moves))]
+        self.moves = Moves(tuple(names), tuple(move for one in jumps for move in one.moves.values()), tuple(paired))
+
+    def bind(self, bench: Bench) -> Kernel:
+        """The kernel of one chain."""
+        return JumpKernel(bench.decider, bench.tables, self.moves.names)
+
+    def leaves(self, names: abc.Sequence[str]) -> Leaves:
+        """The moves."""
+        return Leaf(self.moves, np.arange(len(names)))
+
+    def check(
+        self,
+        position: FloatArray,
+        *,
+        rng: np.random.Generator,
+        n_steps: int = 200,
+        active: Active = np.flatnonzero,
+    ) -> None:
+        """Try the moves without a target, going wherever they lead: pairs and Jacobians.
+
+        What it cannot see is whether draws have the density that ``log_density`` says.
+
+        Parameters
+        ----------
+        position : ndarray, shape (dim,)
+            Where to begin.
+        n_steps : int
+            Moves to be tried.
+        active : callable
+            Of a position: places of the continuous coordinates of its model. By default those that are not 0.
+
+        Raises
+        ------
+        RunError
+            When two moves are no pair, or a Jacobian is not that of finite differences.
+        """
+        here = _read_only(np.asarray(position, dtype=np.float64))
+        for _ in range(n_steps):
+            tried = self.moves.tried(rng, here)
+            if tried.log_q_ratio > -np.inf:
+                self.moves.check_back(here, tried)
+                self.moves.check_jacobian(here, tried, active)
+                here = _read_only(tried.moved.proposed)
+
+
+def _read_only(position: FloatArray) -> FloatArray:
+    copy = np.array(position, dtype=np.float64)
+    copy.flags.writeable = False
+    return copy
+
+
+def _close(one: FloatArray, other: FloatArray) -> bool:
+    return np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING)
+
+
+def _numbered(names: tuple[str, ...]) -> str:
+    return ", ".join(f"{number} {name}" for number, name in enumerate(names))

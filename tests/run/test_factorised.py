@@ -1,0 +1,122 @@
+"""Factorised sampling from end to end on numpy functions: data that are hard on bounds, resuming, refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import expit
+
+import stansub
+from stansub import FunctionFactors, InputError
+from stansub.target.families import Binomial
+from stansub.target.remainders import LinearPredictors
+
+Array = NDArray[np.float64]
+N = 600
+MAX_Z = 4.5
+
+
+def covariates(kind: str, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Design with an intercept, and successes, of data that are hard on bounds."""
+    x = rng.standard_normal((N, 2))
+    if kind == "leverage":
+        x[0] = [400.0, 0.0]
+    elif kind == "heavy tails":
+        x = rng.standard_t(2, (N, 2))
+    elif kind == "duplicated":
+        x[:] = x[rng.integers(5, size=N)]
+    elif kind == "zeros":
+        x[:, 1] = 0.0
+    z = np.column_stack([np.ones(N), x])
+    y = (x[:, 0] > 0) if kind == "separated" else rng.random(N) < 1 / (1 + np.exp(-z @ [0.3, 0.6, -0.4]))
+    return z, y.astype(float)
+
+
+def posterior(kind: str = "plain", *, bounded: bool = True) -> FunctionFactors:
+    """Logistic regression with normal priors, sd 2."""
+    z, y = covariates(kind, np.random.default_rng(7))
+    family = Binomial(y, np.ones(N))
+
+    def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
+        eta = z[which] @ theta
+        return np.asarray(y[which] * eta - np.logaddexp(0, eta))
+
+    def slope(theta: Array, which: NDArray[np.int32]) -> Array:
+        return np.asarray((y[which] - expit(z[which] @ theta))[:, np.newaxis] * z[which])
+
+    return FunctionFactors(
+        ["alpha", "beta.1", "beta.2"],
+        N,
+        log_lik,
+        log_density=lambda theta: -0.125 * float(theta @ theta),
+        log_lik_gradient=slope,
+        log_density_gradient=lambda theta: -0.25 * theta,
+        predictors=LinearPredictors(z, np.zeros(N), family) if bounded else None,
+        block_size=4,
+    )
+
+
+def moments(factors: FunctionFactors, draws: Array) -> tuple[Array, Array, float]:
+    """Means and sds by importance sampling from a t about the draws, and the effective number of its draws."""
+    rng = np.random.default_rng(3)
+    centre, factor = draws.mean(0), np.linalg.cholesky(np.cov(draws.T))
+    z = rng.standard_normal((20_000, 3)) / np.sqrt(rng.chisquare(6, 20_000) / 6)[:, np.newaxis]
+    proposed = centre + 1.1 * z @ factor.T
+    log_weights = np.array([factors.log_density(theta) for theta in proposed])
+    log_weights += 0.5 * (6 + 3) * np.log1p((z**2).sum(1) / 6)
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    mean = weights @ proposed
+    return mean, np.sqrt(weights @ (proposed - mean) ** 2), float(1 / (weights**2).sum())
+
+
+@pytest.mark.parametrize("kind", ["plain", "leverage", "heavy tails", "duplicated", "zeros", "separated"])
+def test_the_posterior_itself(kind: str) -> None:
+    factors = posterior(kind)
+    idata = stansub.sample(factors, test="factorised", seed=2, chains=2, iter_warmup=500, iter_sampling=3000)
+    draws = np.asarray(idata["unconstrained_posterior"]["theta"])
+    mean, sd, n_weighted = moments(factors, draws.reshape(-1, 3))
+    ess = np.array([_ess(draws[..., k]) for k in range(3)])
+    error = np.sqrt(1 / ess + 1 / n_weighted)
+    assert np.abs((draws.mean((0, 1)) - mean) / sd / error).max() < MAX_Z
+    assert np.abs((draws.std((0, 1)) / sd - 1) / error).max() < MAX_Z
+    tightness = float(idata["chain_stats"]["bound_tightness"].max())
+    assert 0 <= tightness <= 1
+
+
+def _ess(values: Array) -> float:
+    import arviz as az
+
+    return float(min(az.ess(values), az.ess((values - values.mean()) ** 2)))
+
+
+def test_a_run_that_is_extended_is_the_longer_run(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"test": "factorised", "seed": 2, "chains": 2, "iter_warmup": 200}
+    whole = stansub.sample(posterior(), iter_sampling=400, **options)
+    file = tmp_path / "run.checkpoint"
+    stansub.sample(posterior(), iter_sampling=150, checkpoint=file, **options)
+    longer = stansub.sample(posterior(), iter_sampling=400, resume=file, **options)
+    for group in ("posterior", "sample_stats"):
+        for name in whole[group].data_vars:
+            np.testing.assert_array_equal(whole[group][name], longer[group][name])
+
+
+def test_decisions_about_some_parameters_are_exact_too() -> None:
+    kernel = stansub.Sequence(
+        one=stansub.OnParameters(stansub.Metropolis("random-walk"), ["beta.2"]), all=stansub.Metropolis()
+    )
+    idata = stansub.sample(posterior(), kernel=kernel, test="factorised", seed=2, chains=1, iter_sampling=300)
+    assert idata.attrs["guarantee"] == "exact by proved bounds"
+
+
+def test_what_cannot_be_factorised_is_refused() -> None:
+    with pytest.raises(InputError, match="no linear predictors were given"):
+        stansub.sample(posterior(bounded=False), test="factorised", chains=1)
+    with pytest.raises(InputError, match="needs control variates"):
+        stansub.sample(posterior(), test="factorised", control_variates=0, chains=1)
+    with pytest.raises(InputError, match="factorised test takes no epsilon"):
+        stansub.sample(posterior(), test="factorised", epsilon=0.1)
