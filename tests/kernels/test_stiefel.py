@@ -124,7 +124,7 @@ def test_sampled_as_any_posterior_with_a_scale_that_is_learned_and_no_search_for
 
 @pytest.mark.parametrize("proposal", [StiefelWalk(1), Drift()])
 def test_what_expands_about_modes_is_refused_on_a_manifold(proposal: Proposal) -> None:
-    with pytest.raises(InputError, match="the proposal .* does not move on one smooth density"):
+    with pytest.raises(InputError, match=r"the proposal .* does not move on one smooth density"):
         stansub.sample(directions(), proposal=proposal, control_variates=2, seed=1, show_progress=False)
 
 
