@@ -456,8 +456,9 @@ class TestRefusals:
         for kernel in (moves(), stansub.Sequence(one=moves(), other=stansub.Metropolis())):
             facts = inference_data.attrs(stansub.sample(smooth, kernel=kernel, **options))
             name = type(kernel).__name__
-            assert facts["mode_check"]["reason"] == f"the kernel {name} does not move on one smooth density"
-            assert f"the kernel {name} does not move on one smooth density" in facts["choices"]["control variates"]
+            reason = f"the kernel {name} does not move on one smooth density of the whole space"
+            assert facts["mode_check"]["reason"] == reason
+            assert reason in facts["choices"]["control variates"]
             assert facts["settings"]["control_variates"] == 0
         with pytest.raises(InputError, match="there are no control variates: the kernel ReversibleJump does not"):
             stansub.sample(smooth, kernel=moves(), control_variates=2, **options)

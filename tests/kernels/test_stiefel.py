@@ -118,13 +118,13 @@ def test_sampled_as_any_posterior_with_a_scale_that_is_learned_and_no_search_for
     truth = 1 / np.tanh(5) - 1 / 5
     assert max(z_scores(one, truth) for one in mean) < 4
     assert 0.3 < float(idata["sample_stats"]["accepted"].mean()) < 0.6
-    assert "manifold" in str(idata.attrs["mode_check"])
+    assert "one smooth density of the whole space" in str(idata.attrs["mode_check"])
     assert "mode" not in idata.attrs["warnings"]
 
 
 @pytest.mark.parametrize("proposal", [StiefelWalk(1), Drift()])
 def test_what_expands_about_modes_is_refused_on_a_manifold(proposal: Proposal) -> None:
-    with pytest.raises(InputError, match="the proposal StiefelWalk does not move on one smooth density"):
+    with pytest.raises(InputError, match=r"the proposal .* does not move on one smooth density"):
         stansub.sample(directions(), proposal=proposal, control_variates=2, seed=1, show_progress=False)
 
 
