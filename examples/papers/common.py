@@ -14,6 +14,7 @@ import os
 import platform
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,6 +94,8 @@ def settings(run: str, about: str | None, arguments: Sequence[str] | None = None
     )
     given = parser.parse_args(arguments)
     given.output_dir.mkdir(parents=True, exist_ok=True)
+    # Short runs have much against them, which stays in their attributes: pages quote what matters.
+    warnings.filterwarnings("ignore", category=stansub.DrawsWarning)
     data = given.data_dir if given.data_dir.is_dir() else None
     return Settings(folder, given.size == "full", given.seed, given.output_dir, data)
 

@@ -93,7 +93,7 @@ def walk(posterior: stansub.Posterior, epsilon: float, *, chains: int, steps: in
 
 def on_manifold(about: Settings, posterior: stansub.Posterior, mixture: Mixed) -> tuple[list[Row], float, float]:
     """Rows of all error levels; the truth, from long exact runs, with its Monte Carlo standard error."""
-    steps, warmup, seconds = about.pick(8_000, 25_000), about.pick(1500, 3000), about.pick(1.2, 400.0)
+    steps, warmup, seconds = about.pick(8_000, 25_000), about.pick(1500, 3000), about.pick(2.0, 400.0)
     chains = about.pick(6, 10)
     long = walk(posterior, 0.0, chains=2, steps=steps, warmup=warmup, seed=about.seed + 1)
     exact = row("truth", long, mixture)
@@ -122,7 +122,7 @@ def unconstrained(about: Settings, mixture: Mixed) -> tuple[list[Row], str]:
         rows.append(row("stansub's default, free matrix", made.idata, mixture))
     except StansubError as error:
         trouble = str(error)
-    steps = about.pick(120, 1000)
+    steps = about.pick(20, 1000)
     nuts = common.with_nuts(about.program, data, seed=about.seed, chains=2, iter_warmup=steps, iter_sampling=steps)
     rows.append(row("NUTS, free matrix", nuts.idata, mixture, subsampled=False))
     return rows, trouble
@@ -170,7 +170,7 @@ def draw(page: Page, rows: list[Row], free: list[Row], truth: float, mixture: Mi
 def main() -> None:
     """Run it, and write the page."""
     about = settings(__file__, __doc__)
-    page, n = Page(about), about.pick(10_000, 1_896_300)
+    page, n = Page(about), about.pick(4_000, 1_896_300)
     compiled = compile_all(about)
     mixture = mixed(n, np.random.default_rng(about.seed))
     posterior = compiled.with_data(mixture.data(free=False), block_size=BLOCK, seed=about.seed)

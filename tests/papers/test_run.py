@@ -1,0 +1,51 @@
+"""Two of the applications as a user runs them, the index, and that every application is in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAPERS = Path(__file__).resolve().parents[2] / "examples" / "papers"
+sys.path.insert(0, str(PAPERS))
+
+import run_all  # noqa: E402
+
+
+def command(script: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(script), *map(str, arguments)], capture_output=True, text=True, timeout=900
+    )
+
+
+@pytest.mark.parametrize("name", ["gaussian_mean", "sgld"])
+def test_an_application(name: str, tmp_path: Path) -> None:
+    done = command(PAPERS / name / "run.py", "--output-dir", tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "What it costs today" in page
+    assert "{{" not in page
+    assert "nan" not in page
+    for picture in tmp_path.glob("*.png"):
+        assert f"({picture.name})" in page
+    facts = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert facts["size"] == "small"
+    assert facts["summary"]
+
+
+def test_every_application_is_in_the_index() -> None:
+    folders = {path.parent.name for path in PAPERS.glob("*/run.py")}
+    assert folders == {one.name for one in run_all.APPLICATIONS}
+    for name in folders:
+        text = (PAPERS / name / "page.md").read_text(encoding="utf-8")
+        assert "What it costs today" in text
+        assert "differs from the paper" in text
+
+
+def test_unknown_applications_are_refused() -> None:
+    done = command(PAPERS / "run_all.py", "no_such")
+    assert done.returncode == 2
+    assert "no such application: no_such" in done.stderr
