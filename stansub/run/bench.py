@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stansub import streams
 from stansub._loop import Decider, Subset, Table
+from stansub.acceptance.decide import make_decider
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.rules import Exact
 from stansub.acceptance.stopping import StoppingRule
@@ -22,7 +23,7 @@ from stansub.kernels.sgld import MiniBatches
 from stansub.target.factors import Evaluator, Target
 from stansub.target.footprints import Footprints, find_footprints
 from stansub.target.taylor import ControlVariates
-from stansub.tuning.anchored import Anchored, decider_with
+from stansub.tuning.anchored import Anchored
 from stansub.tuning.named import Surroundings, make_adapter
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import IntArray
@@ -75,7 +76,9 @@ class Bench:
         return self.decider if self.rule.exact else self._decider(Exact())
 
     def _decider(self, rule: StoppingRule) -> Decider:
-        return decider_with(self.target, self.evaluator, rule, self._variates, self.spread)
+        if self.found is not None:
+            return self.found.decider(self.target, self.evaluator, rule, self.spread)
+        return make_decider(self.evaluator, self.target.blocks.sizes, rule, spread=self.spread)
 
     @cached_property
     def evaluator(self) -> Evaluator:
