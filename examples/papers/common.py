@@ -8,7 +8,6 @@ in it come from the run. ``python examples/papers/NAME/run.py`` writes the page 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import platform
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import arviz as az
 import matplotlib
 import numpy as np
+import orjson
 from jinja2 import Environment, StrictUndefined
 from numpy.typing import NDArray
 
@@ -36,6 +36,8 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REPORTS = ROOT / "reports" / "papers"
+# Numbers that are not finite become null.
+_JSON = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
 # Colours of the engines, the same on every page.
 DEFAULT_COLOUR, NUTS_COLOUR, EXACT_COLOUR = CHAIN_COLOURS[2], ERROR_COLOUR, INK
 COLOURS = (BLUE, *CHAIN_COLOURS[1:2], *CHAIN_COLOURS[3:5])
@@ -152,7 +154,8 @@ def draw_risk(axes: Any, curves: Mapping[str, Curve], colours: Mapping[str, str]
         low = np.maximum(curve.risk - curve.error, curve.risk / 10)
         axes.fill_between(curve.seconds, low, curve.risk + curve.error, color=given[label], alpha=0.15, lw=0)
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="risk")
-    axes.legend(fontsize=8)
+    # Below the axes, where no curve is.
+    axes.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
 
 
 class Drawn(NamedTuple):
@@ -276,7 +279,7 @@ class Page:
         title = next(line for line in text.splitlines() if line.startswith("# "))[2:]
         (out / "README.md").write_text(text, encoding="utf-8")
         kept = {"title": title, "summary": summary, **facts, "values": values}
-        (out / "results.json").write_text(json.dumps(kept, indent=1, default=_plain) + "\n", encoding="utf-8")
+        (out / "results.json").write_bytes(orjson.dumps(kept, default=_plain, option=_JSON))
         print(f"{summary}\n{out / 'README.md'}", file=sys.stderr)
         return out / "README.md"
 
@@ -302,4 +305,5 @@ def seconds_text(value: float) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
+    """What JSON has no name for; arrays that do not lie row by row, among others."""
+    return value.tolist() if isinstance(value, np.ndarray) else str(value)
