@@ -18,14 +18,15 @@ from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.library import Library
 from stansub.stan.recognise import Form, normalised, partial_sums
-from stansub.stan.sizes import observations_in
-from stansub.stan.syntax import Call, For, Function, Other, Program, Span, Statement, Target, Tilde, calls, walk
+from stansub.stan.sizes import changing_names, observations_in
+from stansub.stan.syntax import Call, For, Function, Other, Program, Span, Statement, Target, Tilde, calls, names, walk
 from stansub.target.factors import Population
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
 from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
 
 _AFFINE, _SAME = 1e-9, 1e-8
+_SEVERAL = "more than one argument of its density depends on parameters"
 
 
 class _Spec(NamedTuple):
@@ -159,8 +160,16 @@ def _parts(program: Program, form: Form, size: str) -> _Parts:
     density = Density.of_statement(statement)
     if density is None:
         raise NoPredictorsError(f"`{program.text(statement.span)}` is not the density of data")
+    _check_others(program, density)
     lines = [f"stansub_{k} = stansub_spread(stansub_n, {column});" for k, column in enumerate(density.columns)]
     return _Parts(density.family, "", statement.span, "\n".join(lines), len(lines))
+
+
+def _check_others(program: Program, density: Density) -> None:
+    """Spare the compilation where the text shows what the numerical check would find."""
+    changing = changing_names(program)
+    if any(names(column) & changing for column in density.columns[1:]):
+        raise NoPredictorsError(_SEVERAL)
 
 
 def _holds(loop: Statement, statement: Statement) -> bool:
@@ -174,6 +183,7 @@ def _of_loop(program: Program, loop: For) -> _Parts:
     density = Density.of_statement(adding[0]) if len(adding) == 1 else None
     if density is None:
         raise NoPredictorsError("the loop over observations has not exactly one density in it")
+    _check_others(program, density)
     place = f"({loop.variable}) - ({loop.lower}) + 1"
     lines = " ".join(f"stansub_{k}[{place}] = {column};" for k, column in enumerate(density.columns))
     text = rewrite.replaced(program, loop.span, [(adding[0].span, lines)])
@@ -283,7 +293,7 @@ def linear_predictors(
         if not (np.abs(found[0] - offset - design @ theta) <= _AFFINE * scale).all():
             raise NoPredictorsError("the argument of its density is not affine in the unconstrained parameters")
         if not np.array_equal(found[1:], base[1:]):
-            raise NoPredictorsError("more than one argument of its density depends on parameters")
+            raise NoPredictorsError(_SEVERAL)
     predictors = LinearPredictors(design, offset, _FAMILIES[parts.family].make(*base[1:]))
     _prove(predictors, population, points)
     return predictors

@@ -46,7 +46,7 @@ def family_of(folder: Path, likelihood: str, functions: str = "") -> str:
         ("target += poisson_log_glm_lupmf(y | x, alpha, beta);", "", "poisson_log"),
         ("y ~ binomial_logit(trials, alpha + x * beta);", "", "binomial_logit"),
         ("z ~ student_t(4, alpha + x * beta, 0.5);", "", "student_t"),
-        ("z ~ normal(alpha + x * beta, scale);", "", "normal"),
+        ("z ~ normal(alpha + x * beta, 0.5);", "", "normal"),
         ("for (n in 1:N) y[n] ~ poisson_log(alpha + x[n] * beta);", "", "poisson_log"),
         ("for (i in 1:N) target += log_lik_i(i, y, x, alpha, beta);", LOG_LIK, "bernoulli_logit"),
         ("target += reduce_sum(part, y, 1, x, alpha, beta);", PARTIAL, "poisson_log"),
@@ -59,6 +59,7 @@ def test_read_off_the_text(tmp_path: Path, likelihood: str, functions: str, fami
 @pytest.mark.parametrize(
     ("likelihood", "reason"),
     [
+        ("z ~ normal(alpha + x * beta, scale);", "more than one argument of its density depends on parameters"),
         ("z ~ double_exponential(alpha + x * beta, 1);", "double_exponential is none of"),
         ("y ~ poisson_log(alpha + x * beta); z ~ normal(alpha, 1);", "not exactly one likelihood statement"),
         (
