@@ -17,18 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import Decider
-from stansub.kernels.base import Info, Kernel, Oversight, Records, State, step_by_step
-from stansub.kernels.metropolis import COUNTS, STATS
+from stansub.kernels.base import Info, Kernel, State
+from stansub.kernels.direct import MOVED, DirectKernel
 from stansub.kernels.recipes import Bench, Leaves, find
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, Array], Array]
-# Every step moves, and looks at no observations.
-_INFO: Info = {one.name: one.dtype(0) for one in STATS} | {"accepted": True}
 
 
-class GibbsKernel:
+class GibbsKernel(DirectKernel):
     """Draws some parameters from their full conditional.
 
     Parameters
@@ -39,41 +36,15 @@ class GibbsKernel:
     dim : int
     """
 
-    stats = (*STATS, *COUNTS)
-    deciders: tuple[Decider, ...] = ()
-    n_evaluated = 0
-
     def __init__(self, draw: Draw, index: NDArray[np.int64], dim: int) -> None:
-        self.draw, self.index, self.dim = draw, index, dim
-
-    def init(self, position: Array) -> State:
-        """The state at a position."""
-        return State(np.array(position))
+        super().__init__(dim)
+        self.draw, self.index = draw, index
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """One draw."""
         position = state.position.copy()
         position[self.index] = self.draw(rng, state.position)
-        return State(position), _INFO
-
-    def batch(
-        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
-    ) -> tuple[State, int]:
-        """Step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, oversight)
-
-    def set_level(self, level: float) -> None:
-        """There are no decisions to be taken at an error level."""
-
-    def counts(self) -> dict[str, float]:
-        """Nothing was evaluated."""
-        return {one.name: 0 for one in COUNTS}
-
-    def save(self) -> None:
-        """Nothing is remembered."""
-
-    def restore(self, state: State, saved: None) -> None:
-        """Nothing is to be restored."""
+        return State(position), MOVED
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,15 @@ What it is not: checked. Nothing compares the state-space model with the posteri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import Decider
 from stansub.errors import InputError, RunError
-from stansub.kernels.base import Info, Kernel, Oversight, Records, Stat, State, step_by_step
-from stansub.kernels.metropolis import COUNTS, STATS
+from stansub.kernels.base import Info, Kernel, Stat, State
+from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
 from stansub.kernels.recipes import Bench, Leaves, parameters
 from stansub.output.layout import Layout
 from stansub.types import FloatArray
@@ -31,9 +30,6 @@ _OWN = (
     Stat("path_renewed", float, "Share of the states on the path that come from another particle than before."),
     Stat("n_effective", float, "Effective number of particles, averaged over times and series."),
 )
-# Every step moves, by no decision that could be counted among the accepted ones; no observation is looked at for one.
-_STATS = tuple(replace(one, total="") if one.name == "accepted" else one for one in STATS)
-_INFO: Info = {one.name: one.dtype(0) for one in STATS} | {"accepted": True, "n_decisions": 0}
 
 
 @runtime_checkable
@@ -166,7 +162,7 @@ def _draw(rng: np.random.Generator, weights: FloatArray, n: int) -> Places:
     return drawn
 
 
-class ParticleGibbsKernel:
+class ParticleGibbsKernel(DirectKernel):
     """Draws the paths of all series given everything else.
 
     Parameters
@@ -179,45 +175,21 @@ class ParticleGibbsKernel:
     ancestor_sampling : bool
     """
 
-    stats = (*_STATS, *COUNTS, *_OWN)
-    deciders: tuple[Decider, ...] = ()
-    n_evaluated = 0
+    stats = (*DIRECT_STATS, *_OWN)
 
     def __init__(
         self, model: StateSpace, places: Places, dim: int, *, n_particles: int, ancestor_sampling: bool = True
     ) -> None:
-        self.model, self.places, self.dim = model, places, dim
+        super().__init__(dim)
+        self.model, self.places = model, places
         self._options: Any = {"n_particles": n_particles, "ancestor_sampling": ancestor_sampling}
-
-    def init(self, position: FloatArray) -> State:
-        """The state at a position."""
-        return State(np.array(position))
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """One sweep."""
         found = sweep(rng, self.model, state.position, state.position[self.places], **self._options)
         position = state.position.copy()
         position[self.places] = found.path
-        return State(position), {**_INFO, "path_renewed": found.renewed, "n_effective": found.n_effective}
-
-    def batch(
-        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
-    ) -> tuple[State, int]:
-        """Step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, oversight)
-
-    def set_level(self, level: float) -> None:
-        """There are no decisions to be taken at an error level."""
-
-    def counts(self) -> dict[str, float]:
-        """No observation of the target was evaluated."""
-        return {one.name: 0 for one in COUNTS}
-
-    def save(self) -> None:
-        """Nothing is remembered."""
-
-    def restore(self, state: State, saved: None) -> None:
-        """Nothing is to be restored."""
+        return State(position), {**MOVED, "path_renewed": found.renewed, "n_effective": found.n_effective}
 
 
 @dataclass(frozen=True)

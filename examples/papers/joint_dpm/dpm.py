@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from stansub import FunctionFactors, RunError
-from stansub._loop import Decider, Subset
+from stansub._loop import Subset
 from stansub.kernels.base import Info, Oversight, Records, Stat, State, step_by_step
+from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
 from stansub.kernels.metropolis import COUNTS, STATS, MetropolisHastings
 from stansub.kernels.recipes import Leaves
 from stansub.run.bench import Bench
@@ -183,11 +184,9 @@ def density(predictive: tuple[float, ...], a: float, b: float) -> float:
 
 N_CLUSTERS = Stat("n_clusters", np.int32, "Clusters that have members.")
 CLOCK = Stat("clock", float, "Seconds since the epoch at the end of the step.")
-# Assignments are drawn, not decided, and look at no observations.
-_NOTHING: Info = {one.name: one.dtype(0) for one in STATS} | {"n_decisions": 0}
 
 
-class AssignmentsKernel:
+class AssignmentsKernel(DirectKernel):
     """One Metropolis-Hastings move of log alpha, then ``n_moves`` Gibbs moves of assignments chosen at random.
 
     The latter are algorithm 8 of Neal (2000): a point joins a cluster in proportion to n_k t_k(x) Logit(y | x, w_k), or
@@ -200,13 +199,11 @@ class AssignmentsKernel:
     n_moves, n_auxiliary : int
     """
 
-    stats = (*STATS, N_CLUSTERS, CLOCK, *COUNTS)
-    deciders: tuple[Decider, ...] = ()
-    n_evaluated = 0
+    stats = (*DIRECT_STATS, N_CLUSTERS, CLOCK)
 
     def __init__(self, model: JointDPM, n_moves: int, n_auxiliary: int) -> None:
+        super().__init__(model.dim)
         self.model, self.n_moves, self.n_auxiliary = model, n_moves, n_auxiliary
-        self.dim = model.dim
         self._z: list[int] = []
         self._inputs = Inputs(model.x, model.priors, model.n_slots)
 
@@ -233,7 +230,7 @@ class AssignmentsKernel:
         for i in rng.integers(len(self._z), size=self.n_moves).tolist():
             self._move(rng, i, occupied, w, weight_new)
         position[model.of_w], position[model.of_z] = np.ravel(w), self._z
-        return State(position), {**_NOTHING, N_CLUSTERS.name: len(occupied), CLOCK.name: time.time()}
+        return State(position), {**MOVED, N_CLUSTERS.name: len(occupied), CLOCK.name: time.time()}
 
     def new_cluster(self, alpha: float) -> float:
         """Weight of all new clusters together in a restaurant process."""
@@ -285,19 +282,6 @@ class AssignmentsKernel:
             return self._inputs.n.index(0)
         except ValueError:
             raise RunError(f"more than {self.model.n_slots} clusters: give the model more slots") from None
-
-    def batch(
-        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
-    ) -> tuple[State, int]:
-        """Step by step."""
-        return step_by_step(self, rng, state, params, out, n_steps, oversight)
-
-    def set_level(self, level: float) -> None:
-        """There are no decisions to be taken at an error level."""
-
-    def counts(self) -> dict[str, float]:
-        """Nothing was evaluated."""
-        return {one.name: 0 for one in COUNTS}
 
     def save(self) -> Any:
         """Sufficient statistics, with the rounding that they have."""

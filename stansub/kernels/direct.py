@@ -1,0 +1,72 @@
+"""Kernels that take no decision: they draw from a distribution that leaves the posterior as it is, such as a full
+conditional (Gibbs sampling; Geman and Geman 1984, Tierney 1994)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stansub._loop import Decider
+from stansub.kernels.base import Info, Oversight, Records, Stat, State, step_by_step
+from stansub.kernels.metropolis import COUNTS, STATS
+from stansub.types import FloatArray
+
+# Every step moves, by no decision that could be counted among the accepted ones; no observation is looked at for one.
+DIRECT_STATS: tuple[Stat, ...] = (
+    *(replace(one, total="") if one.name == "accepted" else one for one in STATS),
+    *COUNTS,
+)
+MOVED: Info = {one.name: one.dtype(0) for one in STATS} | {"accepted": True, "n_decisions": 0}
+
+
+class DirectKernel(ABC):
+    """What such kernels share: all of `stansub.kernels.base.Kernel` but `step`, for one that remembers nothing.
+
+    Parameters
+    ----------
+    dim : int
+        Parameters of a state.
+
+    Attributes
+    ----------
+    stats : tuple of Stat
+        A subclass may add its own.
+    """
+
+    stats: ClassVar[tuple[Stat, ...]] = DIRECT_STATS
+    deciders: tuple[Decider, ...] = ()
+    n_evaluated = 0
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def init(self, position: FloatArray) -> State:
+        """The state at a position."""
+        return State(np.array(position))
+
+    @abstractmethod
+    def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
+        """One draw; its statistics are `MOVED`, and those that the kernel adds."""
+
+    def batch(
+        self, rng: np.random.Generator, state: State, params: Any, out: Records, n_steps: int, oversight: Oversight
+    ) -> tuple[State, int]:
+        """Step by step."""
+        return step_by_step(self, rng, state, params, out, n_steps, oversight)
+
+    def set_level(self, level: float) -> None:  # noqa: B027 - nothing is what most kernels do
+        """There are no decisions to be taken at an error level."""
+
+    def counts(self) -> dict[str, float]:
+        """Nothing was evaluated."""
+        return {one.name: 0 for one in COUNTS}
+
+    def save(self) -> Any:
+        """Nothing is remembered."""
+        return None
+
+    def restore(self, state: State, saved: Any) -> None:  # noqa: B027
+        """Nothing is to be restored."""
