@@ -16,6 +16,7 @@ import contextlib
 import itertools
 import json
 import multiprocessing
+import signal
 import sys
 import warnings
 from collections.abc import Generator, Sequence
@@ -143,6 +144,8 @@ def say(text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
+    # As Ctrl-C: workers that nobody waits for would go on.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     rows = read(options.runs, options.seed)
     interrupted = False
     try:
