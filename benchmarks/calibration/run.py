@@ -97,7 +97,9 @@ def read(path: Path, seed: int) -> list[Row]:
             rows.append(json.loads(line))
         except json.JSONDecodeError:
             continue
-    return [row for row in rows if row["seed"] == seed]
+    # Two runs at once may both have made one.
+    own = {Job(row["model"], row["cell"], row["number"]): row for row in rows if row["seed"] == seed}
+    return list(own.values())
 
 
 def missing(options: argparse.Namespace, rows: Sequence[Row]) -> list[Job]:
