@@ -21,7 +21,7 @@ from stansub.target.families import PEAK, box, softplus, softplus_derivative
 from stansub.types import FloatArray
 
 # Exponents are kept within this, where no product of powers below overflows; bounds are beyond all use long before.
-_LOG_MAX = 200.0
+_LOG_MAX = 150.0
 # Beyond so many times the count, differences of polygamma functions at phi and phi + y are taken from their limits.
 _LARGE = 1e4
 

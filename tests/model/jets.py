@@ -1,4 +1,4 @@
-"""Derivatives by truncated Taylor series, of numbers, numpy arrays or mpmath's intervals, from the log density alone."""
+"""Derivatives by truncated Taylor series, of numbers, arrays or mpmath's intervals, from the log density alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
+import mpmath
 import numpy as np
 from mpmath import iv
-from scipy.special import gammaln, polygamma
+from scipy.special import expit, gammaln, polygamma
 
 # A log density of one observation, of its arguments.
 Density = Callable[..., "Jet"]
@@ -38,6 +39,9 @@ class Jet:
 
     __radd__, __rmul__ = __add__, __mul__
 
+    def __rtruediv__(self, other: Any) -> Jet:
+        return of(other) / self
+
     def __rsub__(self, other: Any) -> Jet:
         return -self + other
 
@@ -61,9 +65,27 @@ def log(x: Jet) -> Jet:
     return chain(x, lambda at: (_module(at).log(at), 1 / at, -1 / at**2, 2 / at**3))
 
 
+def softplus(x: Jet) -> Jet:
+    """log(1 + e^x), without overflow."""
+
+    def derivatives(at: Any) -> Sequence[Any]:
+        p = expit(at) if _module(at) is np else 1 / (1 + iv.exp(-at))
+        slope = p * (expit(-at) if _module(at) is np else 1 - p)
+        return np.logaddexp(0, at) if _module(at) is np else iv.log(1 + iv.exp(at)), p, slope, slope * (1 - 2 * p)
+
+    return chain(x, derivatives)
+
+
 def lgamma(x: Jet) -> Jet:
-    """Of floating-point numbers only."""
-    return chain(x, lambda at: (gammaln(at), polygamma(0, at), polygamma(1, at), polygamma(2, at)))
+    """With intervals by its ends, the derivatives being monotone; of itself only the derivatives."""
+
+    def derivatives(at: Any) -> Sequence[Any]:
+        if _module(at) is np:
+            return gammaln(at), polygamma(0, at), polygamma(1, at), polygamma(2, at)
+        ends = [[mpmath.psi(k, mpmath.mpf(end)) for end in (at.a, at.b)] for k in range(3)]
+        return iv.mpf(0), *(iv.mpf([min(pair), max(pair)]) for pair in ends)
+
+    return chain(x, derivatives)
 
 
 def _module(at: Any) -> Any:

@@ -35,7 +35,7 @@ PARTIAL = """real part(array[] int slice, int start, int end, matrix x, real alp
 def family_of(folder: Path, likelihood: str, functions: str = "") -> str:
     (folder / "program.stan").write_text(PROGRAM.format(likelihood=likelihood, functions=functions))
     program = parse(stanc.canonical(folder / "program.stan"))
-    return _parts(program, recognise(program), main_size(program)).family
+    return _parts(program, recognise(program), main_size(program)).density
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,11 @@ def test_read_off_the_text(tmp_path: Path, likelihood: str, functions: str, fami
 @pytest.mark.parametrize(
     ("likelihood", "reason"),
     [
-        ("z ~ normal(alpha + x * beta, scale);", "more than one argument of its density depends on parameters"),
+        (
+            "z ~ student_t(scale, alpha + x * beta, 1);",
+            "argument 1 of student_t depends on parameters, and must be known",
+        ),
+        ("beta ~ normal(z[1:K], 1);", "what its density is of depends on parameters"),
         ("z ~ double_exponential(alpha + x * beta, 1);", "double_exponential is none of"),
         ("y ~ poisson_log(alpha + x * beta); z ~ normal(alpha, 1);", "not exactly one likelihood statement"),
         (
