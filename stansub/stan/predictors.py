@@ -44,6 +44,7 @@ from stansub.types import FloatArray
 _AFFINE, _SAME = 1e-9, 1e-8
 # Values that an observation may have of one argument.
 _WIDEST = 64
+_CHANGING = "what its density is of depends on parameters"
 _HELPERS = """\
   vector stansub_spread(int n, real x) { return rep_vector(x, n); }
   vector stansub_spread(int n, vector x) { return x; }
@@ -197,7 +198,7 @@ def _check_known(program: Program, density: Density) -> None:
     """Spare the compilation where the text shows what the numerical check would find."""
     changing = changing_names(program)
     if names(density.columns[0]) & changing:
-        raise NoPredictorsError("what its density is of depends on parameters")
+        raise NoPredictorsError(_CHANGING)
     for k, (column, link) in enumerate(zip(density.columns[1:], SPECS[density.name].links, strict=True)):
         if link.is_known and names(column) & changing:
             raise NoPredictorsError(_not_known(density.name, k))
@@ -415,21 +416,26 @@ def _affine(density: str, columns: _Columns, dim: int, points: Sequence[FloatArr
     offset = [row - z @ points[0] for row, z in zip(base, design, strict=True)]
     for theta in points[1:]:
         known, found = columns(theta)
-        if not np.array_equal(known[0], given[0]):
-            raise NoPredictorsError("what its density is of depends on parameters")
-        for k, place in enumerate(place for place, link in enumerate(columns.spec.links) if link.is_known):
-            if not np.array_equal(known[k + 1], given[k + 1]):
-                raise NoPredictorsError(_not_known(density, place))
+        _check_same(density, columns.spec, given, known)
         for row, (value, z, o) in enumerate(zip(found, design, offset, strict=True)):
-            scale = 1 + np.abs(value) + np.abs(z) @ np.abs(theta)
-            if not (np.abs(value - o - z @ theta) <= _AFFINE * scale).all():
-                raise NoPredictorsError(
-                    f"{columns.words(row)} of {density} is not affine in the unconstrained parameters"
-                )
+            (k, link), scale = columns.argument(row), 1 + np.abs(value) + np.abs(z) @ np.abs(theta)
+            if not (np.abs(value - o - z @ theta) <= _AFFINE * scale + link.rounding(value)).all():
+                what = link.words.format(f"argument {k + 1} of {density}")
+                raise NoPredictorsError(f"{what} is not affine in the unconstrained parameters")
     constant = [None if z.any() else row for row, z in zip(base, design, strict=True)]
     family, kept = columns.spec.choose(Rows(given[0], list(given[1:]), constant))
     offsets = [offset[kept[0]], *(_shortest([offset[row]])[0] for row in kept[1:])]
     return LinearPredictors(tuple(design[row] for row in kept), tuple(offsets), family)
+
+
+def _check_same(density: str, spec: Spec, given: FloatArray, again: FloatArray) -> None:
+    """Observations and known arguments at two points."""
+    if not np.array_equal(given[0], again[0]):
+        raise NoPredictorsError(_CHANGING)
+    places = [k for k, link in enumerate(spec.links) if link.is_known]
+    for k, before, after in zip(places, given[1:], again[1:], strict=True):
+        if not np.array_equal(before, after):
+            raise NoPredictorsError(_not_known(density, k))
 
 
 def _shortest(rows: Sequence[FloatArray]) -> list[FloatArray]:
