@@ -95,7 +95,7 @@ class Errors(ABC):
 
     def mixed(self, order: int, n_scale: int, x: FloatArray) -> FloatArray:
         """The derivative of F((y - m) / sigma) `n_scale` times in log sigma and else in m, times (-1)^order sigma^k."""
-        f = [self.each(k, x) for k in range(order + 1)]
+        f = [x, *(self.each(k, x) for k in range(1, order + 1))]
         if order == 2:
             return np.asarray((f[2], f[1] + x * f[2], x * (f[1] + x * f[2]))[n_scale])
         inner = f[1] + x * (3 * f[2] + x * f[3])
