@@ -106,7 +106,8 @@ def _located(single: Callable[..., Family], errors: Callable[..., Errors]) -> Ca
     def choose(rows: Rows) -> Chosen:
         log_scale = rows.constant[1]
         if log_scale is None:
-            return Chosen(LocationScale(rows.y, errors(*rows.known)), (0, 1))
+            known = [one[:1] if (one == one[0]).all() else one for one in rows.known]
+            return Chosen(LocationScale(rows.y, errors(*known)), (0, 1))
         return Chosen(single(rows.y, *rows.known, np.exp(log_scale)), (0,))
 
     return choose

@@ -57,9 +57,13 @@ class Range:
 
 def extremes(function: Function, over: Range, critical: Sequence[FloatArray | float] = ()) -> Range:
     """The range of a function of one variable that is monotone between its critical points."""
-    values = [function(over.low), function(over.high)]
-    values += [function(np.clip(point, over.low, over.high)) for point in critical]
-    return Range(np.minimum.reduce(values), np.maximum.reduce(values))
+    ends = function(over.low), function(over.high)
+    least, most = np.minimum(*ends), np.maximum(*ends)
+    for point in critical:
+        there, value = np.atleast_1d(point), function(np.atleast_1d(point))
+        inside = (over.low < there) & (there < over.high)
+        least, most = np.where(inside, np.minimum(least, value), least), np.where(inside, np.maximum(most, value), most)
+    return Range(least, most)
 
 
 def _exp(over: Range) -> Range:
@@ -74,8 +78,13 @@ def _boxes(centre: FloatArray, lengths: FloatArray, radius: float) -> list[Range
 def _binomial_sum(derivatives: Sequence[FloatArray], a: FloatArray, b: FloatArray) -> FloatArray:
     """sum_j C(p, j) |f_j| a^(p - j) b^j, with f_j the derivative p - j times in the one and j times in the other."""
     order = len(derivatives) - 1
-    terms = [math.comb(order, j) * f * a ** (order - j) * b**j for j, f in enumerate(derivatives)]
+    terms = [math.comb(order, j) * f * _power(a, order - j) * _power(b, j) for j, f in enumerate(derivatives)]
     return np.asarray(sum(terms))
+
+
+def _power(x: FloatArray, n: int) -> FloatArray | float:
+    """By multiplication, which takes a tenth of the time."""
+    return math.prod([x] * n)
 
 
 def _symmetric(first: FloatArray, mixed: FloatArray, second: FloatArray) -> FloatArray:
@@ -97,9 +106,12 @@ class Errors(ABC):
         """The derivative of F((y - m) / sigma) `n_scale` times in log sigma and else in m, times (-1)^order sigma^k."""
         f = [x, *(self.each(k, x) for k in range(1, order + 1))]
         if order == 2:
-            return np.asarray((f[2], f[1] + x * f[2], x * (f[1] + x * f[2]))[n_scale])
+            inner = f[1] + x * f[2]
+            return np.asarray((f[2], inner, x * inner)[n_scale])
+        if n_scale < 2:
+            return np.asarray(f[3] if n_scale == 0 else 2 * f[2] + x * f[3])
         inner = f[1] + x * (3 * f[2] + x * f[3])
-        return np.asarray((f[3], 2 * f[2] + x * f[3], inner, x * inner)[n_scale])
+        return np.asarray(inner if n_scale == 2 else x * inner)
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,9 @@ class NormalErrors(Errors):
     """-x^2 / 2."""
 
     def each(self, order: int, x: FloatArray) -> FloatArray:
-        return np.asarray((-0.5 * x**2, -x, np.full_like(x, -1.0), np.zeros_like(x))[order])
+        if order < 2:
+            return np.asarray(-x if order else -0.5 * x**2)
+        return np.asarray(-1.0 if order == 2 else 0.0)
 
     def critical(self, order: int, n_scale: int) -> Sequence[FloatArray | float]:
         return ()
@@ -119,7 +133,7 @@ class StudentErrors(Errors):
 
     Attributes
     ----------
-    degrees : ndarray, shape (n,)
+    degrees : ndarray, shape (n,) or (1,)
     """
 
     degrees: FloatArray
@@ -128,7 +142,12 @@ class StudentErrors(Errors):
         unit = np.sqrt(self.degrees)
         u = np.clip(x / unit, -1e50, 1e50)
         v = 1 + u**2
-        found = (np.log1p(u**2), 2 * u / v, 2 * (2 - v) / v**2, 4 * u * (v - 4) / v**3)[order]
+        if order == 0:
+            found = np.log1p(u**2)
+        elif order == 1:
+            found = 2 * u / v
+        else:
+            found = 2 * (2 - v) / v**2 if order == 2 else 4 * u * (v - 4) / (v * v * v)
         return np.asarray(-0.5 * (self.degrees + 1) * found / unit**order)
 
     def critical(self, order: int, n_scale: int) -> Sequence[FloatArray | float]:
@@ -182,7 +201,8 @@ class ExtremeErrors(Errors):
 
     def each(self, order: int, x: FloatArray) -> FloatArray:
         power = np.exp(np.minimum(x, _LOG_MAX))
-        return np.asarray((x - power, 1 - power, -power, -power)[order])
+        line = (x, 1, 0, 0)[order]
+        return np.asarray(line - power)
 
     def critical(self, order: int, n_scale: int) -> Sequence[FloatArray | float]:
         return {(2, 1): (-2.0,), (3, 1): (-3.0,), (3, 2): (-4.0, -1.0)}.get((order, n_scale), ())
@@ -231,7 +251,7 @@ class LocationScale:
         found = []
         for k in range(order + 1):
             worst = extremes(partial(self.errors.mixed, order, k), x, self.errors.critical(order, k)).largest
-            found.append(worst * precision.high ** (order - k))
+            found.append(worst * _power(precision.high, order - k))
         return _binomial_sum(found, *lengths)
 
 

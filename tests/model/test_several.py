@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import jets
 import mpmath
@@ -29,8 +30,10 @@ from stansub.target.several import (
     NegativeBinomial2,
     NormalErrors,
     Ordered,
+    Range,
     StudentErrors,
     _rising,
+    extremes,
 )
 
 Array = NDArray[np.float64]
@@ -91,12 +94,16 @@ def ordered(category: int, k: int) -> Case:
     return Case(Ordered(np.array([category]), k), density)
 
 
+LAWS: dict[str, tuple[Errors, Callable[[Jet], Jet]]] = {
+    "normal": (NormalErrors(), lambda x: -x * x * 0.5),
+    "student": (StudentErrors(np.array([4.0])), lambda x: -log(1 + x * x * 0.25) * 2.5),
+    "cauchy": (StudentErrors(np.array([1.0])), lambda x: -log(1 + x * x)),
+    "logistic": (LogisticErrors(), lambda x: x - softplus(x) * 2),
+    "extreme value": (ExtremeErrors(), lambda x: x - exp(x)),
+}
+
 CASES = {
-    "normal": errors(NormalErrors(), lambda x: -x * x * 0.5),
-    "student": errors(StudentErrors(np.array([4.0])), lambda x: -log(1 + x * x * 0.25) * 2.5),
-    "cauchy": errors(StudentErrors(np.array([1.0])), lambda x: -log(1 + x * x)),
-    "logistic": errors(LogisticErrors(), lambda x: x - softplus(x) * 2),
-    "weibull": errors(ExtremeErrors(), lambda x: x - exp(x)),
+    **{name: errors(*law) for name, law in LAWS.items()},
     "negative binomial": negative_binomial(5.0),
     "negative binomial, 0": negative_binomial(0.0),
     "negative binomial, many": negative_binomial(900.0),
@@ -235,6 +242,33 @@ def test_interval_arithmetic(name: str, order: int) -> None:
             longest = np.arange(case.q) == int((high - low).argmax())
             middle = (low + high) / 2
             cells += [(low, np.where(longest, middle, high)), (np.where(longest, middle, low), high)]
+
+
+@pytest.mark.parametrize("interval", [(-0.3, 0.4), (0.5, 3.0), (-6.0, -2.0), (-7.0, 5.0), (1.6, 1.8)])
+@pytest.mark.parametrize("n_scale", range(4))
+@pytest.mark.parametrize("name", LAWS)
+def test_errors_by_interval_arithmetic(name: str, n_scale: int, interval: tuple[float, float]) -> None:
+    """Their third derivatives in location and log scale, on wide intervals: the supremum itself."""
+    law, log_density = LAWS[name]
+
+    def mixed(x: Any) -> Any:
+        _, first, half, sixth = log_density(Jet(x, 1)).c
+        second, third = 2 * half, 6 * sixth
+        inner = first + x * (3 * second + x * third)
+        return (third, 2 * second + x * third, inner, x * inner)[n_scale]
+
+    over = Range(*(np.array([end]) for end in interval))
+    bound = float(extremes(lambda at: law.mixed(3, n_scale, at), over, law.critical(3, n_scale)).largest[0])
+    seen = np.abs(mixed(np.linspace(*interval, 20_001))).max()
+    assert 0.9999 * bound <= seen <= bound * (1 + 1e-12) + 1e-15
+    cells, n_cells = [interval], 0
+    while cells:
+        low, high = cells.pop()
+        n_cells += 1
+        assert n_cells < 3000
+        value = mixed(iv.mpf([low, high]))
+        if max(abs(float(value.a)), abs(float(value.b))) > 1.02 * bound + 1e-9:
+            cells += [(low, (low + high) / 2), ((low + high) / 2, high)]
 
 
 def test_extreme_arguments_do_not_overflow() -> None:
