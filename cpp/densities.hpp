@@ -4,14 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <stdexcept>
 
 namespace stansub {
 
-// `log_lik` takes the observation's data, of which there are `n_data` numbers, and its q arguments.
-struct Density {
-  std::size_t n_data;
-  double (*log_lik)(const double* data, const double* eta, std::size_t q);
-};
+enum class Density { binomial, poisson, neg_binomial, normal, student_t, logistic };
 
 namespace densities {
 
@@ -48,5 +45,28 @@ inline double logistic(const double* y, const double* eta, std::size_t) {
 }
 
 }  // namespace densities
+
+// `log_lik` takes the observation's data, of which there are `n_data` numbers, and its q arguments.
+struct LogLik {
+  std::size_t n_data;
+  double (*log_lik)(const double* data, const double* eta, std::size_t q);
+
+  explicit LogLik(Density density) : LogLik(of(density)) {}
+
+ private:
+  LogLik(std::size_t n, double (*function)(const double*, const double*, std::size_t)) : n_data(n), log_lik(function) {}
+
+  static LogLik of(Density density) {
+    switch (density) {
+      case Density::binomial: return {2, densities::binomial};
+      case Density::poisson: return {1, densities::poisson};
+      case Density::neg_binomial: return {2, densities::neg_binomial};
+      case Density::normal: return {2, densities::normal};
+      case Density::student_t: return {3, densities::student_t};
+      case Density::logistic: return {2, densities::logistic};
+    }
+    throw std::invalid_argument("unknown density");
+  }
+};
 
 }  // namespace stansub

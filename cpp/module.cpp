@@ -368,7 +368,7 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
   return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share);
 }
 
-Observations to_observations(const Density& density, const std::vector<std::optional<Vector<double>>>& shared,
+Observations to_observations(Density density, const std::vector<std::optional<Vector<double>>>& shared,
                              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
                              const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& radii,
                              const Vector<double>& factors, double share) {
@@ -383,27 +383,26 @@ Observations to_observations(const Density& density, const std::vector<std::opti
 }
 
 void define_observations(nb::module_& m) {
-  nb::class_<Density>(m, "Density")
-      .def_ro("n_data", &Density::n_data)
-      .def(
-          "log_lik",
-          [](const Density& density, const Vector<double>& data, const Vector<double>& eta) {
-            require_length(data.shape(0), density.n_data, "data");
-            return density.log_lik(data.data(), eta.data(), eta.shape(0));
-          },
-          "data"_a, "eta"_a);
-  nb::module_ densities = m.def_submodule("densities", "Log likelihoods of one observation.");
-  densities.attr("binomial") = Density{2, densities::binomial};
-  densities.attr("poisson") = Density{1, densities::poisson};
-  densities.attr("neg_binomial") = Density{2, densities::neg_binomial};
-  densities.attr("normal") = Density{2, densities::normal};
-  densities.attr("student_t") = Density{3, densities::student_t};
-  densities.attr("logistic") = Density{2, densities::logistic};
+  nb::enum_<Density>(m, "Density")
+      .value("binomial", Density::binomial)
+      .value("poisson", Density::poisson)
+      .value("neg_binomial", Density::neg_binomial)
+      .value("normal", Density::normal)
+      .value("student_t", Density::student_t)
+      .value("logistic", Density::logistic);
+  m.def(
+      "density_log_lik",
+      [](Density density, const Vector<double>& data, const Vector<double>& eta) {
+        const LogLik function(density);
+        require_length(data.shape(0), function.n_data, "data");
+        return function.log_lik(data.data(), eta.data(), eta.shape(0));
+      },
+      "density"_a, "data"_a, "eta"_a);
 
   nb::class_<Observations>(m, "Observations")
       .def(
           "__init__",
-          [](Observations* self, const Density& density, const std::vector<std::optional<Vector<double>>>& shared,
+          [](Observations* self, Density density, const std::vector<std::optional<Vector<double>>>& shared,
              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
              const Matrix& hessian, const Vector<double>& radii, const Vector<double>& factors, double share) {
             new (self) Observations(to_observations(density, shared, records, anchor, whitening, gradient, hessian, radii,

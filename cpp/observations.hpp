@@ -201,7 +201,7 @@ class Observations {
     return sum;
   }
 
-  Density density_;
+  LogLik density_;
   SharedRows shared_;
   std::size_t q_, width_;
   const double* records_;

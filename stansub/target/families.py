@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
 
+from stansub import _loop
 from stansub.types import FloatArray
 
 # Where s_3 is largest.
@@ -46,7 +48,18 @@ def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatA
     return np.asarray(slope if order == 2 else slope * (2 * p - 1))
 
 
-class OneArgument(ABC):
+class _Columns:
+    """A family whose fields are what its density takes of each observation."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def data(self) -> FloatArray:
+        """Shape (p, n)."""
+        return np.array([getattr(self, one.name) for one in fields(self)])
+
+
+class OneArgument(_Columns, ABC):
     """A family with one argument."""
 
     n_arguments = 1
@@ -95,6 +108,7 @@ class Binomial(OneArgument):
 
     successes: FloatArray
     trials: FloatArray
+    density = _loop.Density.binomial
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """y eta - n log(1 + e^eta)."""
@@ -117,6 +131,7 @@ class Poisson(OneArgument):
 
     counts: FloatArray
     bounded = False
+    density = _loop.Density.poisson
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """y eta - e^eta."""
@@ -139,6 +154,7 @@ class NegativeBinomial(OneArgument):
 
     counts: FloatArray
     dispersion: FloatArray
+    density = _loop.Density.neg_binomial
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """y eta - (y + phi) log(1 + e^(eta - log phi))."""
@@ -163,6 +179,7 @@ class Normal(OneArgument):
 
     y: FloatArray
     scale: FloatArray
+    density = _loop.Density.normal
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """-x^2 / 2 at x = (y - eta) / sigma."""
@@ -186,6 +203,7 @@ class StudentT(OneArgument):
     y: FloatArray
     degrees: FloatArray
     scale: FloatArray
+    density = _loop.Density.student_t
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """-(nu + 1) / 2 log(1 + u^2) at u = (y - eta) / (sigma sqrt nu)."""
@@ -212,6 +230,7 @@ class Logistic(OneArgument):
 
     y: FloatArray
     scale: FloatArray
+    density = _loop.Density.logistic
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """x - 2 log(1 + e^x) at x = (y - eta) / sigma."""

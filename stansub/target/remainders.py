@@ -30,8 +30,8 @@ from stansub.types import FloatArray
 # within a few units of that. Beyond the last everything is evaluated.
 _RADII = (1.0, 1.5, 2.5, 5.0)
 _RADIUS = 3.0
-# Candidates as a share of the blocks from which evaluating all of them, in their order, is no slower.
-_SHARE = 0.3
+# Candidates as a share of the blocks, or of the observations, from which evaluating all of them, in their order, is no slower.
+SHARE = 0.3
 # Of one observation: with a constant as large as this everything is evaluated, and sums over blocks do not overflow.
 _LARGEST = 1e250
 
@@ -49,6 +49,10 @@ class Family(Protocol):
         q.
     bounded : bool
         Whether derivatives are bounded on the whole space.
+    density : Density or None
+        The same for the decision loop, where it has it: decisions can then be about single observations.
+    data : ndarray, shape (p, n)
+        What the density takes of each observation.
     """
 
     @property
@@ -56,6 +60,12 @@ class Family(Protocol):
 
     @property
     def bounded(self) -> bool: ...
+
+    @property
+    def density(self) -> _loop.Density | None: ...
+
+    @property
+    def data(self) -> FloatArray: ...
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """All f_i, up to constants, shape (n,)."""
@@ -122,14 +132,32 @@ class LinearPredictors:
 
     def bounds(self, anchor: FloatArray, cholesky: FloatArray, blocks: Blocks, order: int) -> RemainderBounds:
         """Bounds on the remainders of expansions of an order about an anchor, in the metric of a covariance there."""
-        radii = [_RADIUS + k * math.sqrt(len(anchor)) for k in _RADII] + [np.inf] * self.family.bounded
-        centre, lengths, power = self.at(anchor), self.lengths(cholesky), order + 1
-        constants = []
-        for radius in radii:
-            each = self.family.largest(power, centre, lengths, radius) / math.factorial(power)
-            constants.append(np.add.reduceat(np.minimum(each, _LARGEST), blocks.starts))
+        centre, lengths, radii = self.at(anchor), self.lengths(cholesky), self.radii()
+        constants = [
+            np.add.reduceat(self.constants(centre, lengths, radius, order=order), blocks.starts) for radius in radii
+        ]
         whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
-        return RemainderBounds(anchor, whitening, order, np.array(radii), np.array(constants))
+        return RemainderBounds(anchor, whitening, order, radii, np.array(constants))
+
+    def radii(self) -> FloatArray:
+        """Up to which |w| there are bounds, increasing."""
+        root = math.sqrt(self.design[0].shape[1])
+        return np.array([_RADIUS + k * root for k in _RADII] + [np.inf] * self.family.bounded)
+
+    def constants(self, centre: FloatArray, lengths: FloatArray, radius: float, *, order: int = 2) -> FloatArray:
+        """What bounds an observation's remainder, as a multiple of |w|^(order + 1), shape (n_observations,).
+
+        Parameters
+        ----------
+        centre, lengths : ndarray, shape (q, n_observations)
+            Arguments at the anchor, and how far they move (see `lengths`).
+        radius : float
+            They hold where |w| is no more.
+        order : {1, 2}
+            Of the expansion.
+        """
+        largest = self.family.largest(order + 1, centre, lengths, radius)
+        return np.minimum(largest / math.factorial(order + 1), _LARGEST)
 
     def _spread(self, rows: Sequence[FloatArray]) -> FloatArray:
         return np.array([np.broadcast_to(row, self.n_observations) for row in rows])
@@ -158,6 +186,6 @@ class RemainderBounds:
     radii: FloatArray
     constants: FloatArray
 
-    def compiled(self, share: float = _SHARE) -> _loop.RemainderBounds:
+    def compiled(self, share: float = SHARE) -> _loop.RemainderBounds:
         """The same for the decision loop, which evaluates all blocks where it would pick more than this share."""
         return _loop.RemainderBounds(self.anchor, self.whitening, self.order, self.radii, self.constants, share)
