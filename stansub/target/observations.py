@@ -11,16 +11,14 @@ which takes the rows and no likelihood. Since t <= |w| it is no more than c |w|^
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from stansub import _loop
 from stansub.target.factors import Target
-from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError
+from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError, mean_power
 from stansub.types import FloatArray
 
 
@@ -35,14 +33,14 @@ class ObservationVariates:
         L, of the covariance in whose metric bounds are.
     hessian : ndarray, shape (dim, dim)
         Of the sum of all log likelihoods at the anchor.
-    candidates : float
+    expected : float
         Observations that a decision is expected to pick between independent draws from the normal approximation.
     """
 
     anchor: FloatArray
     cholesky: FloatArray
     hessian: FloatArray
-    candidates: float
+    expected: float
     _kept: list[_loop.Observations] = field(default_factory=list, repr=False, compare=False)
 
     order = 2
@@ -58,7 +56,11 @@ class ObservationVariates:
             Where the family has no density in the decision loop.
         """
         made = _expand(predictors, anchor, cholesky)
-        return cls(anchor, cholesky, made.hessian, 2 * _mean_cube(len(anchor)) * made.bound, [made.loop])
+        return cls(anchor, cholesky, made.hessian, 2 * mean_power(len(anchor), 3) * made.bound, [made.loop])
+
+    def candidates(self, target: Target) -> float:
+        """Observations that a decision is expected to pick."""
+        return self.expected
 
     def parts(self, target: Target) -> dict[str, Any]:
         """What a `stansub._loop.Decider` takes."""
@@ -84,7 +86,7 @@ def memory_needed(predictors: LinearPredictors) -> int:
     q, dim = len(predictors.design), predictors.design[0].shape[1]
     own = sum(len(z) > 1 for z in predictors.design)
     width = 1 + 3 * q + q * (q + 1) // 2 + len(predictors.family.data) + own * dim
-    return predictors.n_observations * (width + 3) * np.dtype(np.float64).itemsize
+    return int(predictors.n_observations * (width + 3) * np.dtype(np.float64).itemsize)
 
 
 def _expand(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray) -> _Expanded:
@@ -149,8 +151,3 @@ def _weighted(z: FloatArray, weights: FloatArray, other: FloatArray) -> FloatArr
     if len(other) == 1:
         return np.asarray((weights @ z)[:, np.newaxis] @ other)
     return np.asarray((z * weights[:, np.newaxis]).T @ other)
-
-
-def _mean_cube(dim: int) -> float:
-    """The mean of |w|^3 for standard normal w."""
-    return float(2**1.5 * np.exp(gammaln((dim + 3) / 2) - gammaln(dim / 2)))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.special import gammaln
 
 from stansub import _loop
 from stansub.errors import InputError
@@ -30,7 +31,7 @@ from stansub.types import FloatArray
 # within a few units of that. Beyond the last everything is evaluated.
 _RADII = (1.0, 1.5, 2.5, 5.0)
 _RADIUS = 3.0
-# Candidates as a share of the blocks, or of the observations, from which evaluating all of them, in their order, is no slower.
+# Candidates as a share of the blocks, or observations, from which evaluating all of them, in their order, is no slower.
 SHARE = 0.3
 # Of one observation: with a constant as large as this everything is evaluated, and sums over blocks do not overflow.
 _LARGEST = 1e250
@@ -186,6 +187,16 @@ class RemainderBounds:
     radii: FloatArray
     constants: FloatArray
 
+    @property
+    def candidates(self) -> float:
+        """Blocks that a decision is expected to pick between independent draws of a normal posterior."""
+        return 2 * mean_power(len(self.anchor), self.order + 1) * float(self.constants[0].sum())
+
     def compiled(self, share: float = SHARE) -> _loop.RemainderBounds:
         """The same for the decision loop, which evaluates all blocks where it would pick more than this share."""
         return _loop.RemainderBounds(self.anchor, self.whitening, self.order, self.radii, self.constants, share)
+
+
+def mean_power(dim: int, power: int) -> float:
+    """The mean of |w|^power for standard normal w of such a dimension."""
+    return float(2 ** (power / 2) * np.exp(gammaln((dim + power) / 2) - gammaln(dim / 2)))
