@@ -143,7 +143,7 @@ def _binomial(rows: Rows) -> Chosen:
 
 
 def _poisson(rows: Rows) -> Chosen:
-    return Chosen(Poisson(rows.y), (0,))
+    return Chosen(Poisson(rows.y, np.ones_like(rows.y)), (0,))
 
 
 def _exponential(rows: Rows) -> Chosen:

@@ -395,8 +395,15 @@ def linear_predictors(
     except RunError as error:
         raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
     model, spec = values.model(library), SPECS[parts.density]
+
+    def values_at(theta: FloatArray) -> FloatArray:
+        try:
+            return np.asarray(model.param_constrain(theta, include_gq=True, rng=library.rng(0)))
+        except RunError as error:
+            raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
+
     columns = _Columns(
-        lambda theta: np.asarray(model.param_constrain(theta, include_gq=True, rng=library.rng(0))),
+        values_at,
         spec,
         tuple(width != "1" for width in parts.widths),
         n,

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
 
+from stansub import _loop
 from stansub.types import FloatArray
 
 # Where s_3 is largest.
@@ -46,7 +48,22 @@ def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatA
     return np.asarray(slope if order == 2 else slope * (2 * p - 1))
 
 
-class OneArgument(ABC):
+class Columns:
+    """A family whose fields are what its density takes of each observation."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def data(self) -> FloatArray:
+        """Shape (p, n)."""
+        return np.array([getattr(self, one.name) for one in fields(self)])
+
+    def part(self, rows: slice) -> Self:
+        """Of some observations."""
+        return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+
+
+class OneArgument(Columns, ABC):
     """A family with one argument."""
 
     n_arguments = 1
@@ -95,6 +112,7 @@ class Binomial(OneArgument):
 
     successes: FloatArray
     trials: FloatArray
+    density = _loop.Density.binomial
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """y eta - n log(1 + e^eta)."""
@@ -115,12 +133,13 @@ class Poisson(OneArgument):
     Attributes
     ----------
     counts : ndarray, shape (n,)
-    exposure : ndarray, shape (n,), or float
+    exposure : ndarray, shape (n,)
     """
 
     counts: FloatArray
-    exposure: FloatArray | float = 1.0
+    exposure: FloatArray
     bounded = False
+    density = _loop.Density.poisson
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """y eta - t e^eta."""
@@ -143,6 +162,7 @@ class NegativeBinomial(OneArgument):
 
     counts: FloatArray
     dispersion: FloatArray
+    density = _loop.Density.neg_binomial
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """y eta - (y + phi) log(1 + e^(eta - log phi))."""
@@ -167,6 +187,7 @@ class Normal(OneArgument):
 
     y: FloatArray
     scale: FloatArray
+    density = _loop.Density.normal
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """-x^2 / 2 at x = (y - eta) / sigma."""
@@ -190,6 +211,7 @@ class StudentT(OneArgument):
     y: FloatArray
     degrees: FloatArray
     scale: FloatArray
+    density = _loop.Density.student_t
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """-(nu + 1) / 2 log(1 + u^2) at u = (y - eta) / (sigma sqrt nu)."""
@@ -216,6 +238,7 @@ class Logistic(OneArgument):
 
     y: FloatArray
     scale: FloatArray
+    density = _loop.Density.logistic
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """x - 2 log(1 + e^x) at x = (y - eta) / sigma."""

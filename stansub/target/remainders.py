@@ -15,11 +15,14 @@ observations.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Protocol, TypeVar
 
 import numpy as np
+from scipy.special import gammaln
 
 from stansub import _loop
 from stansub.errors import InputError
@@ -30,10 +33,14 @@ from stansub.types import FloatArray
 # within a few units of that. Beyond the last everything is evaluated.
 _RADII = (1.0, 1.5, 2.5, 5.0)
 _RADIUS = 3.0
-# Candidates as a share of the blocks from which evaluating all of them, in their order, is no slower.
-_SHARE = 0.3
+# Candidates as a share of the blocks, or observations, from which evaluating all of them, in their order, is no slower.
+SHARE = 0.3
 # Of one observation: with a constant as large as this everything is evaluated, and sums over blocks do not overflow.
 _LARGEST = 1e250
+# Observations of a part.
+_PART = 1 << 14
+
+R = TypeVar("R")
 
 
 class NoPredictorsError(InputError):
@@ -49,6 +56,10 @@ class Family(Protocol):
         q.
     bounded : bool
         Whether derivatives are bounded on the whole space.
+    density : Density or None
+        The same for the decision loop, where it has it: decisions can then be about single observations.
+    data : ndarray, shape (p, n)
+        What the density takes of each observation.
     """
 
     @property
@@ -56,6 +67,16 @@ class Family(Protocol):
 
     @property
     def bounded(self) -> bool: ...
+
+    @property
+    def density(self) -> _loop.Density | None: ...
+
+    @property
+    def data(self) -> FloatArray: ...
+
+    def part(self, rows: slice) -> Family:
+        """Of some observations."""
+        ...
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """All f_i, up to constants, shape (n,)."""
@@ -112,6 +133,26 @@ class LinearPredictors:
         """All of the population."""
         return len(self.offset[0])
 
+    def part(self, rows: slice) -> LinearPredictors:
+        """Of some observations."""
+        design = tuple(z if len(z) == 1 else z[rows] for z in self.design)
+        offset = tuple(o if len(o) == 1 else o[rows] for o in self.offset)
+        first = np.broadcast_to(offset[0], len(range(*rows.indices(self.n_observations))))
+        return LinearPredictors(design, (first, *offset[1:]), self.family.part(rows))
+
+    @cached_property
+    def parts(self) -> list[LinearPredictors]:
+        """All observations in parts that fit into a processor's cache."""
+        n = self.n_observations
+        return [self.part(slice(first, min(first + _PART, n))) for first in range(0, n, _PART)]
+
+    def map(self, work: Callable[[LinearPredictors], R], *, threads: int) -> list[R]:
+        """What work makes of each of the parts, in their order."""
+        if threads <= 1 or len(self.parts) == 1:
+            return [work(part) for part in self.parts]
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            return list(pool.map(work, self.parts))
+
     def at(self, theta: FloatArray) -> FloatArray:
         """The arguments, shape (q, n_observations)."""
         return self._spread([z @ theta + o for z, o in zip(self.design, self.offset, strict=True)])
@@ -122,14 +163,47 @@ class LinearPredictors:
 
     def bounds(self, anchor: FloatArray, cholesky: FloatArray, blocks: Blocks, order: int) -> RemainderBounds:
         """Bounds on the remainders of expansions of an order about an anchor, in the metric of a covariance there."""
-        radii = [_RADIUS + k * math.sqrt(len(anchor)) for k in _RADII] + [np.inf] * self.family.bounded
-        centre, lengths, power = self.at(anchor), self.lengths(cholesky), order + 1
-        constants = []
-        for radius in radii:
-            each = self.family.largest(power, centre, lengths, radius) / math.factorial(power)
-            constants.append(np.add.reduceat(np.minimum(each, _LARGEST), blocks.starts))
+        centre, lengths, radii = self.at(anchor), self.lengths(cholesky), self.radii()
+        constants = [
+            np.add.reduceat(self.constants(centre, lengths, radius, order=order), blocks.starts) for radius in radii
+        ]
         whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
-        return RemainderBounds(anchor, whitening, order, np.array(radii), np.array(constants))
+        return RemainderBounds(anchor, whitening, order, radii, np.array(constants))
+
+    def radii(self) -> FloatArray:
+        """Up to which |w| there are bounds, increasing."""
+        root = math.sqrt(self.design[0].shape[1])
+        return np.array([_RADIUS + k * root for k in _RADII] + [np.inf] * self.family.bounded)
+
+    def constants(self, centre: FloatArray, lengths: FloatArray, radius: float, *, order: int = 2) -> FloatArray:
+        """What bounds an observation's remainder, as a multiple of |w|^(order + 1), shape (n_observations,).
+
+        Parameters
+        ----------
+        centre, lengths : ndarray, shape (q, n_observations)
+            Arguments at the anchor, and how far they move (see `lengths`).
+        radius : float
+            They hold where |w| is no more.
+        order : {1, 2}
+            Of the expansion.
+        """
+        largest = self.family.largest(order + 1, centre, lengths, radius)
+        return np.minimum(largest / math.factorial(order + 1), _LARGEST)
+
+    def gradient(self, eta: FloatArray) -> FloatArray:
+        """Of the sum of all log likelihoods, at such arguments, shape (dim,)."""
+        slopes = self.family.gradient(eta)
+        each = [slope @ z if len(z) > 1 else slope.sum() * z[0] for z, slope in zip(self.design, slopes, strict=True)]
+        return np.asarray(np.sum(each, axis=0))
+
+    def derivatives(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Gradient (dim,) and Hessian (dim, dim) of the sum of all log likelihoods, at such arguments."""
+        dim = self.design[0].shape[1]
+        hessian = np.zeros((dim, dim))
+        for z, curves in zip(self.design, self.family.hessian(eta), strict=True):
+            for other, curve in zip(self.design, curves, strict=True):
+                hessian += _weighted(z, curve, other)
+        return self.gradient(eta), (hessian + hessian.T) / 2
 
     def _spread(self, rows: Sequence[FloatArray]) -> FloatArray:
         return np.array([np.broadcast_to(row, self.n_observations) for row in rows])
@@ -158,6 +232,27 @@ class RemainderBounds:
     radii: FloatArray
     constants: FloatArray
 
-    def compiled(self, share: float = _SHARE) -> _loop.RemainderBounds:
+    @property
+    def candidates(self) -> float:
+        """Blocks that a decision is expected to pick between independent draws of a normal posterior."""
+        return 2 * mean_power(len(self.anchor), self.order + 1) * float(self.constants[0].sum())
+
+    def compiled(self, share: float = SHARE) -> _loop.RemainderBounds:
         """The same for the decision loop, which evaluates all blocks where it would pick more than this share."""
         return _loop.RemainderBounds(self.anchor, self.whitening, self.order, self.radii, self.constants, share)
+
+
+def mean_power(dim: int, power: int) -> float:
+    """The mean of |w|^power for standard normal w of such a dimension."""
+    return float(2 ** (power / 2) * np.exp(gammaln((dim + power) / 2) - gammaln(dim / 2)))
+
+
+def _weighted(z: FloatArray, weights: FloatArray, other: FloatArray) -> FloatArray:
+    """The sum of weights times products of rows, of which there may be one for all."""
+    if len(z) == len(other) == 1:
+        return np.asarray(weights.sum() * z.T @ other)
+    if len(z) == 1:
+        return np.asarray(z.T @ (weights @ other)[np.newaxis])
+    if len(other) == 1:
+        return np.asarray((weights @ z)[:, np.newaxis] @ other)
+    return np.asarray((z * weights[:, np.newaxis]).T @ other)

@@ -12,12 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, expit, gammaln, polygamma
 
-from stansub.target.families import PEAK, box, softplus, softplus_derivative
+from stansub import _loop
+from stansub.target.families import PEAK, Columns, box, softplus, softplus_derivative
 from stansub.types import FloatArray
 
 # Exponents are kept within this, where no product of powers below overflows; bounds are beyond all use long before.
@@ -92,7 +94,24 @@ def _symmetric(first: FloatArray, mixed: FloatArray, second: FloatArray) -> Floa
 
 
 class Errors(ABC):
-    """The log density F of a standard error."""
+    """The log density F of a standard error.
+
+    Attributes
+    ----------
+    density : Density
+        Of an outcome with such an error, for the decision loop.
+    """
+
+    density: ClassVar[_loop.Density]
+
+    @property
+    def data(self) -> tuple[FloatArray, ...]:
+        """What F takes beside the error, of each observation or the same for all."""
+        return ()
+
+    def part(self, rows: slice) -> Errors:
+        """Of some observations."""
+        return self
 
     @abstractmethod
     def each(self, order: int, x: FloatArray) -> FloatArray:
@@ -118,6 +137,8 @@ class Errors(ABC):
 class NormalErrors(Errors):
     """-x^2 / 2."""
 
+    density = _loop.Density.normal_scale
+
     def each(self, order: int, x: FloatArray) -> FloatArray:
         if order < 2:
             return np.asarray(-x if order else -0.5 * x**2)
@@ -137,6 +158,14 @@ class StudentErrors(Errors):
     """
 
     degrees: FloatArray
+    density = _loop.Density.student_t_scale
+
+    @property
+    def data(self) -> tuple[FloatArray, ...]:
+        return (self.degrees,)
+
+    def part(self, rows: slice) -> StudentErrors:
+        return self if len(self.degrees) == 1 else StudentErrors(self.degrees[rows])
 
     def each(self, order: int, x: FloatArray) -> FloatArray:
         unit = np.sqrt(self.degrees)
@@ -171,6 +200,8 @@ _STUDENT = {
 class LogisticErrors(Errors):
     """x - 2 log(1 + e^x)."""
 
+    density = _loop.Density.logistic_scale
+
     def each(self, order: int, x: FloatArray) -> FloatArray:
         if order == 0:
             return np.asarray(-np.abs(x) - 2 * np.log1p(np.exp(-np.abs(x))))
@@ -199,6 +230,8 @@ _LOGISTIC = {
 class ExtremeErrors(Errors):
     """x - e^x: the logarithm of an exponential variable."""
 
+    density = _loop.Density.extreme_scale
+
     def each(self, order: int, x: FloatArray) -> FloatArray:
         power = np.exp(np.minimum(x, _LOG_MAX))
         line = (x, 1, 0, 0)[order]
@@ -222,6 +255,20 @@ class LocationScale:
     errors: Errors
     n_arguments = 2
     bounded = False
+
+    @property
+    def density(self) -> _loop.Density:
+        """That of its errors."""
+        return self.errors.density
+
+    @property
+    def data(self) -> FloatArray:
+        """Shape (p, n)."""
+        return np.array(np.broadcast_arrays(self.y, *self.errors.data))
+
+    def part(self, rows: slice) -> LocationScale:
+        """Of some observations."""
+        return LocationScale(self.y[rows], self.errors.part(rows))
 
     def _standard(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
         precision = np.exp(np.clip(-eta[1], -_LOG_MAX, _LOG_MAX))
@@ -256,7 +303,7 @@ class LocationScale:
 
 
 @dataclass(frozen=True)
-class NegativeBinomial2:
+class NegativeBinomial2(Columns):
     """Counts by the logs of their mean and of their dispersion phi, both unknown.
 
     Attributes
@@ -267,6 +314,7 @@ class NegativeBinomial2:
     counts: FloatArray
     n_arguments = 2
     bounded = False
+    density = _loop.Density.neg_binomial_2
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """G(log phi) + y x - (y + phi) log(1 + e^x), x = eta - log phi, e^G = Gamma(y + phi) / Gamma(phi)."""
@@ -278,7 +326,7 @@ class NegativeBinomial2:
         """Shape (2, n)."""
         phi, x = np.exp(np.clip(eta[1], -_LOG_MAX, _LOG_MAX)), eta[0] - eta[1]
         slope = self.counts - (self.counts + phi) * expit(x)
-        rising = phi * (digamma(self.counts + phi) - digamma(phi))
+        rising = _rising_slope(self.counts, phi)
         return np.array([slope, rising - phi * softplus(0, x) - slope])
 
     def hessian(self, eta: FloatArray) -> FloatArray:
@@ -325,6 +373,15 @@ def _dispersion_3(x: FloatArray) -> FloatArray:
     return np.asarray(p + 2 * p**3 - softplus(0, x))
 
 
+def _rising_slope(counts: FloatArray, phi: FloatArray) -> FloatArray:
+    """The first derivative in log phi of log Gamma(y + phi) - log Gamma(phi)."""
+    large = phi > _LARGE * np.maximum(counts, 1)
+    at = np.where(large, 1.0, phi)
+    sums = counts * (counts - 1) / 2, counts * (counts - 1) * (2 * counts - 1) / 6
+    expanded = counts - (sums[0] - sums[1] / phi) / phi
+    return np.where(large, expanded, at * (digamma(counts + at) - digamma(at)))
+
+
 def _rising(order: int, counts: FloatArray, log_phi: FloatArray, reach: FloatArray) -> Range:
     """The range of the derivative of order 2 or 3 in log phi of log Gamma(y + phi) - log Gamma(phi).
 
@@ -361,7 +418,7 @@ def _polygammas(counts: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, Fl
 
 
 @dataclass(frozen=True)
-class Gamma:
+class Gamma(Columns):
     """Gamma variables by the logs of their shape alpha and of their rate beta.
 
     Attributes
@@ -372,6 +429,7 @@ class Gamma:
     y: FloatArray
     n_arguments = 2
     bounded = False
+    density = _loop.Density.gamma
 
     def _at(self, eta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         shape, rate = np.exp(np.clip(eta, -_LOG_MAX, _LOG_MAX))
@@ -451,6 +509,16 @@ class Categorical:
     category: NDArray[np.int64]
     n_arguments: int
     bounded = True
+    density = _loop.Density.categorical
+
+    @property
+    def data(self) -> FloatArray:
+        """Shape (1, n)."""
+        return np.asarray(self.category[np.newaxis], np.float64)
+
+    def part(self, rows: slice) -> Categorical:
+        """Of some observations."""
+        return Categorical(self.category[rows], self.n_arguments)
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """eta_y - log sum e^eta_k."""
@@ -513,6 +581,16 @@ class Ordered:
     category: NDArray[np.int64]
     n_arguments: int
     bounded = False
+    density = _loop.Density.ordered
+
+    @property
+    def data(self) -> FloatArray:
+        """Shape (1, n)."""
+        return np.asarray(self.category[np.newaxis], np.float64)
+
+    def part(self, rows: slice) -> Ordered:
+        """Of some observations."""
+        return Ordered(self.category[rows], self.n_arguments)
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Shape (n,)."""

@@ -1,0 +1,151 @@
+"""Control variates of single observations, where their likelihood is of a known family.
+
+Each observation's log likelihood is expanded to second order by itself: its derivatives are known, and they are
+multiplied with its rows of the design. With l_k = |L' z_k| for its argument k (see `stansub.target.remainders`) and
+delta_k the change of that argument from the anchor, the expansion is off by at most
+
+    c t^3,    t = max_k |delta_k| / l_k,    c = largest third derivative / 6,
+
+which takes the rows and no likelihood. Since t <= |w| it is no more than c |w|^3, by which observations are picked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from stansub import _loop
+from stansub.target.factors import Target
+from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError, mean_power
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class ObservationVariates:
+    """Second-order expansions of all observations about an anchor, with bounds on their remainders.
+
+    Attributes
+    ----------
+    anchor : ndarray, shape (dim,)
+    cholesky : ndarray, shape (dim, dim)
+        L, of the covariance in whose metric bounds are.
+    hessian : ndarray, shape (dim, dim)
+        Of the sum of all log likelihoods at the anchor.
+    expected : float
+        Observations that a decision is expected to pick between independent draws from the normal approximation.
+    """
+
+    anchor: FloatArray
+    cholesky: FloatArray
+    hessian: FloatArray
+    expected: float
+    _kept: list[_loop.Observations] = field(default_factory=list, repr=False, compare=False)
+
+    order = 2
+    blockwise = None
+
+    @classmethod
+    def at(
+        cls, predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, *, threads: int = 1
+    ) -> ObservationVariates:
+        """Expansions at an anchor, with bounds in the metric of a covariance with such a factor.
+
+        Raises
+        ------
+        NoPredictorsError
+            Where the family has no density in the decision loop.
+        """
+        made = _expand(predictors, anchor, cholesky, threads)
+        return cls(anchor, cholesky, made.hessian, 2 * mean_power(len(anchor), 3) * made.bound, [made.loop])
+
+    def candidates(self, target: Target) -> float:
+        """Observations that a decision is expected to pick."""
+        return self.expected
+
+    def parts(self, target: Target) -> dict[str, Any]:
+        """What a `stansub._loop.Decider` takes."""
+        if not self._kept:
+            self._kept.append(_expand(target.predictors(), self.anchor, self.cholesky, 1).loop)
+        return {"observations": self._kept[0]}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields: what is made for the decision loop belongs to one process, and another makes it again."""
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {"_kept": []}
+
+
+class _Expanded(NamedTuple):
+    """What the decision loop takes, the Hessian of the sum of all log likelihoods, and the sum of the bounds."""
+
+    loop: _loop.Observations
+    hessian: FloatArray
+    bound: float
+
+
+def memory_needed(predictors: LinearPredictors) -> int:
+    """Bytes of what the decision loop keeps of the observations, its alias table included."""
+    q, dim = len(predictors.design), predictors.design[0].shape[1]
+    own = sum(len(z) > 1 for z in predictors.design)
+    width = 1 + 3 * q + q * (q + 1) // 2 + len(predictors.family.data) + own * dim
+    return int(predictors.n_observations * (width + 3) * np.dtype(np.float64).itemsize)
+
+
+def _expand(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, threads: int) -> _Expanded:
+    if predictors.family.density is None:
+        raise NoPredictorsError("the family has no density for single observations")
+    radii = predictors.radii()
+
+    def expand(part: LinearPredictors) -> _Part:
+        centre, lengths = part.at(anchor), part.lengths(cholesky)
+        constants = np.array([part.constants(centre, lengths, radius) for radius in radii])
+        return _Part(_records(part, centre, lengths, constants[0]), *part.derivatives(centre), _ratios(constants))
+
+    # BLAS's own threads would wait for each other in parts as small as these.
+    with threadpool_limits(limits=1, user_api="blas"):
+        parts = predictors.map(expand, threads=threads)
+    records = np.concatenate([part.records for part in parts])
+    hessian = np.sum([part.hessian for part in parts], axis=0)
+    # One set of constants, so that one alias table serves: at larger radii they are multiplied by the worst ratio.
+    factors = np.maximum.accumulate(np.max([part.ratios for part in parts], axis=0))
+    usable = np.isfinite(factors)
+    loop = _loop.Observations(
+        predictors.family.density,
+        [None if len(z) > 1 else z[0] for z in predictors.design],
+        records,
+        anchor,
+        np.asarray(np.linalg.inv(cholesky), np.float64),
+        np.sum([part.gradient for part in parts], axis=0),
+        hessian,
+        radii[usable],
+        factors[usable],
+        SHARE,
+    )
+    return _Expanded(loop, hessian, float(records[:, 0].sum()))
+
+
+class _Part(NamedTuple):
+    """Of some observations: records, derivatives of the sum of log likelihoods, and by what bounds grow with radii."""
+
+    records: FloatArray
+    gradient: FloatArray
+    hessian: FloatArray
+    ratios: FloatArray
+
+
+def _records(part: LinearPredictors, centre: FloatArray, lengths: FloatArray, constants: FloatArray) -> FloatArray:
+    family = part.family
+    slopes, curves = family.gradient(centre), family.hessian(centre)
+    inverse = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    lower = curves[np.tril_indices(len(slopes))]
+    columns = [constants[np.newaxis], inverse, centre, slopes, lower, family.data]
+    own = [z for z in part.design if len(z) > 1]
+    return np.concatenate([np.concatenate(columns).T, *own], axis=1)
+
+
+def _ratios(constants: FloatArray) -> FloatArray:
+    """The worst ratio of the constants of each radius to those of the first."""
+    first = constants[0]
+    worst = np.divide(constants, first, out=np.where(constants > 0, np.inf, 1.0), where=first > 0)
+    return np.asarray(worst.max(axis=1))
