@@ -91,7 +91,7 @@ def test_errors_of_weighted_draws_are_those_over_repeats(study: Any) -> None:
     ("change", "state"),
     [
         (lambda x: x, "agrees"),
-        (lambda x: x + [0, 0, 0.03], "differs"),
+        (lambda x: x + np.array([0, 0, 0.03]), "differs"),
         (lambda x: x * [1, 0.97, 1], "differs"),
         (lambda x: (x + 0.1 * (x**2 - 1)) / np.sqrt(1.02), "differs"),
         (lambda x: np.where(np.arange(3) == 1, np.nan, x), "differs"),

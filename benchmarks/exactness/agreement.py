@@ -133,8 +133,8 @@ def compare(own: Estimates, reference: Estimates) -> Comparison:
 
 
 def limit_of(comparisons: Sequence[Comparison]) -> float:
-    """Standard errors that no difference of any of the comparisons is beyond, with probability 1 - `LEVEL` (Bonferroni).
+    """Standard errors that no difference is beyond where all draws are from the same distributions (Bonferroni).
 
-    As long as all draws are from the same distributions.
+    With probability 1 - `LEVEL`, for all the comparisons together.
     """
     return float(norm.isf(LEVEL / (2 * sum(one.differences.size for one in comparisons))))

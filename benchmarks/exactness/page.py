@@ -15,11 +15,16 @@ from posteriors import POSTERIORS
 from study import IMPORTANCE, NORMAL, NUTS, Row, estimates_of
 from ways import WAYS
 
-# Twice a hundredth of an sd for a million effective draws, some ten standard errors of a tail quantile.
+# A fiftieth of an sd for a million effective draws, some ten standard errors of a tail quantile.
 _TOLERANCE = 20.0
 
 # Posterior, way, reference.
 Key = tuple[str, str, str]
+
+
+def is_exact(way: str) -> bool:
+    """Whether its draws are to be from the posterior."""
+    return way == NUTS or (way in WAYS and WAYS[way].exact)
 
 
 @dataclass(frozen=True)
@@ -55,11 +60,7 @@ class Findings:
     @cached_property
     def limit(self) -> float:
         """Standard errors that no difference is beyond where all draws are from the posterior."""
-        return limit_of([one for (_, way, _), one in self.compared.items() if self._is_exact(way)])
-
-    @staticmethod
-    def _is_exact(way: str) -> bool:
-        return way == NUTS or (way in WAYS and WAYS[way].exact)
+        return limit_of([one for (_, way, _), one in self.compared.items() if is_exact(way)])
 
     @property
     def posteriors(self) -> list[str]:
@@ -89,7 +90,7 @@ class Findings:
     @property
     def passed(self) -> bool:
         """Whether every exact way agrees with every reference."""
-        return all(self.state(key) == "agrees" for key in self.compared if self._is_exact(key[1]))
+        return all(self.state(key) == "agrees" for key in self.compared if is_exact(key[1]))
 
 
 def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
@@ -108,8 +109,8 @@ def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
         "machine": result["machine"],
         "tolerance": f"{found.tolerance:.2g}",
         "limit": f"{found.limit:.1f}",
-        "level": f"{100 * LEVEL:g}",
-        "n_compared": sum(one.differences.size for key, one in found.compared.items() if found._is_exact(key[1])),
+        "chance": f"{100 * (1 - LEVEL):g}",
+        "n_compared": sum(one.differences.size for key, one in found.compared.items() if is_exact(key[1])),
         "exact": [_exact_text(found, way) for way in found.ways if way in WAYS and WAYS[way].exact],
         "nuts": _exact_text(found, NUTS),
         "approximate": [_approximate_text(found, way) for way in approximate],

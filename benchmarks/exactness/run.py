@@ -1,7 +1,7 @@
 """Do factorised draws come from the posterior itself? Beside importance sampling and NUTS, on three skewed posteriors.
 
 python benchmarks/exactness/run.py                  # 20,000 effective draws each: a minute
-python benchmarks/exactness/run.py --size full      # a million: a quarter of an hour
+python benchmarks/exactness/run.py --size full      # a million: ten minutes
 
 Means, sds and the quantiles at 5 and 95 % are compared, with their Monte Carlo standard errors. Approximate tests at
 their defaults, and normal draws, are held against the same. Writes reports/exactness/README.md and results.json, and
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,6 +48,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def command(options: argparse.Namespace) -> str:
+    """What makes the same figures."""
+    parts = [f"python benchmarks/exactness/run.py --size {options.size}"]
+    if options.posteriors != tuple(POSTERIORS):
+        parts.append(f"--posteriors {' '.join(options.posteriors)}")
+    return " ".join([*parts, *([f"--seed {options.seed}"] if options.seed != 1 else [])])
+
+
 def make(options: argparse.Namespace) -> list[study.Row]:
     """All rows, with a line for each for whoever waits."""
     made = []
@@ -63,7 +70,7 @@ def make(options: argparse.Namespace) -> list[study.Row]:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     result: dict[str, Any] = {
-        "command": shlex.join(["python", "benchmarks/exactness/run.py", *(arguments or sys.argv[1:])]),
+        "command": command(options),
         "effective": SIZES[options.size],
         "machine": facts(),
     }

@@ -82,7 +82,7 @@ WAYS = {
     way.name: way
     for way in (
         Way("factorised", "single observations", True, 1.0, {"test": "factorised", "block_size": 1}),
-        Way("exact", "all the data", True, options={"test": "exact"}),
+        Way("exact", "all the data", True, 0.5, {"test": "exact"}),
         Way("pocock", "its default, epsilon = 0.005", options={"test": "pocock"}),
         Way("austerity", "epsilon = 0.05", options={"test": "austerity", "epsilon": 0.05}),
         Way(
