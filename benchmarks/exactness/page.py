@@ -190,9 +190,10 @@ def _cells(found: Findings, key: Key) -> list[str]:
     one, row = found.compared[key], found.rows[posterior, way]
     places = [(k, int(np.abs(one.differences[k]).argmax())) for k in range(len(STATISTICS))]
     texts = [_number(one, place) for place in places]
-    state = found.state(key)
+    state, evaluated = found.state(key), row.get("evaluated")
     return [
-        *(way, posterior, reference, f"{row['effective']:,.0f}", f"{row['seconds']:.0f}", *texts),
+        *(way, posterior, reference, f"{row['effective']:,.0f}", f"{row['seconds']:.0f}"),
+        *("" if evaluated is None else f"{evaluated:.2g}" if evaluated < 10 else f"{evaluated:,.0f}", *texts),
         *(f"{np.abs(one.z).max():.1f}", f"**{state}**" if state != "agrees" else state),
     ]
 

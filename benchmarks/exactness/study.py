@@ -11,7 +11,7 @@ import importance
 import numpy as np
 from agreement import Estimates
 from posteriors import Posterior
-from ways import WAYS, nuts
+from ways import WAYS, Sampled, nuts
 
 Row = dict[str, Any]
 
@@ -48,11 +48,11 @@ def rows(posterior: Posterior, effective: float, seed: int, ways: Sequence[str] 
         yield _timed(posterior, name, lambda name=name: WAYS[name].sample(posterior, effective, seed))
 
 
-def _timed(posterior: Posterior, way: str, draw: Callable[[], agreement.Array]) -> Row:
+def _timed(posterior: Posterior, way: str, draw: Callable[[], Sampled]) -> Row:
     began = time.perf_counter()
-    draws = draw()
+    made = draw()
     seconds = time.perf_counter() - began
-    return _row(posterior, way, agreement.of_draws(draws), seconds)
+    return _row(posterior, way, agreement.of_draws(made.draws), seconds) | {"evaluated": made.evaluated}
 
 
 def _row(posterior: Posterior, way: str, estimates: Estimates, seconds: float) -> Row:
