@@ -102,7 +102,7 @@ _POISSON = ROOT / "benchmarks" / "suite" / "models" / "poisson.stan"
 POSTERIORS = {
     one.name: one
     for one in (
-        Posterior("rare", "logistic regression with few events", _LOGISTIC, _softplus, _rare, steps=4),
+        Posterior("rare", "logistic regression with few events", _LOGISTIC, _softplus, _rare, steps=5),
         Posterior("leverage", "logistic regression on t(2) covariates", _LOGISTIC, _softplus, _leverage, steps=4),
         Posterior("counts", "Poisson regression with few counts", _POISSON, np.exp, _counts, steps=8),
     )
