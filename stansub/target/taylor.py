@@ -134,6 +134,30 @@ class ControlVariates:
         return self.first.order
 
     @property
+    def hessian(self) -> FloatArray | None:
+        """Of the sum of all log likelihoods at the anchor, shape (dim, dim); None in the first order."""
+        if self.order < 2:
+            return None
+        dim = len(self.anchor)
+        hessian = np.empty((dim, dim))
+        i, j = np.tril_indices(dim)
+        hessian[i, j] = hessian[j, i] = self.first.total[dim:]
+        return hessian
+
+    @property
+    def blockwise(self) -> ControlVariates:
+        """These."""
+        return self
+
+    def candidates(self, target: Target) -> float:
+        """Observations that a factorised decision is expected to evaluate; infinite without bounds."""
+        return self.bounds.candidates * target.blocks.size if self.bounds is not None else np.inf
+
+    def parts(self, target: Target) -> dict[str, Any]:
+        """What a decider takes of them."""
+        return {"surrogate": self.surrogate, "bounds": self.bounds}
+
+    @property
     def memory(self) -> int:
         """Bytes of the coefficients."""
         return sum(one.coefficients.nbytes for one in self.expansions)
