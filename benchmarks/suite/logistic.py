@@ -27,6 +27,8 @@ _MAX_NEWTON = 50
 # the latter.
 _CLOSE, _ROUNDING = 1e-16, 1e-10
 _BATCHES = 40
+# Of the time, for trial runs.
+_TUNING = 0.3
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ class Sampler(Protocol):
         """Fill ``draws``, shape (draw, d), with what comes next in a chain; returns the kernels' counts."""
         ...
 
-    def tune(self, chains: Chains) -> int:
+    def tune(self, chains: Chains, until: float) -> int:
         """Choose what is to be chosen, on trial runs that are thrown away; returns the observations evaluated."""
         ...
 
@@ -178,7 +180,7 @@ class Chains:
         self.pool, self.count = pool, count
 
     def draws(
-        self, sampler: Sampler, shape: tuple[int, int], *, stretch: int = 0, until: float = np.inf
+        self, sampler: Sampler, shape: tuple[int, int], *, stretch: int, until: float = np.inf
     ) -> tuple[FloatArray, list[Any], float]:
         """Draws, shape (chain, draw, d), the counts of each stretch of them, and seconds.
 
@@ -187,12 +189,11 @@ class Chains:
         shape : tuple
             Draws a chain and dimensions.
         stretch : int
-            Draws between two looks at the clock; all of them if not given.
+            Draws between two looks at the clock.
         until : float
             When to stop, by `time.perf_counter`; every chain keeps as many draws as the shortest.
         """
         store = np.empty((self.count, *shape))
-        stretch = stretch or shape[0]
 
         def chain(number: int) -> list[Any]:
             found = []
@@ -247,7 +248,7 @@ def run(
         sampler = build(kernels, regression, normal, rngs)
         times.append(time.perf_counter())
         chains = Chains(pool, task.chains)
-        tuned = sampler.tune(chains)
+        tuned = sampler.tune(chains, times[2] + _TUNING * task.seconds)
         times.append(time.perf_counter())
         until = times[2] + task.seconds
         offsets, counts, sampling = chains.draws(sampler, (draws, dim), stretch=stretch, until=until)

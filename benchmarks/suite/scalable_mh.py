@@ -77,12 +77,12 @@ class ScalableMH:
         proposal = self._kernels.Proposal(self._root, -self._normal.gradient, self.keep)
         return self._kernels.scalable_mh(self._rngs[number], self._at[number], draws, self._factors, proposal)
 
-    def tune(self, chains: Chains) -> int:
+    def tune(self, chains: Chains, until: float) -> int:
         """Take what gives most effective draws a second in short runs."""
         rates, evaluated = [], 0
         for self.keep in _KEEP:
-            draws, counts, seconds = chains.draws(self, (_PILOT, len(self._root)))
-            rates.append(effective_share(draws) / seconds)
+            draws, counts, seconds = chains.draws(self, (_PILOT, len(self._root)), stretch=_STRETCH, until=until)
+            rates.append(effective_share(draws) * draws[..., 0].size / seconds)
             evaluated += sum(one.evaluated for one in counts)
         self.keep = _KEEP[int(np.argmax(rates))]
         return evaluated

@@ -78,11 +78,11 @@ class ZigZag:
         state = self._rngs[number], self._at[number], self._velocities[number]
         return self._kernels.zigzag(*state, draws, self._rates, self.spacing)
 
-    def tune(self, chains: Chains) -> int:
+    def tune(self, chains: Chains, until: float) -> int:
         """Bring the spacing to where a draw is a tenth of an effective one."""
         evaluated = 0
         for _ in range(_ROUNDS):
-            draws, counts, _seconds = chains.draws(self, (_PILOT, len(self._scales)))
+            draws, counts, _seconds = chains.draws(self, (_PILOT, len(self._scales)), stretch=_STRETCH, until=until)
             evaluated += sum(one.evaluated for one in counts)
             share = effective_share(draws)
             if _GOOD[0] < share < _GOOD[1]:
