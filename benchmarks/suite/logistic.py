@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from suite.base import Run, Task, Unavailable
 
@@ -59,7 +60,9 @@ class Regression:
             p = 0.5 - 0.5 * np.tanh(0.5 * eta)
             return float(np.logaddexp(0, -eta).sum()), -(p @ rows), (rows * (p * (1 - p))[:, None]).T @ rows
 
-        values, gradients, hessians = zip(*pool.map(part, range(0, len(self.rows), _CHUNK)), strict=True)
+        # The parts have the cores: threads of the products as well would be in each other's way.
+        with threadpool_limits(1, "blas"):
+            values, gradients, hessians = zip(*pool.map(part, range(0, len(self.rows), _CHUNK)), strict=True)
         value = sum(values) + 0.5 * float(self.prior @ theta**2)
         return value, sum(gradients) + self.prior * theta, sum(hessians) + np.diag(self.prior)
 

@@ -32,6 +32,8 @@ _DRAWS, _STRETCH, _PILOT = 50_000, 100, 2000
 # Effective draws to a draw: what is aimed at, and what is good enough.
 _SHARE, _GOOD = 0.1, (0.06, 0.15)
 _ROUNDS = 6
+# Times of the widest coordinate's sd: the first spacing.
+_FIRST = 0.5
 
 
 def table(regression: Regression, mode: FloatArray) -> FloatArray:
@@ -71,7 +73,7 @@ class ZigZag:
         root = np.linalg.cholesky(normal.covariance)
         self._at = [root @ rng.standard_normal(len(root)) for rng in rngs]
         self._velocities = [rng.choice([-1.0, 1.0], len(root)) for rng in rngs]
-        self.spacing = float(np.sqrt(np.diag(normal.covariance)).max())
+        self.spacing = _FIRST * float(np.sqrt(np.diag(normal.covariance)).max())
 
     def advance(self, number: int, draws: FloatArray) -> Any:
         """A draw every `spacing`."""
@@ -85,7 +87,8 @@ class ZigZag:
             draws, counts, _seconds = chains.draws(self, (_PILOT, len(self._scales)), stretch=_STRETCH, until=until)
             evaluated += sum(one.evaluated for one in counts)
             share = effective_share(draws)
-            if _GOOD[0] < share < _GOOD[1]:
+            # A trial run that the clock ended is too short to tell.
+            if draws.shape[1] < _PILOT or _GOOD[0] < share < _GOOD[1]:
                 break
             self.spacing *= float(np.clip(_SHARE / share, 0.2, 5.0))
         return evaluated
