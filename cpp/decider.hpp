@@ -456,8 +456,11 @@ class Decider {
     }
     picked_.resize(random_poisson(bits, pair_.rate));
     for (std::int32_t& i : picked_) i = all.pick(bits);
+    for (std::size_t k = 0; k < std::min(kAhead, picked_.size()); ++k) all.prefetch(picked_[k]);
     decision.accepted = true;
-    for (const std::int32_t i : picked_) {
+    for (std::size_t k = 0; k < picked_.size(); ++k) {
+      const std::int32_t i = picked_[k];
+      if (k + kAhead < picked_.size()) all.prefetch(picked_[k + kAhead]);
       ++decision.n_obs_used;
       const double height = bits->next_double(bits->state) * all.first_bound(i, pair_);
       const double bound = all.second_bound(i, pair_, changes_);
@@ -597,6 +600,7 @@ class Decider {
     return range_ && range_->promised() && spread > range * (1 + 1e-9);
   }
 
+  static constexpr std::size_t kAhead = 4;  // records that are fetched before they are looked at
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 
   const Evaluator* evaluator_;

@@ -103,12 +103,13 @@ class Observations {
   double total_change(const Pair& pair) const { return total(pair.to) - total(pair.from); }
 
   // An observation in proportion to its bound.
-  std::int32_t pick(bitgen_t* bits) const {
-    const std::int32_t i = constants_.draw(bits);
+  std::int32_t pick(bitgen_t* bits) const { return constants_.draw(bits); }
+
+  // Records lie anywhere in memory: has one fetched that will be asked for soon.
+  void prefetch(std::int32_t i) const {
     const auto* begin = reinterpret_cast<const char*>(record(i));
-    for (std::size_t at = 0; at < std::min(width_ * sizeof(double), std::size_t{512}); at += 64)
+    for (std::size_t at = 0; at < std::min(width_ * sizeof(double), std::size_t{1024}); at += 64)
       __builtin_prefetch(begin + at);
-    return i;
   }
 
   // The bound on observation i's remainder by which it is picked.
