@@ -140,7 +140,7 @@ def predictors(density: str, y: Array, *arguments: Argument) -> LinearPredictors
 
     spec = SPECS[density]
     vectors = (False, *(link.is_vector for link in spec.links))
-    return _affine(density, _Columns(values, spec, vectors, N, 0, slice(None)), 4, POINTS)
+    return _affine(density, _Columns(values, spec, vectors, N, 0), 4, POINTS)
 
 
 def known(value: float | Array) -> Argument:
