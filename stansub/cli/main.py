@@ -18,6 +18,7 @@ from stansub.cli.compare import compare
 from stansub.cli.diagnose import diagnose
 from stansub.cli.draws import plot, summary
 from stansub.cli.flags import as_flags
+from stansub.cli.plan import plan
 from stansub.cli.reference import reference
 from stansub.cli.risk import risk
 from stansub.cli.sample import sample
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (sample, summary, plot, compare, reference, diagnose, risk, check, doctor):
+for _command in (sample, summary, plot, compare, reference, diagnose, risk, plan, check, doctor):
     app.command()(_command)
 
 

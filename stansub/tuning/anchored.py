@@ -188,9 +188,15 @@ def check_order(order: int | str) -> str:
 
 
 def anchor(
-    posterior: Target, test: StoppingRule, request: Request, progress: Callable[[str], None]
+    posterior: Target,
+    test: StoppingRule,
+    request: Request,
+    progress: Callable[[str], None],
+    modes: Modes | None = None,
 ) -> tuple[Anchored, StoppingRule]:
     """Find the mode, make control variates there, and choose a proposal.
+
+    ``modes`` are those of an earlier search, which then is not made again.
 
     Returns
     -------
@@ -209,8 +215,9 @@ def anchor(
     mode_rng, order_rng, race_rng = (
         streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
     )
-    known = _predictors(posterior, log) if request.exact_free or test.factorised else None
-    modes = find_modes(posterior, mode_rng, threads=threads, predictors=known, progress=log)
+    if modes is None:
+        known = _predictors(posterior, log) if request.exact_free or test.factorised else None
+        modes = find_modes(posterior, mode_rng, threads=threads, predictors=known, progress=log)
     site = _Site(posterior, test, request, modes, log)
     return site.settle_exactly(order_rng, race_rng) if request.exact_free else site.settle(order_rng, race_rng)
 

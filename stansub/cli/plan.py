@@ -1,0 +1,138 @@
+"""`stansub plan`: what a budget of time is best spent on."""
+
+from __future__ import annotations
+
+import json as json_module
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stansub.cli.flags import FlagConsole, flag_of
+from stansub.cli.options import OUTPUT, Data, Debug, Model, Quiet, taking
+
+if TYPE_CHECKING:
+    from stansub.planning.plan import BudgetPlan, Sampled, Trees
+
+_Budget = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME", help="Time for set-up, warmup and sampling, such as 90s, 10m or 1h30m; compiling is left out."
+    ),
+]
+_Pilot = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Time of the pilot's steps.", show_default="a tenth of the budget, 3 to 60"),
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON.", rich_help_panel=OUTPUT)]
+_Output = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Picture to write.", show_default="MODEL_plan.png in this folder", rich_help_panel=OUTPUT
+    ),
+]
+_Force = Annotated[bool, typer.Option("--force", help="Overwrite the picture.", rich_help_panel=OUTPUT)]
+
+
+@taking("chains", "parallel_chains", "seed", "block_size", "observations", "evaluator")
+def plan(
+    model: Model,
+    data: Data,
+    budget: _Budget = "10m",
+    pilot: _Pilot = None,
+    json: _Json = False,
+    output: _Output = None,
+    force: _Force = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    **options: Any,
+) -> None:
+    """Say which test, error level, proposal and number of draws make most of a budget of time, and whether NUTS would.
+
+    A pilot measures what a step takes, how chains mix and which decisions differ from exact ones.
+    """
+    from stansub.output import plots
+    from stansub.planning import plan as working
+    from stansub.report import plan_figure
+    from stansub.run.config import SampleConfig
+    from stansub.run.progress import default_console, stage_progress, wanted
+
+    picture = output or Path(f"{model.stem}_plan.png")
+    plots.check_picture(picture, overwrite=force)
+    seconds = working.parse_seconds(budget)
+    console = FlagConsole(stderr=True)
+    show = wanted(False if quiet else None, default_console())
+    with stage_progress(console, show=show) as progress:
+        found = working.plan(
+            model, data, budget=seconds, config=SampleConfig(**options), pilot_seconds=pilot, progress=progress
+        )
+    try:
+        plan_figure.save(found, picture)
+    finally:
+        if json:
+            typer.echo(json_module.dumps(found.to_dict(), indent=1))
+        else:
+            for line in lines(found, model, data):
+                typer.echo(line)
+    console.print(f"Picture: {picture}", highlight=False, soft_wrap=True)
+
+
+def lines(found: BudgetPlan, model: Path, data: Path) -> Iterator[str]:
+    """The table, what it comes to, and the command."""
+    header = ["", "ms/step", "steps/draw", "data", "differing", "risk", "(90 %)", "bias² at most"]
+    yield from _aligned([header, *(_row(found, one) for one in found.all)])
+    best, own = found.best, found.own
+    low, value, high = best.risk(found.budget)
+    sure = "" if found.certain else "; others may be as good within what the pilot can tell"
+    yield ""
+    yield (
+        f"Best in {found.budget:g} s: {best.label}, root mean squared error of the means {math.sqrt(value):.2g} sd "
+        f"({math.sqrt(low):.2g} to {math.sqrt(high):.2g}){sure}."
+    )
+    if found.trees is not None:
+        cost = found.trees.cost
+        yield (
+            f"NUTS is predicted from {1e3 * cost.seconds:.3g} ms a gradient and {cost.leapfrog} leapfrog steps a draw, "
+            "half to twice as many (assumed)."
+        )
+    if best is not own:
+        yield f"Of stansub's own ways {own.label} is best; `stansub reference {model} {data}` runs NUTS."
+    flags = " ".join(f"{flag_of(name)} {value}" for name, value in own.options(found.budget).items())
+    yield f"stansub sample {model} {data} {flags}"
+
+
+def _row(found: BudgetPlan, way: Sampled | Trees) -> list[str]:
+    low, value, high = way.risk(found.budget)
+    risk = [f"{value:.2g}", f"{low:.1g} to {high:.1g}"] if math.isfinite(value) else ["not ready", ""]
+    if way is found.trees:
+        return [
+            way.label,
+            f"{1e3 * found.trees.cost.seconds * found.trees.cost.leapfrog:.3g}",
+            "1",
+            "all",
+            "0",
+            *risk,
+            "0",
+        ]
+    return _own_row(next(one for one in found.ways if one is way), risk)
+
+
+def _own_row(way: Sampled, risk: list[str]) -> list[str]:
+    from stansub.output.words import percent
+
+    seen = way.seen
+    differing = "0" if seen.audits is None else f"{seen.audits.differing} of {seen.audits.n}"
+    cells = [f"{1e3 * seen.seconds:.3g}", f"{seen.tau.mean():.1f}", percent(seen.share), differing]
+    return [way.label, *cells, *risk, "0" if way.exact else f"{way.bias2.high:.1g}"]
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]

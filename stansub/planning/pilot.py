@@ -1,0 +1,334 @@
+"""Short runs of several tests from one preparation: what a step takes, how it mixes, and how often it errs.
+
+Every way starts from the normal approximation at the mode and holds the proposal that the race has chosen. First come
+steps that are timed, one chain a core, as in a run; then steps of which each is also decided from all the data, with
+the same uniform number, so that a decision that differs is known, with the jump that was made or missed by it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from stansub import streams
+from stansub._loop import Decider
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.noise import Penalty
+from stansub.acceptance.rules import Exact, Pocock, StoppingRule
+from stansub.acceptance.stopping import Factorised
+from stansub.errors import InputError
+from stansub.kernels.base import Oversight, Records
+from stansub.kernels.metropolis import MetropolisHastings
+from stansub.progress import Progress
+from stansub.run.prepare import Prepared, request_of
+from stansub.tuning.anchored import Anchored, anchor
+from stansub.types import FloatArray
+
+# Error levels of Pocock's test beside the default.
+EPSILONS = (0.005, 0.02, 0.1)
+# Steps of a batch between two looks at the clock, those that are left out at the start as a share of a run's time, the
+# most that are kept, and the fewest from which anything is read.
+_BATCH, _START, _MOST, _FEWEST = 10, 0.1, 100_000, 4
+# A window of so many autocorrelation times (Sokal 1997, section 3).
+_WINDOW = 5.0
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of deciding, with what it decides about.
+
+    Attributes
+    ----------
+    name : str
+    rule : StoppingRule
+    found : Anchored
+        Control variates and proposal.
+    """
+
+    name: str
+    rule: StoppingRule
+    found: Anchored
+
+    @property
+    def exact(self) -> bool:
+        """Whether its decisions leave the posterior as it is."""
+        return self.rule.exact or self.rule.factorised
+
+    @property
+    def epsilon(self) -> float | None:
+        """Error level of a t-test."""
+        level = self.rule.error
+        return level.value if level is not None and self.rule.noise_rule() is None and not self.exact else None
+
+
+@dataclass(frozen=True)
+class Audits:
+    """Decisions beside exact ones on the same uniform numbers.
+
+    Attributes
+    ----------
+    jumps : ndarray, shape (n_differing, dim)
+        Where the chain went less where exact decisions would have taken it, in posterior sds, for each that differs.
+    n : int
+        Decisions compared.
+    proposed : ndarray, shape (dim,)
+        Mean squares of proposed jumps, in posterior variances.
+    """
+
+    jumps: FloatArray
+    n: int
+    proposed: FloatArray
+
+    @property
+    def differing(self) -> int:
+        """Decisions that came out differently."""
+        return len(self.jumps)
+
+    @cached_property
+    def drift(self) -> tuple[FloatArray, FloatArray]:
+        """Mean over all decisions of these jumps, and its standard error, both of shape (dim,).
+
+        The standard error counts one differing decision more than was seen, with a proposed jump, so that it is not 0
+        where none was.
+        """
+        if not self.n:
+            return np.zeros_like(self.proposed), np.full_like(self.proposed, np.inf)
+        squares = (self.jumps**2).sum(0) + self.proposed
+        return self.jumps.sum(0) / self.n, np.sqrt(squares) / self.n
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the pilot saw of a way.
+
+    Attributes
+    ----------
+    way : Way
+    n_steps : int
+        Timed steps of all chains.
+    seconds : float
+        Of a step, all cores at work: elapsed time by steps of all chains.
+    seconds_error : float
+        Relative standard error of this.
+    tau : ndarray, shape (dim,)
+        Integrated autocorrelation times of the unconstrained parameters, in steps.
+    tau_error : float
+        Relative standard error of these.
+    acceptance, share : float
+        Of the proposals that were accepted, and of the data used in a decision.
+    audits : Audits or None
+        None where decisions are exact.
+    """
+
+    way: Way
+    n_steps: int
+    seconds: float
+    seconds_error: float
+    tau: FloatArray
+    tau_error: float
+    acceptance: float
+    share: float
+    audits: Audits | None
+
+    def mixing_of(self, other: Measured) -> Measured:
+        """The same with the autocorrelation times of another way."""
+        return replace(self, tau=other.tau, tau_error=other.tau_error)
+
+
+def ways_of(prepared: Prepared, progress: Progress) -> list[Way]:
+    """The default and what else might be better: proved bounds, Pocock's test at several levels, penalty, all the data.
+
+    Raises
+    ------
+    InputError
+        Where nothing was found about a mode, so that there is no proposal to try.
+    """
+    setup = prepared.setup
+    found = setup.found
+    if found is None or found.proposal is None:
+        raise InputError("there is nothing to plan: the pilot runs about the mode, and none was found")
+    ways = [Way(setup.rule.name, setup.rule, found)]
+    blockwise, rule = found, setup.rule
+    request = replace(request_of(setup.config, None), exact_free=False, test_free=False)
+    if not isinstance(rule, Pocock):
+        blockwise, rule = anchor(prepared.posterior, Pocock(), request, progress, found.modes)
+    if not setup.rule.factorised:
+        with suppress(InputError):  # there are no bounds
+            bounded, exact = anchor(prepared.posterior, Factorised(), request, progress, found.modes)
+            ways.append(Way("factorised", exact, bounded))
+    for epsilon in EPSILONS:
+        level = rule.error
+        if rule is not setup.rule or level is None or level.value != epsilon:
+            ways.append(Way("pocock", rule.with_error(epsilon), blockwise))
+    if setup.rule.noise_rule() is None:
+        ways.append(Way("penalty", Penalty(), blockwise))
+    ways.append(Way("exact", Exact(), blockwise))
+    return ways
+
+
+def measure(prepared: Prepared, ways: Sequence[Way], seconds: float, progress: Progress) -> list[Measured]:
+    """Run every way for so many seconds in all, and half as long again for audits.
+
+    All the data make few steps in that time; exact decisions have the mixing of the t-test with the lowest level then.
+    """
+    measured = []
+    for number, way in enumerate(ways):
+        progress(f"Trying {way.name}" + (f" with epsilon {way.epsilon:g}" if way.epsilon is not None else ""))
+        measured.append(_Pilot(prepared, way, number).run(seconds / len(ways)))
+    tests = [one for one in measured if one.way.epsilon is not None]
+    if not tests:
+        return measured
+    strictest = min(tests, key=lambda one: one.way.epsilon or 0.0)
+    return [
+        one.mixing_of(strictest) if one.way.rule.exact and one.n_steps < strictest.n_steps else one for one in measured
+    ]
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """What one chain did in its time: steps of which the last are kept."""
+
+    draws: FloatArray
+    n_steps: int
+    n_accepted: int
+    n_used: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Pilot:
+    """Chains of one way."""
+
+    prepared: Prepared
+    way: Way
+    number: int
+
+    def run(self, seconds: float) -> Measured:
+        n_chains = self.prepared.setup.threads
+        with ThreadPoolExecutor(n_chains) as pool:
+            chains = list(pool.map(lambda chain: self._steps(chain, seconds), range(n_chains)))
+        least = min(len(one.draws) for one in chains)
+        draws = np.array([one.draws[-least:] for one in chains])
+        n = sum(one.n_steps for one in chains)
+        rates = np.array([one.n_steps / one.seconds for one in chains])
+        tau, tau_error = autocorrelation_times(draws)
+        spread = rates.std(ddof=1) / math.sqrt(n_chains) / rates.mean() if n_chains > 1 else 0.0
+        used = sum(one.n_used for one in chains) / n / self.prepared.posterior.blocks.n_observations
+        return Measured(
+            way=self.way,
+            n_steps=n,
+            seconds=1 / float(rates.sum()),
+            seconds_error=float(max(spread, 1 / math.sqrt(n))),
+            tau=tau,
+            tau_error=tau_error,
+            acceptance=sum(one.n_accepted for one in chains) / n,
+            share=used,
+            audits=None if self.way.exact else self._audits(draws, 0.5 * seconds),
+        )
+
+    def _decider(self) -> Decider:
+        posterior = self.prepared.posterior
+        return self.way.found.decider(posterior, posterior.population.evaluator(), self.way.rule)
+
+    def _generator(self, place: int) -> np.random.Generator:
+        return streams.generator(self.prepared.setup.seed, streams.Run.PILOT, number=1000 * self.number + place)
+
+    def _steps(self, chain: int, seconds: float) -> _Chain:
+        """Steps until the time is over, those of its beginning left out."""
+        rng, mode, decider = self._generator(chain), self.way.found.mode, self._decider()
+        proposal = self.way.found.proposal
+        assert proposal is not None
+        kernel = MetropolisHastings(decider)
+        state = kernel.init(mode.position + mode.cholesky @ rng.standard_normal(mode.dim))
+        out = Records.allocate(_BATCH, kernel.dim, kernel.stats)
+        kept: list[FloatArray] = []
+        n = accepted = used = 0
+        start = time.perf_counter()
+        began = start
+        while time.perf_counter() - start < seconds or n < _FEWEST:
+            batch = 1 if n and (time.perf_counter() - began) / n > seconds / 100 else _BATCH
+            state, done = kernel.batch(rng, state, proposal, out, batch, Oversight.none())
+            if not kept and time.perf_counter() - start < _START * seconds:
+                began = time.perf_counter()
+                continue
+            kept.append(out.theta[:done].copy())
+            n += done
+            accepted += int(out["accepted"][:done].sum())
+            used += int(out["n_obs_used"][:done].sum())
+            if n >= _MOST:
+                break
+        return _Chain(np.concatenate(kept), n, accepted, used, time.perf_counter() - began)
+
+    def _audits(self, draws: FloatArray, seconds: float) -> Audits:
+        """Decisions of this way and exact ones, on the way on from where the chains ended."""
+        n_chains = len(draws)
+        with ThreadPoolExecutor(n_chains) as pool:
+            parts = list(pool.map(lambda chain: self._compared(chain, draws[chain, -1], seconds), range(n_chains)))
+        n = sum(len(squares) for _, squares in parts)
+        return Audits(
+            np.concatenate([jumps for jumps, _ in parts]),
+            n,
+            np.concatenate([squares for _, squares in parts]).mean(0),
+        )
+
+    def _compared(self, chain: int, theta: FloatArray, seconds: float) -> tuple[FloatArray, FloatArray]:
+        """Jumps of the decisions that differ, and squares of all that were proposed, in sds."""
+        prepared, found = self.prepared, self.way.found
+        rng, other = self._generator(500 + chain), self._generator(700 + chain)
+        posterior, proposal, sds = prepared.posterior, found.proposal, np.sqrt(np.diag(found.mode.covariance))
+        assert proposal is not None
+        decider, exact = (
+            self._decider(),
+            make_decider(posterior.population.evaluator(), posterior.blocks.sizes, Exact()),
+        )
+        decider.reset(np.ascontiguousarray(theta))
+        jumps: list[FloatArray] = []
+        squares: list[FloatArray] = []
+        start = time.perf_counter()
+        while time.perf_counter() - start < seconds or len(squares) < _FEWEST:
+            here = np.array(decider.theta)
+            proposed, log_q_ratio = proposal(rng, here)
+            log_u = float(np.log1p(-rng.random()))
+            decision = decider.decide(proposed, log_u, log_q_ratio, rng.bit_generator.capsule)
+            exact.reset(here)
+            right = exact.decide(proposed, log_u, log_q_ratio, other.bit_generator.capsule)
+            jump = (proposed - here) / sds
+            squares.append(jump**2)
+            if decision.accepted != right.accepted:
+                jumps.append(jump if decision.accepted else -jump)
+        return np.array(jumps).reshape(-1, len(sds)), np.array(squares)
+
+
+def autocorrelation_times(draws: FloatArray) -> tuple[FloatArray, float]:
+    """Integrated autocorrelation times and their relative standard error.
+
+    Parameters
+    ----------
+    draws : ndarray, shape (n_chains, n, dim)
+
+    Returns
+    -------
+    times : ndarray, shape (dim,)
+        1 + 2 sum of the autocorrelations up to a window of five such times, at least 1; n where nothing moved. Means
+        are those of all chains together.
+    error : float
+        sqrt(2 (2 W + 1) / N) with W the longest window and N draws in all (Madras and Sokal 1988).
+    """
+    n_chains, n, dim = draws.shape
+    centred = draws - draws.mean((0, 1))
+    spectrum = np.fft.rfft(centred, 2 * n, axis=1)
+    covariances = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :n].mean(0) / n
+    times = np.full(dim, float(n))
+    windows = np.full(dim, float(n))
+    for k in np.flatnonzero(covariances[0] > 0):
+        running = 2 * np.cumsum(covariances[:, k] / covariances[0, k]) - 1
+        window = int(np.argmax(np.arange(n) >= _WINDOW * running)) or n - 1
+        times[k], windows[k] = max(running[window], 1.0), window
+    return times, float(math.sqrt(2 * (2 * windows.max() + 1) / (n_chains * n)))

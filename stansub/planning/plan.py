@@ -1,0 +1,404 @@
+"""What a budget of time is best spent on: the predicted risk of posterior means for each way of deciding, and for NUTS.
+
+The risk is the mean over the unconstrained parameters of the squared error of the posterior mean, in posterior
+variances. After a time B it is
+
+    tau / n(B) + bias^2,        n(B) = (B - set-up) / seconds of a step - steps of warmup,
+
+with tau the integrated autocorrelation time. Of the bias it is known that for a test function f
+
+    bias = E[(P' - P) h],       h - P h = f - E f,
+
+exactly, where P' is the kernel that runs, from whose stationary distribution the outer expectation is, and P that of
+exact decisions. Were chains autoregressive, h would be f (tau + 1) / 2; and (P' - P) f is the mean jump that differing
+decisions make or miss, which audits estimate with its sign. Errors that cancel so count for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from stansub import streams
+from stansub.errors import InputError
+from stansub.output import files
+from stansub.planning.pilot import Measured, measure, ways_of
+from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, TreeCost, tree_cost
+from stansub.progress import Progress
+from stansub.run.config import SampleConfig
+from stansub.run.prepare import Data, Model, prepare
+from stansub.types import FloatArray
+
+# Intervals reach so many standard errors to either side: 90 %.
+_ERRORS = 1.645
+# Beside what a pilot measures: how a machine's speed, and a chain's bookkeeping, differ from it, as a relative error.
+_MACHINE = 0.1
+# The pilot takes this share of the budget, within these seconds.
+_SHARE, _LEAST_SECONDS, _MOST_SECONDS = 0.1, 3.0, 60.0
+# Warmup: a share of the steps, within these.
+_WARMUP_SHARE, _LEAST_WARMUP, _MOST_WARMUP = 0.1, 100, 2000
+# Draws that are kept of all chains, and numbers in them.
+_MOST_DRAWS, _MOST_NUMBERS = 400_000, 50_000_000
+# Exact draws are recommended unless others have a risk lower by this share.
+_WORTH = 0.1
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class Estimate(NamedTuple):
+    """A figure with its uncertainty.
+
+    Attributes
+    ----------
+    low, value, high : float
+        90 % interval and what is expected.
+    """
+
+    low: float
+    value: float
+    high: float
+
+    @classmethod
+    def about(cls, value: float, error: float) -> Estimate:
+        """A positive figure with such a relative standard error, on a logarithmic scale."""
+        factor = math.exp(_ERRORS * error)
+        return cls(value / factor, value, value * factor)
+
+    def plus(self, other: Estimate) -> Estimate:
+        """The sum, the ends of the intervals added, which is on the safe side."""
+        return Estimate(self.low + other.low, self.value + other.value, self.high + other.high)
+
+
+NOT_READY = Estimate(math.inf, math.inf, math.inf)
+
+
+class Steps(NamedTuple):
+    """How long chains run, for each.
+
+    Attributes
+    ----------
+    iter_warmup, iter_sampling, thin : int
+    """
+
+    iter_warmup: int
+    iter_sampling: int
+    thin: int
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A way of stansub's own, and what it is predicted from.
+
+    Attributes
+    ----------
+    seen : Measured
+    set_up : float
+        Seconds until chains begin.
+    chains : int
+    """
+
+    seen: Measured
+    set_up: float
+    chains: int
+
+    @property
+    def label(self) -> str:
+        """Its name, with its error level."""
+        epsilon = self.seen.way.epsilon
+        return self.seen.way.name + (f" {epsilon:g}" if epsilon is not None else "")
+
+    @property
+    def exact(self) -> bool:
+        """Whether its draws are those of the posterior itself, but for Monte Carlo error."""
+        return self.seen.way.exact
+
+    def steps(self, budget: float) -> Steps | None:
+        """How long chains run in such a budget; None where it is over before they have warmed up."""
+        each = int((budget - self.set_up) / self.seen.seconds / self.chains)
+        warmup = int(np.clip(_WARMUP_SHARE * each, _LEAST_WARMUP, _MOST_WARMUP))
+        if each - warmup < 2:
+            return None
+        left, most = each - warmup, max(1, min(_MOST_DRAWS, _MOST_NUMBERS // len(self.seen.tau)) // self.chains)
+        # As many draws as may be kept and a little apart, or fewer further apart.
+        thins = {-(-left // most), max(1, left // most)}
+        made = [Steps(warmup, min(most, left // thin) * thin, thin) for thin in thins]
+        return min(made, key=self._variance)
+
+    def _variance(self, steps: Steps) -> float:
+        """Of means of the draws that are kept, whose correlations are taken for autoregressive."""
+        r = ((self.seen.tau - 1) / (self.seen.tau + 1)) ** steps.thin
+        return float(((1 + r) / (1 - r)).mean()) * steps.thin / (self.chains * steps.iter_sampling)
+
+    def variance(self, budget: float) -> Estimate:
+        """Of the means, in posterior variances."""
+        steps = self.steps(budget)
+        if steps is None:
+            return NOT_READY
+        error = math.hypot(self.seen.tau_error, self.seen.seconds_error, _MACHINE)
+        return Estimate.about(self._variance(steps), error)
+
+    @property
+    def bias2(self) -> Estimate:
+        """Squared bias of the means, in posterior variances."""
+        audits = self.seen.audits
+        if audits is None:
+            return Estimate(0.0, 0.0, 0.0)
+        drift, error = audits.drift
+        longer = ((self.seen.tau + 1) / 2) ** 2
+        return Estimate(
+            float((longer * np.maximum(drift**2 - error**2, 0)).mean()),
+            float((longer * (drift**2 + error**2)).mean()),
+            float((longer * (np.abs(drift) + _ERRORS * error) ** 2).mean()),
+        )
+
+    def risk(self, budget: float) -> Estimate:
+        """Mean squared error of the means after such a time."""
+        return self.variance(budget).plus(self.bias2)
+
+    def options(self, budget: float) -> dict[str, Any]:
+        """Options of `stansub.sample` for such a run.
+
+        Raises
+        ------
+        InputError
+            Where the budget is too short for it.
+        """
+        steps = self.steps(budget)
+        if steps is None:
+            raise InputError(f"budget {budget:g} is too short: chains begin after {self.set_up:.3g} s")
+        way = self.seen.way
+        epsilon = {} if way.epsilon is None else {"epsilon": way.epsilon}
+        return {"test": way.rule.name, "chains": self.chains, **epsilon, **steps._asdict()}
+
+    def facts(self) -> dict[str, Any]:
+        """What was measured, in values that JSON has."""
+        seen, audits = self.seen, self.seen.audits
+        return {
+            "test": seen.way.rule.name,
+            "epsilon": seen.way.epsilon,
+            "proposal": seen.way.found.name,
+            "exact": self.exact,
+            "set_up_seconds": self.set_up,
+            "step_seconds": seen.seconds,
+            "autocorrelation_time": float(seen.tau.mean()),
+            "relative_error": {"step_seconds": seen.seconds_error, "autocorrelation_time": seen.tau_error},
+            "pilot_steps": seen.n_steps,
+            "acceptance": seen.acceptance,
+            "share_of_data": seen.share,
+            "audited": 0 if audits is None else audits.n,
+            "differing": 0 if audits is None else audits.differing,
+            "squared_bias": self.bias2._asdict(),
+        }
+
+
+@dataclass(frozen=True)
+class Trees:
+    """NUTS, as it is predicted.
+
+    Attributes
+    ----------
+    cost : TreeCost
+    chains, threads : int
+    """
+
+    cost: TreeCost
+    chains: int
+    threads: int
+
+    label = "NUTS"
+    exact = True
+
+    def risk(self, budget: float) -> Estimate:
+        """Mean squared error of the means after such a time, of which the warmup of all chains is a part."""
+        return Estimate(self._at(budget, 1 / RANGE).low, self._at(budget, 1.0).value, self._at(budget, RANGE).high)
+
+    def _at(self, budget: float, factor: float) -> Estimate:
+        """With so many times the leapfrog steps."""
+        draw = self.cost.seconds * self.cost.leapfrog * factor / min(self.threads, self.chains)
+        left = budget - self.chains * WARMUP * WARMUP_FACTOR * draw
+        if left < draw:
+            return NOT_READY
+        n = min(left / draw, _MOST_DRAWS)
+        return Estimate.about(1 / (n * ESS_OF_A_DRAW), math.hypot(self.cost.seconds_error, _MACHINE))
+
+    def facts(self) -> dict[str, Any]:
+        """What was measured and assumed, in values that JSON has."""
+        return {
+            "exact": True,
+            "gradient_seconds": self.cost.seconds,
+            "leapfrog_steps": self.cost.leapfrog,
+            "assumed": {"warmup": WARMUP, "factor_either_way": RANGE, "effective_draws_of_a_draw": ESS_OF_A_DRAW},
+        }
+
+
+_Way = TypeVar("_Way", Sampled, Sampled | Trees)
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """What could be done in a budget, and what should be.
+
+    Attributes
+    ----------
+    name : str
+        Of the program.
+    budget : float
+        Seconds.
+    n_observations : int
+    ways : tuple of Sampled
+    trees : Trees or None
+        None where there are no gradients.
+    seconds : float
+        That planning took, compiling left out.
+    """
+
+    name: str
+    budget: float
+    n_observations: int
+    ways: tuple[Sampled, ...]
+    trees: Trees | None
+    seconds: float
+
+    @property
+    def all(self) -> tuple[Sampled | Trees, ...]:
+        """The ways, NUTS last."""
+        return self.ways if self.trees is None else (*self.ways, self.trees)
+
+    @property
+    def best(self) -> Sampled | Trees:
+        """The way with the lowest expected risk; an exact one where that is as good as any."""
+        return best_of(self.all, self.budget)
+
+    @property
+    def own(self) -> Sampled:
+        """The best way of stansub's own."""
+        return best_of(self.ways, self.budget)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval of the best way lies below those of the others."""
+        best = self.best
+        high = best.risk(self.budget).high
+        return all(one is best or one.risk(self.budget).low > high for one in self.all)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures in values that JSON has; a risk is null where nothing is ready in time."""
+        return {
+            "model": self.name,
+            "budget_seconds": self.budget,
+            "n_observations": self.n_observations,
+            "planning_seconds": self.seconds,
+            "ways": [
+                {"way": one.label, **one.facts(), "risk": _plain(one.risk(self.budget)._asdict())} for one in self.all
+            ],
+            "best": self.best.label,
+            "certain": self.certain,
+            "options": self.own.options(self.budget),
+        }
+
+
+def best_of(ways: Sequence[_Way], budget: float) -> _Way:
+    """The way with the lowest expected risk; an exact one where that is as good within a tenth.
+
+    Raises
+    ------
+    InputError
+        Where the budget is too short for any.
+    """
+    lowest = min(ways, key=lambda one: one.risk(budget).value)
+    least = lowest.risk(budget).value
+    if not math.isfinite(least):
+        raise InputError(f"budget {budget:g} is too short: no chain could begin to sample; give more time")
+    exact = [one for one in ways if one.exact and one.risk(budget).value * (1 - _WORTH) <= least]
+    return min(exact, key=lambda one: one.risk(budget).value) if exact else lowest
+
+
+def plan(
+    model: Model,
+    data: Data = None,
+    *,
+    budget: float | str,
+    config: SampleConfig | None = None,
+    pilot_seconds: float | None = None,
+    progress: Progress | None = None,
+) -> BudgetPlan:
+    """Predict the risk of each way after a budget of time, from a pilot.
+
+    Parameters
+    ----------
+    model, data
+        As in `stansub.sample`.
+    budget : float or str
+        Seconds, or a text such as "10m" or "1h30m"; for set-up, warmup and sampling, without compiling.
+    config : SampleConfig, optional
+        Options of the runs that are planned; test and levels are for the plan to choose.
+    pilot_seconds : float, optional
+        That the steps of the pilot take, audits besides; a tenth of the budget by default, 3 to 60 s.
+    progress : Progress, optional
+
+    Raises
+    ------
+    InputError
+        Where no mode was found to run about, or the budget is too short for anything.
+    """
+    seconds = parse_seconds(budget)
+    progress = progress or Progress()
+    prepared = prepare(model, data, config or SampleConfig(), progress)
+    set_up = time.perf_counter() - prepared.compiled_at
+    setup, posterior = prepared.setup, prepared.posterior
+    share = float(np.clip(_SHARE * seconds, _LEAST_SECONDS, _MOST_SECONDS))
+    ways = ways_of(prepared, progress)
+    seen = measure(prepared, ways, share if pilot_seconds is None else pilot_seconds, progress)
+    progress("Timing gradients")
+    found = ways[0].found
+    rng = streams.generator(setup.seed, streams.Run.PILOT)
+    cost = tree_cost(posterior, found.mode, rng)
+    chains = setup.config.chains
+    return BudgetPlan(
+        name=posterior.name,
+        budget=seconds,
+        n_observations=posterior.blocks.n_observations,
+        ways=tuple(Sampled(one, set_up, chains) for one in seen),
+        trees=None if cost is None else Trees(cost, chains, setup.threads),
+        seconds=time.perf_counter() - prepared.compiled_at,
+    )
+
+
+def parse_seconds(text: float | str) -> float:
+    """Seconds of a time such as 90, "90s", "10m" or "1h30m".
+
+    Raises
+    ------
+    InputError
+        Where it is none.
+    """
+    parts = re.findall(r"([0-9.]+)([smh]?)", str(text))
+    try:
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    except ValueError:
+        seconds = 0.0
+    if "".join(number + unit for number, unit in parts) != str(text) or not 0 < seconds < math.inf:
+        raise InputError(f"budget {text!r} is no time: give seconds, or such as 90s, 10m, 1h30m")
+    return seconds
+
+
+def write(found: BudgetPlan, path: Path, *, overwrite: bool = False) -> None:
+    """Write all figures as JSON (see `files.write` for errors)."""
+    files.write(path, json.dumps(found.to_dict(), indent=1).encode(), overwrite=overwrite)
+
+
+def budgets(found: BudgetPlan, n: int = 60) -> FloatArray:
+    """Times from where the first chains begin to ten times the budget, for a picture; shape (n,)."""
+    first = min(found.budget / 10, 2 * min(one.set_up for one in found.ways))
+    return np.geomspace(first, 10 * found.budget, n)
+
+
+def _plain(values: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: value if math.isfinite(value) else None for name, value in values.items()}

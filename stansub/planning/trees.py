@@ -1,0 +1,82 @@
+"""What NUTS would cost, from the time of a gradient and the normal approximation at the mode.
+
+No tree is built. With a diagonal metric, as CmdStan adapts it, NUTS sees the posterior in units of its marginal sds:
+the longest axis of the correlation matrix says how far a trajectory goes until it turns, the shortest how long a step
+may be. On normal posteriors the step is about 1.5 dim^(-1/4) shortest sds where 80 % are to be accepted, the way to the
+turn pi longest sds (half a period), and a tree has 2^k - 1 steps. Posteriors that are not normal need more.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stansub.stan.posterior import Posterior
+from stansub.target.gradients import Objective, Team
+from stansub.target.laplace import Mode
+from stansub.types import FloatArray
+
+# Assumed, not measured: draws of warmup, and how many times as many as in sampling the leapfrog steps of a draw in it
+# are; effective draws of a draw; by what factor leapfrog steps may be more or fewer.
+WARMUP, WARMUP_FACTOR, ESS_OF_A_DRAW, RANGE = 1000, 1.5, 1.0, 2.0
+_STEP = 1.5
+# Gradients that are timed: at least, at most, and for how many seconds.
+_FEWEST, _MOST, _SECONDS = 3, 200, 1.0
+_LARGEST_TREE = 2**10 - 1
+
+
+@dataclass(frozen=True)
+class TreeCost:
+    """What NUTS is predicted from.
+
+    Attributes
+    ----------
+    seconds : float
+        Of a gradient of the whole log density on one core.
+    seconds_error : float
+        Relative standard error of this.
+    leapfrog : float
+        Steps of a tree.
+    """
+
+    seconds: float
+    seconds_error: float
+    leapfrog: int
+
+
+def leapfrog_steps(cholesky: FloatArray) -> int:
+    """Leapfrog steps of a draw on a normal posterior whose covariance has such a factor, shape (dim, dim)."""
+    covariance = cholesky @ cholesky.T
+    sds = np.sqrt(np.diag(covariance))
+    spectrum = np.linalg.eigvalsh(covariance / np.outer(sds, sds))
+    longest, shortest = math.sqrt(spectrum[-1]), math.sqrt(max(spectrum[0], 1e-12))
+    step = _STEP * len(sds) ** -0.25 * shortest
+    depth = max(1, math.ceil(math.log2(math.pi * longest / step)))
+    return int(min(2**depth - 1, _LARGEST_TREE))
+
+
+def tree_cost(posterior: Posterior, mode: Mode, rng: np.random.Generator) -> TreeCost | None:
+    """Time a few gradients about the mode; None where there are none.
+
+    Of a program it is its own log density that is differentiated, as NUTS does it; of functions the sum of the factors.
+    """
+    if not posterior.has_gradients:
+        return None
+    own: Any = getattr(posterior.full, "log_density_gradient", None)
+    times: list[float] = []
+    with Team(posterior.population) as team:
+        gradient = own or Objective(team)
+        gradient(mode.position)
+        while len(times) < _FEWEST or (len(times) < _MOST and sum(times) < _SECONDS):
+            theta = mode.position + mode.cholesky @ rng.standard_normal(mode.dim)
+            began = time.perf_counter()
+            gradient(theta)
+            times.append(time.perf_counter() - began)
+    seconds = float(np.mean(times))
+    return TreeCost(
+        seconds, float(np.std(times, ddof=1) / math.sqrt(len(times)) / seconds), leapfrog_steps(mode.cholesky)
+    )

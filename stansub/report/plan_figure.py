@@ -1,0 +1,50 @@
+"""Picture of a plan: the predicted risk of each way against the budget."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stansub.output import plots
+from stansub.output.style import CHAIN_COLOURS, INK, STYLE
+from stansub.planning.plan import BudgetPlan, budgets
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_NUTS_COLOUR = "#8C8C8C"
+
+
+def figure(found: BudgetPlan) -> Figure:
+    """Draw a line for each way with its 90 % band, on logarithmic axes; exact ways are solid, others dashed."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    times = budgets(found)
+    with matplotlib.rc_context(STYLE):
+        picture = Figure(figsize=(9, 5), layout="constrained")
+        ax = picture.subplots()
+        for place, way in enumerate(found.all):
+            colour = _NUTS_COLOUR if way is found.trees else (INK, *CHAIN_COLOURS)[place % (1 + len(CHAIN_COLOURS))]
+            risks = np.array([way.risk(float(time)) for time in times])
+            risks[~np.isfinite(risks)] = np.nan
+            line = "-" if way.exact else (0, (4, 1.5))
+            width = 2.6 if way is found.best else 1.5
+            ax.plot(times, risks[:, 1], color=colour, linestyle=line, linewidth=width, label=way.label)
+            ax.fill_between(times, risks[:, 0], risks[:, 2], color=colour, alpha=0.1, linewidth=0)
+        ax.axvline(found.budget, color=INK, linewidth=1.0, linestyle=(0, (2, 2)))
+        ax.set(xscale="log", yscale="log", xlabel="Budget in seconds, set-up included, compiling left out")
+        ax.set_ylabel("Predicted risk of posterior means\n(posterior sd²)")
+        ax.set_title(f"{found.name}: {found.best.label} is best in {found.budget:g} s", loc="left")
+        picture.legend(loc="outside right upper", title="bands: 90 %")
+    return picture
+
+
+def save(found: BudgetPlan, path: str | os.PathLike[str]) -> None:
+    """Write the picture; its suffix is the format (see `plots.save` for errors)."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        plots.save(figure(found), path)

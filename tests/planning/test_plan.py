@@ -1,0 +1,205 @@
+"""Planning: what the pilot measures, against posteriors where it is known, and what is made of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from typer.testing import CliRunner
+
+import stansub
+from stansub import FunctionFactors, InputError
+from stansub.cli.plan import lines
+from stansub.planning import pilot
+from stansub.planning.pilot import Audits, autocorrelation_times
+from stansub.planning.plan import BudgetPlan, Estimate, best_of, parse_seconds, plan
+from stansub.planning.trees import leapfrog_steps
+from stansub.report import plan_figure
+from stansub.run.config import SampleConfig
+
+Array = NDArray[np.float64]
+N = 400
+
+
+def normal_means() -> FunctionFactors:
+    """Two means of normals with heavy-tailed observations, flat prior; no bounds."""
+    y = np.random.default_rng(5).standard_t(4, (N, 2))
+
+    def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
+        return np.asarray(-0.5 * ((y[which] - theta) ** 2).sum(1))
+
+    def slope(theta: Array, which: NDArray[np.int32]) -> Array:
+        return np.asarray(y[which] - theta)
+
+    return FunctionFactors(["a", "b"], N, log_lik, log_lik_gradient=slope, block_size=4)
+
+
+@pytest.fixture(scope="module")
+def found() -> BudgetPlan:
+    return plan(normal_means(), budget="20s", pilot_seconds=1.0, config=SampleConfig(seed=3, parallel_chains=1))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), (2.5, 2.5), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("0.5h", 1800)]
+)
+def test_times(text: str | float, seconds: float) -> None:
+    assert parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-5", "10x", "m", "1.2.3s", "nan", "inf", "10 m"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(InputError, match="no time"):
+        parse_seconds(text)
+
+
+@pytest.mark.parametrize("r", [0.0, 0.6, 0.9])
+def test_autocorrelation_times_of_autoregressions(r: float) -> None:
+    rng = np.random.default_rng(1)
+    draws = np.empty((2, 20_000, 3))
+    draws[:, 0] = rng.standard_normal((2, 3))
+    for step in range(1, draws.shape[1]):
+        draws[:, step] = r * draws[:, step - 1] + math.sqrt(1 - r**2) * rng.standard_normal((2, 3))
+    times, error = autocorrelation_times(draws)
+    assert np.abs(times / ((1 + r) / (1 - r)) - 1).max() < 4 * error + 0.01
+    assert error < 0.12
+
+
+def test_chains_that_do_not_move_or_do_not_agree_have_long_times() -> None:
+    still = np.zeros((2, 50, 1))
+    assert autocorrelation_times(still)[0] == 50
+    apart = np.random.default_rng(2).standard_normal((2, 500, 1)) + np.array([0.0, 20.0])[:, None, None]
+    assert autocorrelation_times(apart)[0] > 100
+
+
+def test_drift_has_its_sign_and_cancels() -> None:
+    one = np.array([[1.0, 0.0]])
+    drift, error = Audits(np.repeat(one, 8, 0), 100, np.ones(2)).drift
+    np.testing.assert_allclose(drift, [0.08, 0.0])
+    np.testing.assert_allclose(error, [0.03, 0.01])
+    drift, _ = Audits(np.concatenate([np.repeat(one, 4, 0), np.repeat(-one, 4, 0)]), 100, np.ones(2)).drift
+    np.testing.assert_allclose(drift, 0.0)
+    none = Audits(np.empty((0, 2)), 0, np.ones(2)).drift
+    assert np.isinf(none[1]).all()
+
+
+def test_the_longest_axis_makes_trees_longer() -> None:
+    assert leapfrog_steps(np.eye(30)) == 7
+    assert leapfrog_steps(np.diag(np.geomspace(1e-3, 1e3, 30))) == 7
+    narrow = np.linalg.cholesky(np.array([[1.0, 0.999], [0.999, 1.0]]))
+    assert leapfrog_steps(narrow) > 60
+
+
+def test_ways_and_their_figures(found: BudgetPlan) -> None:
+    names = [one.label for one in found.ways]
+    assert len(set(names)) == len(names)
+    assert {"pocock 0.005", "pocock 0.02", "pocock 0.1", "exact"} <= set(names)
+    for one in found.ways:
+        low, value, high = one.risk(found.budget)
+        assert 0 < low < value < high
+        assert (one.bias2.high == 0) == one.exact
+        assert one.risk(10 * found.budget).value <= value
+        assert one.seen.seconds > 0
+        assert (one.seen.tau >= 1).all()
+    exact = next(one for one in found.ways if one.label == "exact")
+    assert exact.seen.share == 1
+    assert all(one.seen.share < 1 for one in found.ways if not one.exact)
+
+
+def test_budgets_that_are_too_short(found: BudgetPlan) -> None:
+    early = found.ways[0].set_up
+    assert found.ways[0].steps(early) is None
+    with pytest.raises(InputError, match="too short"):
+        found.ways[0].options(early)
+    with pytest.raises(InputError, match="no chain could begin"):
+        best_of(found.all, early / 2)
+
+
+def test_an_exact_way_is_preferred_where_it_is_as_good(found: BudgetPlan) -> None:
+    exact = next(one for one in found.ways if one.label == "exact")
+    loose = next(one for one in found.ways if one.label == "pocock 0.1")
+    clean = Audits(np.empty((0, 2)), 10**9, np.full(2, 1e-30))
+    same = replace(exact.seen, way=loose.seen.way, audits=clean)
+    assert best_of([replace(loose, seen=replace(same, seconds=0.95 * same.seconds)), exact], 20.0) is exact
+    faster = replace(loose, seen=replace(same, seconds=0.2 * same.seconds))
+    assert best_of([faster, exact], 20.0) is faster
+
+
+def test_draws_fill_the_budget_and_are_not_too_many(found: BudgetPlan) -> None:
+    way = found.ways[0]
+    for budget in (5.0, 50.0, 1e4, 1e6):
+        steps = way.steps(budget)
+        assert steps is not None
+        seconds = way.set_up + way.chains * (steps.iter_warmup + steps.iter_sampling) * way.seen.seconds
+        assert seconds <= budget * 1.001
+        assert steps.iter_sampling % steps.thin == 0
+        assert way.chains * steps.iter_sampling // steps.thin <= 400_000
+    risks = [way.variance(budget).value for budget in np.geomspace(5, 1e5, 200)]
+    assert (np.diff(risks) <= 1e-12).all()
+
+
+def test_a_test_that_errs_is_seen_to_be_biased(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: decisions from the first blocks, which are not like the others."""
+
+    def skewed() -> FunctionFactors:
+        y = np.random.default_rng(6).exponential(1.0, N) ** 2
+
+        def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
+            return np.asarray(-0.5 * (y[which] - theta[0]) ** 2)
+
+        def slope(theta: Array, which: NDArray[np.int32]) -> Array:
+            return np.asarray((y[which] - theta[0])[:, np.newaxis])
+
+        return FunctionFactors(["a"], N, log_lik, log_lik_gradient=slope, block_size=1)
+
+    prepared = pilot_of(skewed())
+    way = next(one for one in pilot.ways_of(prepared, stansub.progress.Progress()) if one.epsilon == 0.005)
+    loose = stansub.Pocock(epsilon=0.9, looks=stansub.Geometric(first=2, growth=4.0))
+    plain = replace(way.found, variates=None)
+    seen = pilot.measure(prepared, [replace(way, rule=loose, found=plain)], 1.0, stansub.progress.Progress())[0]
+    assert seen.audits is not None
+    assert seen.audits.differing > 0.02 * seen.audits.n
+
+
+def pilot_of(factors: FunctionFactors) -> stansub.run.prepare.Prepared:
+    from stansub.progress import Progress
+    from stansub.run.prepare import prepare
+
+    return prepare(factors, None, SampleConfig(seed=1, parallel_chains=1), Progress())
+
+
+def test_no_mode_no_plan() -> None:
+    flat = FunctionFactors(["a"], 5, lambda theta, which: np.zeros(len(which)))
+    with pytest.raises(InputError, match="nothing to plan"):
+        plan(flat, budget=10, config=SampleConfig(seed=1))
+
+
+def test_the_options_are_those_of_a_run(found: BudgetPlan) -> None:
+    options = found.own.options(found.budget)
+    SampleConfig(**options)
+    assert json.loads(json.dumps(found.to_dict()))["options"] == options
+
+
+def test_what_is_printed_and_drawn(found: BudgetPlan, tmp_path: pytest.TempPathFactory) -> None:
+    from pathlib import Path
+
+    text = list(lines(found, Path("m.stan"), Path("d.json")))
+    assert text[-1].startswith("stansub sample m.stan d.json --test ")
+    assert len(text) <= 14
+    assert any(line.startswith("Best in 20 s: ") for line in text)
+    picture = plan_figure.figure(found)
+    assert len(picture.axes[0].lines) == len(found.all) + 1
+
+
+def test_estimates() -> None:
+    assert Estimate.about(2.0, 0.0) == (2.0, 2.0, 2.0)
+    assert Estimate(1, 2, 3).plus(Estimate(0, 1, 5)) == (1, 3, 8)
+
+
+def test_help() -> None:
+    result = CliRunner().invoke(stansub.cli.app, ["plan", "--help"])
+    assert result.exit_code == 0
+    assert "--budget" in result.output
