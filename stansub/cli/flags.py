@@ -16,6 +16,7 @@ OTHERS = {
         name: f"--{name.replace('_', '-')}"
         for name in (
             "adapt_delta",
+            "budget",
             "data",
             "engine",
             "force",

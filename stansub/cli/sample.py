@@ -27,6 +27,16 @@ def sample(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.", rich_help_panel=OUTPUT)] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Choose test, error level and lengths by a plan for so much time, such as 10m, planning included (see "
+            "`stansub plan`).",
+            show_default="none",
+            rich_help_panel=config.CHAINS,
+        ),
+    ] = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -52,6 +62,8 @@ def sample(
         raise InputError(f"{target} cannot be both the output and the checkpoint: choose another --output")
     console = FlagConsole(stderr=True)
     settings = config.SampleConfig(**options, show_progress=not quiet, console=console)
+    if budget is not None:
+        settings = _planned(model, data, settings, budget, console)
     result = run.draw(model, data, settings, overwrite=force)
     found = run.check(result)
     written, trouble = inference_data.write_anywhere(result, target, overwrite=replacing)
@@ -70,3 +82,19 @@ def sample(
         raise typer.Exit(InterruptError.WRITTEN)
     if missed_modes(inference_data.attrs(result)):
         raise typer.Exit(MISSED_MODE)
+
+
+def _planned(
+    model: Path, data: Path, settings: config.SampleConfig, budget: str, console: FlagConsole
+) -> config.SampleConfig:
+    """The options with what a plan for the budget chooses."""
+    from stansub.planning.plan import follow
+    from stansub.run.progress import stage_progress, wanted
+
+    with stage_progress(console, show=wanted(settings.show_progress, console)) as progress:
+        chosen, found = follow(model, data, budget=budget, config=settings, progress=progress)
+    other = f" ({found.best.label} is predicted to be better)" if found.best is found.trees else ""
+    level = "" if chosen.epsilon is None else f" with epsilon {chosen.epsilon:g}"
+    line = f"Plan: {chosen.test}{level}, {chosen.iter_sampling:,} steps of each chain{other}"
+    console.print(line, highlight=False, soft_wrap=True)
+    return chosen

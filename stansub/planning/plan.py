@@ -21,7 +21,7 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,7 +33,7 @@ from stansub.output import files
 from stansub.planning.pilot import Measured, measure, ways_of
 from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, TreeCost, tree_cost
 from stansub.progress import Progress
-from stansub.run.config import SampleConfig
+from stansub.run.config import DEFAULTS, SampleConfig
 from stansub.run.prepare import Data, Model, prepare
 from stansub.types import FloatArray
 
@@ -47,6 +47,27 @@ _SHARE, _LEAST_SECONDS, _MOST_SECONDS = 0.1, 3.0, 60.0
 _WARMUP_SHARE, _LEAST_WARMUP, _MOST_WARMUP = 0.1, 100, 2000
 # Draws that are kept of all chains, and numbers in them.
 _MOST_DRAWS, _MOST_NUMBERS = 400_000, 50_000_000
+# Options that a plan chooses, and how much of the time is filled by what it chooses.
+PLANNED = (
+    "test",
+    "epsilon",
+    "delta",
+    "max_error",
+    "final_epsilon",
+    "looks",
+    "first_look",
+    "control_variates",
+    "range_source",
+    "proposal",
+    "kernel",
+    "inits",
+    "iter_warmup",
+    "iter_sampling",
+    "thin",
+    "max_time",
+    "resume",
+)
+_FILLED = 0.9
 # Exact draws are recommended unless others have a risk lower by this share.
 _WORTH = 0.1
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -369,6 +390,28 @@ def plan(
         trees=None if cost is None else Trees(cost, chains, setup.threads),
         seconds=time.perf_counter() - prepared.compiled_at,
     )
+
+
+def follow(
+    model: Model, data: Data, *, budget: float | str, config: SampleConfig, progress: Progress
+) -> tuple[SampleConfig, BudgetPlan]:
+    """Plan, and the options of the run that fills what planning leaves of the budget.
+
+    The run is the best of stansub's own. It is meant to end a tenth before the time, which then stops it.
+
+    Raises
+    ------
+    InputError
+        Where an option is given that the plan chooses, or as `plan` raises it.
+    """
+    given = [name for name in PLANNED if getattr(config, name) != DEFAULTS[name]]
+    if given:
+        named = ", ".join(f"`{name}`" for name in given)
+        raise InputError(f"the budget's plan chooses {named}: leave it out, or `budget`")
+    found = plan(model, data, budget=budget, config=config, progress=progress)
+    left = found.budget - found.seconds
+    own = best_of(found.ways, max(left, 0.0))
+    return replace(config, **own.options(_FILLED * left), max_time=left), found
 
 
 def parse_seconds(text: float | str) -> float:

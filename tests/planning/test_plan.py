@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +17,12 @@ from stansub import FunctionFactors, InputError
 from stansub.cli.plan import lines
 from stansub.planning import pilot
 from stansub.planning.pilot import Audits, autocorrelation_times
-from stansub.planning.plan import BudgetPlan, Estimate, best_of, parse_seconds, plan
+from stansub.planning.plan import BudgetPlan, Estimate, best_of, follow, parse_seconds, plan
 from stansub.planning.trees import leapfrog_steps
+from stansub.progress import Progress
 from stansub.report import plan_figure
 from stansub.run.config import SampleConfig
+from stansub.run.prepare import Prepared, prepare
 
 Array = NDArray[np.float64]
 N = 400
@@ -141,8 +144,8 @@ def test_draws_fill_the_budget_and_are_not_too_many(found: BudgetPlan) -> None:
     assert (np.diff(risks) <= 1e-12).all()
 
 
-def test_a_test_that_errs_is_seen_to_be_biased(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: decisions from the first blocks, which are not like the others."""
+def test_a_test_that_errs_is_seen_to() -> None:
+    """Negative control: decisions from two skewed observations differ from those of all."""
 
     def skewed() -> FunctionFactors:
         y = np.random.default_rng(6).exponential(1.0, N) ** 2
@@ -156,18 +159,16 @@ def test_a_test_that_errs_is_seen_to_be_biased(monkeypatch: pytest.MonkeyPatch) 
         return FunctionFactors(["a"], N, log_lik, log_lik_gradient=slope, block_size=1)
 
     prepared = pilot_of(skewed())
-    way = next(one for one in pilot.ways_of(prepared, stansub.progress.Progress()) if one.epsilon == 0.005)
+    way = next(one for one in pilot.ways_of(prepared, Progress()) if one.epsilon == 0.005)
     loose = stansub.Pocock(epsilon=0.9, looks=stansub.Geometric(first=2, growth=4.0))
     plain = replace(way.found, variates=None)
-    seen = pilot.measure(prepared, [replace(way, rule=loose, found=plain)], 1.0, stansub.progress.Progress())[0]
+    seen = pilot.measure(prepared, [replace(way, rule=loose, found=plain)], 1.0, Progress())[0]
     assert seen.audits is not None
     assert seen.audits.differing > 0.02 * seen.audits.n
 
 
-def pilot_of(factors: FunctionFactors) -> stansub.run.prepare.Prepared:
-    from stansub.progress import Progress
-    from stansub.run.prepare import prepare
-
+def pilot_of(factors: FunctionFactors) -> Prepared:
+    """A preparation, as a plan has it."""
     return prepare(factors, None, SampleConfig(seed=1, parallel_chains=1), Progress())
 
 
@@ -183,15 +184,27 @@ def test_the_options_are_those_of_a_run(found: BudgetPlan) -> None:
     assert json.loads(json.dumps(found.to_dict()))["options"] == options
 
 
-def test_what_is_printed_and_drawn(found: BudgetPlan, tmp_path: pytest.TempPathFactory) -> None:
-    from pathlib import Path
-
+def test_what_is_printed_and_drawn(found: BudgetPlan) -> None:
     text = list(lines(found, Path("m.stan"), Path("d.json")))
     assert text[-1].startswith("stansub sample m.stan d.json --test ")
     assert len(text) <= 14
     assert any(line.startswith("Best in 20 s: ") for line in text)
     picture = plan_figure.figure(found)
     assert len(picture.axes[0].lines) == len(found.all) + 1
+
+
+def test_a_run_that_follows() -> None:
+    config = SampleConfig(seed=3, parallel_chains=1, chains=2, audit=0.0)
+    chosen, made = follow(normal_means(), None, budget=12.0, config=config, progress=Progress())
+    assert chosen.max_time is not None
+    assert 0 < chosen.max_time <= 12.0 - made.ways[0].set_up
+    assert (chosen.chains, chosen.audit, chosen.seed) == (2, 0.0, 3)
+    assert chosen.test in {one.seen.way.rule.name for one in made.ways}
+
+
+def test_what_the_plan_chooses_is_not_given_besides() -> None:
+    with pytest.raises(InputError, match="chooses `epsilon`, `thin`: leave it out"):
+        follow(normal_means(), None, budget="1m", config=SampleConfig(epsilon=0.1, thin=2), progress=Progress())
 
 
 def test_estimates() -> None:
