@@ -5,8 +5,8 @@ python benchmarks/planning/run.py --budget 20 --repeats 30 # closer
 
 Each posterior is planned for once. Then every way of stansub's own is run several times, from the start to the end,
 with the options that were predicted to fill the budget, and the squared error of its means is held against the
-predicted interval: a hit where the two overlap, the real risk with two standard errors either way. Means are
-exact (conjugate normal, and the exponential's rate on its logarithm) or by quadrature.
+predicted interval: a hit where that overlaps with the 95 % interval of the real risk, which is chi-squared, as errors
+of means are normal (and those of different parameters taken for independent). Means are exact (conjugate normal, and the exponential's rate on its logarithm) or by quadrature.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, expit, polygamma
+from scipy.stats import chi2
 
 import stansub
 from stansub import FunctionFactors
@@ -142,6 +143,13 @@ def real(case: Case, way: Sampled, budget: float, repeats: int, seed: int) -> tu
     return np.array(losses), float(np.mean(seconds))
 
 
+def interval(losses: Array, dim: int) -> tuple[float, float]:
+    """95 % interval of the risk from the losses of runs, each the mean over so many parameters."""
+    freedom = len(losses) * dim
+    low, high = losses.sum() * dim / chi2.ppf([0.975, 0.025], freedom)
+    return float(low), float(high)
+
+
 def rows(name: str, case: Case, found: BudgetPlan, repeats: int, seed: int) -> Iterator[dict[str, Any]]:
     """Predicted and real, for each way of stansub's own."""
     for way in found.ways:
@@ -149,7 +157,7 @@ def rows(name: str, case: Case, found: BudgetPlan, repeats: int, seed: int) -> I
         if not math.isfinite(predicted.value):
             continue
         losses, seconds = real(case, way, found.budget, repeats, seed)
-        risk, error = float(losses.mean()), float(losses.std(ddof=1) / math.sqrt(repeats))
+        risk, (low, high) = float(losses.mean()), interval(losses, len(case.mean))
         yield {
             "posterior": name,
             "way": way.label,
@@ -158,31 +166,37 @@ def rows(name: str, case: Case, found: BudgetPlan, repeats: int, seed: int) -> I
             "high": predicted.high,
             "variance": way.variance(found.budget).value,
             "real": risk,
-            "real_error": error,
+            "real_low": low,
+            "real_high": high,
             "seconds": seconds,
-            "hit": risk - 2 * error <= predicted.high and risk + 2 * error >= predicted.low,
+            "hit": low <= predicted.high and high >= predicted.low,
             "best": way is found.own,
         }
 
 
-def shown(results: Sequence[dict[str, Any]], budget: float) -> Iterator[str]:
-    """The table in Markdown, hits and misses, and whether the recommended way was best."""
-    yield "| posterior | way | predicted risk | 90 % | real risk | seconds | |"
-    yield "|---|---|---|---|---|---|---|"
-    for row in results:
-        yield (
-            f"| {row['posterior']} | {row['way']}{' *' if row['best'] else ''} | {row['predicted']:.2g} | "
-            f"{row['low']:.2g} to {row['high']:.2g} | {row['real']:.2g} ± {row['real_error']:.1g} | "
-            f"{row['seconds']:.1f} | {'hit' if row['hit'] else 'miss'} |"
-        )
+HEADER = "| posterior | way | predicted risk | 90 % | real risk | 95 % | seconds | |\n|---|---|---|---|---|---|---|---|"
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row of the table in Markdown."""
+    return (
+        f"| {row['posterior']} | {row['way']}{' *' if row['best'] else ''} | {row['predicted']:.2g} | "
+        f"{row['low']:.2g} to {row['high']:.2g} | {row['real']:.2g} | "
+        f"{row['real_low']:.1g} to {row['real_high']:.1g} | {row['seconds']:.1f} | {'hit' if row['hit'] else 'miss'} |"
+    )
+
+
+def conclusions(results: Sequence[dict[str, Any]], budget: float) -> Iterator[str]:
+    """Hits and misses, and whether the recommended way was best."""
     hits = sum(row["hit"] for row in results)
-    yield ""
     yield f"{hits} hits, {len(results) - hits} misses; budget {budget:g} s; * recommended of stansub's own."
+    late = [row["seconds"] / budget for row in results]
+    yield f"Runs took {min(late):.2f} to {max(late):.2f} of the budget."
     for name in dict.fromkeys(row["posterior"] for row in results):
         group = [row for row in results if row["posterior"] == name]
         taken, lowest = next(row for row in group if row["best"]), min(group, key=lambda row: row["real"])
-        apart = taken["real"] - lowest["real"] > 2 * math.hypot(taken["real_error"], lowest["real_error"])
-        verdict = f"{lowest['way']} was better" if apart else "none was better beyond two standard errors"
+        apart = taken["real_low"] > lowest["real_high"]
+        verdict = f"{lowest['way']} was better" if apart else "none was better by more than chance"
         yield f"{name}: {taken['way']} was recommended, and {verdict}."
 
 
@@ -191,19 +205,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--budget", type=float, default=3.0, help="seconds")
     parser.add_argument("--pilot", type=float, default=3.0, help="seconds of the pilot's steps")
-    parser.add_argument("--repeats", type=int, default=6, help="runs of each way, at least 2")
+    parser.add_argument("--repeats", type=int, default=6, help="runs of each way")
     parser.add_argument("--observations", type=int, default=3000)
     parser.add_argument("--case", action="append", choices=CASES, help="all by default")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
     results: list[dict[str, Any]] = []
+    print(HEADER)
     for name in options.case or CASES:
         case = CASES[name](options.observations, np.random.default_rng(options.seed))
         config = SampleConfig(seed=options.seed)
         found = plan(case.factors, budget=options.budget, pilot_seconds=options.pilot, config=config)
-        results += rows(name, case, found, options.repeats, options.seed)
-    print("\n".join(shown(results, options.budget)))
+        for row in rows(name, case, found, options.repeats, options.seed):
+            results.append(row)
+            print(line(row), flush=True)
+    print("", *conclusions(results, options.budget), sep="\n")
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
 

@@ -33,9 +33,9 @@ from stansub.types import FloatArray
 
 # Error levels of Pocock's test beside the default.
 EPSILONS = (0.005, 0.02, 0.1)
-# Steps of a batch between two looks at the clock, those that are left out at the start as a share of a run's time, the
-# most that are kept, and the fewest from which anything is read.
-_BATCH, _START, _MOST, _FEWEST = 10, 0.1, 100_000, 4
+# Between two looks at the clock batches are as long as so many of them fill the time, or of so many steps. At the start
+# steps are left out for a share of the time. The most steps of a chain, and the fewest from which anything is read.
+_BATCHES, _LONGEST, _START, _MOST, _FEWEST = 100, 1000, 0.1, 100_000, 4
 # A window of so many autocorrelation times (Sokal 1997, section 3).
 _WINDOW = 5.0
 
@@ -247,16 +247,18 @@ class _Pilot:
         assert proposal is not None
         kernel = MetropolisHastings(decider)
         state = kernel.init(mode.position + mode.cholesky @ rng.standard_normal(mode.dim))
-        out = Records.allocate(_BATCH, kernel.dim, kernel.stats)
+        out = Records.allocate(_LONGEST, kernel.dim, kernel.stats)
         kept: list[FloatArray] = []
         n = accepted = used = 0
-        start = time.perf_counter()
-        began = start
-        while time.perf_counter() - start < seconds or n < _FEWEST:
-            batch = 1 if n and (time.perf_counter() - began) / n > seconds / 100 else _BATCH
+        batch, start = 1, time.perf_counter()
+        began = now = start
+        while now - start < seconds or n < _FEWEST:
             state, done = kernel.batch(rng, state, proposal, out, batch, Oversight.none())
-            if not kept and time.perf_counter() - start < _START * seconds:
-                began = time.perf_counter()
+            before, now = now, time.perf_counter()
+            if now - before < seconds / _BATCHES:
+                batch = min(2 * batch, _LONGEST)
+            if not kept and now - start < _START * seconds:
+                began = now
                 continue
             kept.append(out.theta[:done].copy())
             n += done
@@ -264,7 +266,7 @@ class _Pilot:
             used += int(out["n_obs_used"][:done].sum())
             if n >= _MOST:
                 break
-        return _Chain(np.concatenate(kept), n, accepted, used, time.perf_counter() - began)
+        return _Chain(np.concatenate(kept), n, accepted, used, now - began)
 
     def _audits(self, draws: FloatArray, seconds: float) -> Audits:
         """Decisions of this way and exact ones, on the way on from where the chains ended."""

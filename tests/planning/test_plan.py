@@ -216,3 +216,24 @@ def test_help() -> None:
     result = CliRunner().invoke(stansub.cli.app, ["plan", "--help"])
     assert result.exit_code == 0
     assert "--budget" in result.output
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((300, 1))
+    y = (rng.random(300) < 1 / (1 + np.exp(-x[:, 0]))).astype(int)
+    data = tmp_path / "data.json"
+    data.write_text(json.dumps({"N": 300, "K": 1, "x": x.tolist(), "y": y.tolist()}))
+    model = Path(__file__).parents[2] / "stan_models" / "logistic.stan"
+    picture = tmp_path / "plan.png"
+    arguments = ["plan", str(model), str(data), "--budget", "30s", "--pilot", "0.4", "--json", "--output", str(picture)]
+    with pytest.raises(SystemExit) as ended:
+        stansub.cli.main([*arguments, "--seed", "1", "--parallel-chains", "1", "--quiet"])
+    assert ended.value.code == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert picture.stat().st_size > 10_000
+    ways = {one["way"]: one for one in figures["ways"]}
+    assert {"factorised", "exact", "NUTS"} <= set(ways)
+    assert ways["factorised"]["squared_bias"] == {"low": 0, "value": 0, "high": 0}
+    assert figures["budget_seconds"] == 30
+    assert figures["best"] in ways
