@@ -6,7 +6,8 @@ python benchmarks/planning/run.py --budget 20 --repeats 30 # closer
 Each posterior is planned for once. Then every way of stansub's own is run several times, from the start to the end,
 with the options that were predicted to fill the budget, and the squared error of its means is held against the
 predicted interval: a hit where that overlaps with the 95 % interval of the real risk, which is chi-squared, as errors
-of means are normal (and those of different parameters taken for independent). Means are exact (conjugate normal, and the exponential's rate on its logarithm) or by quadrature.
+of means are normal (and those of different parameters taken for independent). Means
+are exact (conjugate normal, and the exponential's rate on its logarithm) or by quadrature.
 """
 
 from __future__ import annotations
