@@ -31,6 +31,8 @@ class Stat:
         Name of its sum over all steps of a chain, thinned-away ones included; empty where a sum says nothing.
     per_step : bool
         Whether there is a value a step; a statistic without is counted by the kernel (see `Kernel.counts`).
+    largest : bool
+        Whether the total is the largest of all values, not their sum.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Stat:
     sentence: str
     total: str = ""
     per_step: bool = True
+    largest: bool = False
 
     def of(self, kernel: str) -> Stat:
         """The same statistic of one of several kernels, named after it."""

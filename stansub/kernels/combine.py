@@ -68,7 +68,7 @@ class _Combined(ABC):
     def counts(self) -> dict[str, float]:
         """What has no value a step."""
         several = [counts_of(one) for one in self.deciders]
-        return {count.name: sum(one[count.name] for one in several) for count in COUNTS}
+        return {count.name: (max if count.largest else sum)(one[count.name] for one in several) for count in COUNTS}
 
     def save(self) -> Any:
         """What each part remembers."""

@@ -59,7 +59,7 @@ class Plan:
 
 
 class Totals(dict[str, Any]):
-    """Sums over all steps of a phase, thinned-away ones included, by name; what was never counted is 0.
+    """Sums (or largest values) over all steps of a phase, thinned-away ones included, by name; 0 if never counted.
 
     Besides the totals that the kernel's statistics declare there are ``n_steps`` and ``seconds``, audits left out.
     """
@@ -71,6 +71,11 @@ class Totals(dict[str, Any]):
         """Add what was counted."""
         for name, value in counted.items():
             self[name] += value
+
+    def raise_to(self, largest: Mapping[str, float]) -> None:
+        """Take what is larger than before."""
+        for name, value in largest.items():
+            self[name] = max(self[name], value)
 
 
 @dataclass
@@ -285,7 +290,9 @@ class Chain:
         now.state, n = self.kernel.batch(now.rng, now.state, now.proposal, self._buffer, n_steps, oversight)
         records = self._buffer.rows(slice(0, n))
         phase.take(records, self.plan.thin)
-        counted = {name: value - before[name] for name, value in self._counts().items()}
+        after, tops = self._counts(), [one.name for one in self.kernel.stats if one.largest]
+        counted = {name: value - before[name] for name, value in after.items() if name not in tops}
+        phase.totals.raise_to({name: after[name] for name in tops})
         phase.totals.add(counted | {"seconds": time.perf_counter() - began - counted.get("audit_time", 0.0)})
         return records
 

@@ -31,6 +31,7 @@ from stansub.target.gradients import scaled_steps
 from stansub.target.taylor import ControlVariates, Pilot
 from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.anchored import Anchored, Request, fits, free_order
+from stansub.tuning.learned import DRAWS, bounded
 from stansub.tuning.named import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -335,7 +336,7 @@ class Meetings:
         order, needed_there = weighed.order, weighed.needed_there
         if weighed.moved:
             try:
-                variates = self._make(moments, steps, order)
+                variates = self._make(moments, steps, order, rng)
             except InputError as error:
                 self._keep(chosen.KeptSinceUndefined(n_steps, distance, f"there are {error}"))
                 return evaluated
@@ -345,6 +346,7 @@ class Meetings:
             self._moved_at.append(n_steps)
             self._take(variates, moved, chosen.VariatesMoved(order, needed_there, n_blocks))
             evaluated += int(taylor.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
+            evaluated += (DRAWS + 1) * population.blocks.n_observations if self.test.learns_bounds else 0
         elif weighed.given_up:
             given_up = chosen.VariatesGivenUp(n_steps, weighed.needed, needed_there[0], n_blocks)
             self._take(None, chosen.GivenUp(n_steps), given_up)
@@ -389,14 +391,16 @@ class Meetings:
             needed_there=taylor.blocks_by_order(there),
         )
 
-    def _make(self, moments: Moments, steps: FloatArray, order: int) -> ControlVariates:
+    def _make(self, moments: Moments, steps: FloatArray, order: int, rng: np.random.Generator) -> ControlVariates:
         """Control variates about the mean of moments; InputError where they are not defined."""
         posterior, log = self._posterior, self._progress
         threads = self._asked.request.threads
-        made = taylor.build(posterior, moments.position, order=order, steps=steps, threads=threads, progress=log)
+        make = partial(
+            taylor.build, posterior, moments.position, order=order, steps=steps, threads=threads, progress=log
+        )
         if not self.test.factorised:
-            return made
-        return made.bounded(posterior.predictors(log), moments.cholesky, posterior.blocks)
+            return make()
+        return bounded(posterior, self.test, make, moments.cholesky, rng=rng, threads=threads, progress=log)
 
     def _race(
         self, moments: Moments, draws: FloatArray, apart: float, effective: float, anew: bool, rng: np.random.Generator

@@ -107,6 +107,8 @@ class RemainderBounds:
         Increasing: row k of the constants holds where |w| is no more than radius k.
     constants : ndarray, shape (k, M)
         c_b.
+    proved : bool
+        Whether they hold for certain; otherwise they were learned from trials.
     """
 
     anchor: FloatArray
@@ -114,7 +116,10 @@ class RemainderBounds:
     order: int
     radii: FloatArray
     constants: FloatArray
+    proved: bool = True
 
     def compiled(self, share: float = _SHARE) -> _loop.RemainderBounds:
         """The same for the decision loop, which evaluates all blocks where it would pick more than this share."""
-        return _loop.RemainderBounds(self.anchor, self.whitening, self.order, self.radii, self.constants, share)
+        return _loop.RemainderBounds(
+            self.anchor, self.whitening, self.order, self.radii, self.constants, share, self.proved
+        )

@@ -35,9 +35,9 @@ from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
 from stansub.progress import Progress, as_progress
 from stansub.target.factors import Evaluator, Target
-from stansub.target.remainders import NoPredictorsError
 from stansub.target.taylor import ControlVariates, build_at_modes, choose_order
 from stansub.tuning.adapt import FirstWalk
+from stansub.tuning.learned import DRAWS, bounded
 from stansub.tuning.mode import Mode, Modes, find_modes
 from stansub.tuning.named import named, without_race
 from stansub.tuning.race import (
@@ -250,7 +250,7 @@ class _Site:
         if spread is not None and spread.order:
             return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
         if self.test.factorised:
-            return self._bounded(2 if order == "auto" else int(order))
+            return self._bounded(2 if order == "auto" else int(order), rng)
         if self.free:
             return self._that_pay(rng)
         if order == "auto":
@@ -270,22 +270,21 @@ class _Site:
         )
         return self._made(choice.order), choice.reason
 
-    def _bounded(self, order: int) -> tuple[ControlVariates | None, Chosen]:
+    def _bounded(self, order: int, rng: np.random.Generator) -> tuple[ControlVariates | None, Chosen]:
         """Those of a factorised test, with bounds on their remainders."""
         if len(self.modes.found) > 1:
             raise InputError("the factorised test is for posteriors with one mode: choose another test")
-        try:
-            predictors = self.posterior.predictors(self.log)
-        except NoPredictorsError as error:
-            raise InputError(f"the factorised test has no bounds here: {error}; choose another test") from error
-        made = self._made(order)
-        if made is None:
+        if not order:
             raise InputError("the factorised test needs control variates: leave `control_variates=0` out")
-        return made.bounded(predictors, self.modes.best.cholesky, self.posterior.blocks), VariatesForBounds(order)
+        best, threads = self.modes.best, self.request.threads
+        make = partial(self._at_modes, order)
+        made = bounded(self.posterior, self.test, make, best.cholesky, rng=rng, threads=threads, progress=self.log)
+        return made, VariatesForBounds(order, DRAWS if self.test.learns_bounds else 0)
 
     def _made(self, order: int) -> ControlVariates | None:
-        if not order:
-            return None
+        return self._at_modes(order) if order else None
+
+    def _at_modes(self, order: int) -> ControlVariates:
         return build_at_modes(
             self.posterior, self.modes.found, order=order, threads=self.request.threads, progress=self.log
         )
