@@ -21,6 +21,7 @@ class AliasTable {
     for (const double w : weights_) {
       if (!(w >= 0) || !std::isfinite(w)) throw std::invalid_argument("weights must be finite and not negative");
       total_ += w;
+      largest_ = std::max(largest_, w);
     }
     const double n = static_cast<double>(weights_.size());
     std::vector<std::int32_t> small, large;
@@ -45,6 +46,7 @@ class AliasTable {
   std::size_t size() const { return weights_.size(); }
   double total() const { return total_; }
   double weight(std::int32_t i) const { return weights_[i]; }
+  double largest() const { return largest_; }
 
   std::int32_t draw(bitgen_t* bits) const {
     const double at = bits->next_double(bits->state) * static_cast<double>(rows_.size());
@@ -60,7 +62,7 @@ class AliasTable {
 
   std::vector<double> weights_;
   std::vector<Row> rows_;
-  double total_ = 0;
+  double total_ = 0, largest_ = 0;
 };
 
 // Bounds on the remainders of all blocks about an anchor: with w = A (theta - anchor), block b's expansion of order p is
@@ -110,6 +112,12 @@ class RemainderBounds {
     const AliasTable* own = constants(from, to);
     const double by_constants = own ? by * own->total() : std::numeric_limits<double>::infinity();
     return {own, by, rounding, by_constants, by_constants + rounding * static_cast<double>(n_blocks())};
+  }
+
+  // Of all blocks' bounds of a move the largest; infinite beyond the last radius.
+  double largest(const double* theta, const double* theta_new, double rounding) const {
+    const Rates move = rates(theta, theta_new, rounding);
+    return move.constants ? move.factor * move.constants->largest() + rounding : std::numeric_limits<double>::infinity();
   }
 
   // Whether so many candidates cost more than evaluating all blocks.

@@ -502,6 +502,8 @@ NB_MODULE(_loop, m) {
           },
           "anchor"_a, "whitening"_a, "order"_a, "radii"_a, "constants"_a, "share"_a, "proved"_a = true);
 
+  nb::class_<RemainderRange, Range>(m, "RemainderRange").def(nb::init<std::shared_ptr<RemainderBounds>>(), "bounds"_a);
+
   nb::class_<DeciderState>(m, "DeciderState")
       .def_prop_ro("theta", [](const DeciderState& state) { return to_numpy(state.theta); }, nb::rv_policy::automatic)
       .def("__getstate__", &to_tuple)

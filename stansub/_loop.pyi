@@ -411,6 +411,11 @@ class DerivativeRange(Range):
 
     def __init__(self, constant: float) -> None: ...
 
+class RemainderRange(Range):
+    """Twice the largest of the blocks' bounds on remainders; infinite beyond the last radius."""
+
+    def __init__(self, bounds: RemainderBounds) -> None: ...
+
 class ScannedRange(Range):
     """The range itself, from an evaluation of all blocks."""
 

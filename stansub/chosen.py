@@ -133,6 +133,20 @@ class VariatesForBounds(Chosen):
 
 
 @dataclass(frozen=True)
+class RangeByPredictors(Chosen):
+    """The range of a concentration bound follows from proved bounds on what control variates leave.
+
+    Attributes
+    ----------
+    asked : bool
+        Whether the user named this source; otherwise no function of the program gives the range.
+    """
+
+    about = "range"
+    asked: bool
+
+
+@dataclass(frozen=True)
 class NoVariatesForTest(Chosen):
     """The test looks at the differences themselves."""
 

@@ -491,6 +491,12 @@ def _(choice: chosen.VariatesForBounds) -> str:
 
 
 @sentence.register
+def _(choice: chosen.RangeByPredictors) -> str:
+    why = "as asked" if choice.asked else "no function of the program gives another"
+    return f"what control variates leave has proved bounds, for the likelihood is one of linear predictors; {why}"
+
+
+@sentence.register
 def _(choice: chosen.NoVariatesForTest) -> str:
     return f"none: the {choice.test} test looks at the differences themselves"
 

@@ -106,7 +106,7 @@ class OneOf(Named):
             raise InputError(f"{name} {value!r} is unknown; choose from {', '.join(self.names)}")
 
 
-RANGES = OneOf(("auto", "lipschitz", "function", "derivative", "scan", "estimate"))
+RANGES = OneOf(("auto", "lipschitz", "function", "derivative", "predictors", "scan", "estimate"))
 
 
 @dataclass(frozen=True)
@@ -280,8 +280,9 @@ class SampleConfig:
     )
     range_source: str = _option(
         "auto",
-        "Where the bounds' range constant comes from: functions of the program (derivative with control variates, "
-        "lipschitz and function without) or, at a price, scan or estimate.",
+        "Where the range of the concentration bounds comes from: functions of the program (derivative with control "
+        "variates, lipschitz and function without), proof for likelihoods of linear predictors (predictors) or, at a "
+        "price, scan or estimate.",
         DECISIONS,
         Named(RANGES.names),
         flag="range",

@@ -30,7 +30,7 @@ from stansub.target import taylor
 from stansub.target.gradients import scaled_steps
 from stansub.target.taylor import ControlVariates, Pilot
 from stansub.tuning.adapt import FirstWalk
-from stansub.tuning.anchored import Anchored, Request, fits, free_order
+from stansub.tuning.anchored import Anchored, Request, fits, free_order, needs_bounds
 from stansub.tuning.learned import DRAWS, bounded
 from stansub.tuning.named import named
 from stansub.tuning.race import (
@@ -398,7 +398,7 @@ class Meetings:
         make = partial(
             taylor.build, posterior, moments.position, order=order, steps=steps, threads=threads, progress=log
         )
-        if not self.test.factorised:
+        if not needs_bounds(self.test, self._asked.request.spread):
             return make()
         return bounded(posterior, self.test, make, moments.cholesky, rng=rng, threads=threads, progress=log)
 

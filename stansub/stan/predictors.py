@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stansub.errors import RunError
+from stansub.errors import InputError, RunError
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.library import Library
-from stansub.stan.recognise import Form, normalised, partial_sums
-from stansub.stan.sizes import changing_names, observations_in
+from stansub.stan.recognise import Form, normalised, partial_sums, recognise
+from stansub.stan.sizes import changing_names, main_size, observations_in
 from stansub.stan.syntax import Call, For, Function, Other, Program, Span, Statement, Target, Tilde, calls, names, walk
 from stansub.target.factors import Population
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
@@ -236,6 +236,16 @@ def _copied(
         body = rewrite.replaced(program, inside, [(returns[0].span, f"return {of(column)};")])
         copies.append(f"  {returned} stansub_of_{k}({declared}) {{\n{body}\n  }}")
     return density.family, "\n".join(copies), len(copies)
+
+
+def recognised(program: Program) -> bool:
+    """Whether the text of a program shows a likelihood of a family that is known; nothing is proved of it."""
+    try:
+        form = recognise(program)
+        _parts(program, form, form.n or main_size(program))
+    except InputError:
+        return False
+    return True
 
 
 def linear_predictors(

@@ -247,10 +247,10 @@ class _Site:
     def variates(self, rng: np.random.Generator) -> tuple[ControlVariates | None, Chosen]:
         """Control variates as they were asked for, as the range constant needs them, or as they pay; and why."""
         order, spread = self.request.order, self.request.spread
+        if needs_bounds(self.test, spread):
+            return self._bounded(spread.order if spread is not None and spread.order else _order_of(order), rng)
         if spread is not None and spread.order:
             return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
-        if self.test.factorised:
-            return self._bounded(2 if order == "auto" else int(order), rng)
         if self.free:
             return self._that_pay(rng)
         if order == "auto":
@@ -271,11 +271,12 @@ class _Site:
         return self._made(choice.order), choice.reason
 
     def _bounded(self, order: int, rng: np.random.Generator) -> tuple[ControlVariates | None, Chosen]:
-        """Those of a factorised test, with bounds on their remainders."""
+        """Those of a test that needs bounds on their remainders."""
+        what = f"the {self.test.name} test"
         if len(self.modes.found) > 1:
-            raise InputError("the factorised test is for posteriors with one mode: choose another test")
+            raise InputError(f"{what} has bounds about one mode only, and there are several: choose another test")
         if not order:
-            raise InputError("the factorised test needs control variates: leave `control_variates=0` out")
+            raise InputError(f"{what} needs control variates: leave `control_variates=0` out")
         best, threads = self.modes.best, self.request.threads
         make = partial(self._at_modes, order)
         made = bounded(self.posterior, self.test, make, best.cholesky, rng=rng, threads=threads, progress=self.log)
@@ -370,6 +371,15 @@ def fits(test: StoppingRule, looks_given: bool) -> bool:
 def free_order(test: StoppingRule, order: str) -> bool:
     """Whether the order of control variates is chosen by what they save."""
     return order == "auto" and not (test.needs_range or test.exact or test.factorised)
+
+
+def needs_bounds(test: StoppingRule, spread: Range | None) -> bool:
+    """Whether control variates need bounds on their remainders: for the test itself, or for the range that it needs."""
+    return test.factorised or (test.needs_range and spread is not None and spread.by_predictors)
+
+
+def _order_of(order: str) -> int:
+    return 2 if order == "auto" else int(order)
 
 
 def decider_with(

@@ -29,6 +29,11 @@ from stansub.types import FloatArray
 # Draws, the safety factor, and the share of the draws that must have finite log likelihoods: measured by
 # benchmarks/learned_bounds.py.
 DRAWS, FACTOR, _DEFINED = 32, 3.0, 0.5
+# What to do where nothing is proved, by whether the test is factorised.
+_INSTEAD = {
+    True: ", or `bounds='learned'`, with which it is approximate",
+    False: ", or another `range_source`",
+}
 # Bounds are taken to hold so many times as far from the anchor as the farthest draw.
 _REACH = 1.5
 
@@ -43,7 +48,7 @@ def bounded(
     threads: int = 1,
     progress: Callable[[str], None] | None = None,
 ) -> ControlVariates:
-    """Control variates with bounds for a factorised test, learned where the test says so and else proved.
+    """Control variates with bounds on their remainders, learned where the test says so and else proved.
 
     Parameters
     ----------
@@ -71,8 +76,7 @@ def bounded(
         predictors = posterior.predictors(progress)
     except NoPredictorsError as error:
         raise InputError(
-            f"the factorised test has no proved bounds here: {error}; choose another test, or `bounds='learned'`, with "
-            "which it is approximate"
+            f"the {test.name} test has no proved bounds here: {error}; choose another test{_INSTEAD[test.factorised]}"
         ) from error
     made = make()
     return replace(made, bounds=predictors.bounds(made.anchor, cholesky, posterior.blocks, made.order))
