@@ -19,6 +19,7 @@
 #include "evaluator.hpp"
 #include "factorised.hpp"
 #include "noise.hpp"
+#include "observations.hpp"
 #include "population.hpp"
 #include "ranges.hpp"
 #include "surrogate.hpp"
@@ -120,7 +121,8 @@ class Decider {
  public:
   Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table,
           std::shared_ptr<const Range> range, std::shared_ptr<const NoiseRule> noise,
-          std::optional<Surrogate> surrogate, std::shared_ptr<const RemainderBounds> bounds = nullptr)
+          std::optional<Surrogate> surrogate, std::shared_ptr<const RemainderBounds> bounds = nullptr,
+          std::shared_ptr<const Observations> observations = nullptr)
       : evaluator_(evaluator),
         n_blocks_(evaluator->n_blocks),
         block_sizes_(std::move(block_sizes)),
@@ -129,6 +131,7 @@ class Decider {
         surrogate_(std::move(surrogate)),
         noise_(std::move(noise)),
         bounds_(std::move(bounds)),
+        observations_(std::move(observations)),
         current_(evaluator->dim, n_blocks_),
         proposed_(evaluator->dim, n_blocks_),
         all_(block_sizes_, surrogate_ ? &*surrogate_ : nullptr),
@@ -141,6 +144,9 @@ class Decider {
       throw std::invalid_argument("bounds on remainders need control variates of their order, about one anchor");
     if (bounds_ && bounds_->n_blocks() != static_cast<std::size_t>(n_blocks_))
       throw std::invalid_argument("there must be a bound for every block");
+    if (observations_ && (bounds_ || observations_->dim() != static_cast<std::size_t>(dim()) ||
+                          static_cast<std::int64_t>(observations_->size()) != all_.n_observations))
+      throw std::invalid_argument("single observations take the place of blocks, and must be as many in as many parameters");
     set_table(table_);
   }
 
@@ -220,8 +226,9 @@ class Decider {
     start(proposed_, theta_new);
     const double rest = proposed_.global - current_.global + log_q_ratio;
     const double threshold = noise_ ? noise_->threshold(log_u) : log_u;
-    Decision decision = bounds_ && &blocks == &all_ ? settle_factorised(rest, log_u, bits)
-                                                   : settle(blocks, table, rest, threshold, bits);
+    Decision decision = !factorised(blocks) ? settle(blocks, table, rest, threshold, bits)
+                        : observations_     ? settle_by_observations(rest, log_u, bits)
+                                            : settle_factorised(rest, log_u, bits);
     if (audit) {
       const auto began = std::chrono::steady_clock::now();
       check(decision, blocks, table, rest, threshold);
@@ -234,6 +241,8 @@ class Decider {
     if (decision.accepted) std::swap(current_, proposed_);
     return decision;
   }
+
+  bool factorised(const Population& blocks) const { return (bounds_ || observations_) && &blocks == &all_; }
 
   void require_range(const Table& table) const {
     if (table.needs_range() && !range_)
@@ -310,8 +319,8 @@ class Decider {
   // Against all blocks. A decision that counts its noise in is not wrong for differing from theirs, but its estimate
   // can be off by more than it should.
   void check(Decision& decision, const Population& blocks, const Table& table, double rest, double threshold) {
-    if (bounds_ && &blocks == &all_) {  // factorised decisions are not those of a threshold
-      if (!bounds_->proved()) check_acceptance(rest);
+    if (factorised(blocks)) {  // factorised decisions are not those of a threshold
+      if (bounds_ && !bounds_->proved()) check_acceptance(rest);
       return;
     }
     decision.audited = true;
@@ -430,15 +439,72 @@ class Decider {
     return decision;
   }
 
+  // The same with a factor for each observation: points below an observation's bound by its row are those of a process
+  // with that bound, so that the others need no likelihood.
+  Decision settle_by_observations(double rest, double log_u, bitgen_t* bits) {
+    Decision decision;
+    const Observations& all = *observations_;
+    all.set_pair(current_.theta.data(), proposed_.theta.data(), pair_);
+    decision.log_ratio = rest + all.total_change(pair_);
+    if (!(decision.log_ratio > log_u)) {
+      finish_nonfinite(decision, decision.log_ratio, log_u);
+      return decision;
+    }
+    if (!(pair_.rate <= all.share() * static_cast<double>(all.size()))) {
+      settle_by_all_observations(decision, bits);
+      return decision;
+    }
+    picked_.resize(random_poisson(bits, pair_.rate));
+    for (std::int32_t& i : picked_) i = all.pick(bits);
+    for (std::size_t k = 0; k < std::min(kAhead, picked_.size()); ++k) all.prefetch(picked_[k]);
+    decision.accepted = true;
+    for (std::size_t k = 0; k < picked_.size(); ++k) {
+      const std::int32_t i = picked_[k];
+      if (k + kAhead < picked_.size()) all.prefetch(picked_[k + kAhead]);
+      ++decision.n_obs_used;
+      const double height = bits->next_double(bits->state) * all.first_bound(i, pair_);
+      const double bound = all.second_bound(i, pair_, changes_);
+      if (!(height < bound)) continue;
+      ++decision.n_looks;
+      counters_.evaluated += 2;
+      const Observations::Remainder r = all.remainder(i, changes_);
+      if (!std::isfinite(r.value)) {
+        finish_nonfinite(decision, r.value, log_u);
+        break;
+      }
+      require_within("observation", i, std::max(0.0, std::abs(r.value) - r.rounding), bound);
+      decision.accepted = height >= -r.value;
+      if (!decision.accepted) break;
+    }
+    counters_.candidates += decision.n_obs_used;
+    return decision;
+  }
+
+  void settle_by_all_observations(Decision& decision, bitgen_t* bits) {
+    const auto n = static_cast<std::int32_t>(observations_->size());
+    double exponent = 0;
+    for (std::int32_t i = 0; i < n; ++i) {
+      observations_->second_bound(i, pair_, changes_);
+      exponent += std::max(0.0, -observations_->remainder(i, changes_).value);
+    }
+    counters_.evaluated += 2 * all_.n_observations;
+    settle_by_exponent(decision, exponent, bits);
+  }
+
   // The same product of all blocks' factors, where it would take as many candidates.
   void settle_by_product(Decision& decision, bitgen_t* bits) {
-    ++decision.n_looks;
-    decision.undecided = true;
-    decision.n_obs_used = all_.n_observations;
     learn_all(proposed_, all_, counters_.evaluated);
     learn_all(current_, all_, counters_.evaluated);
     double exponent = 0;
     for (const std::int32_t b : all_.which) exponent += std::max(0.0, -remainder(b));
+    settle_by_exponent(decision, exponent, bits);
+  }
+
+  // Everything was evaluated, and the product of all factors is e^-exponent.
+  void settle_by_exponent(Decision& decision, double exponent, bitgen_t* bits) {
+    ++decision.n_looks;
+    decision.undecided = true;
+    decision.n_obs_used = all_.n_observations;
     if (!std::isfinite(exponent)) {
       finish_nonfinite(decision, -exponent, 0);
       return;
@@ -459,13 +525,14 @@ class Decider {
     return bounds_->rates(current_.theta.data(), proposed_.theta.data(), surrogate_->rounding(all_.sums));
   }
 
-  // Whether a remainder is within its bound; an error where that was proved.
+  // Whether a block's remainder is within its bound; an error where that was proved.
   bool within(std::int32_t b, double r, double bound) {
+    if (bounds_->proved()) {
+      require_within("block", b, r, bound);
+      return true;
+    }
     counters_.tightness = std::max(counters_.tightness, std::abs(r) / bound);
-    if (std::abs(r) <= bound * (1 + 1e-9)) return true;
-    if (!bounds_->proved()) return false;
-    throw std::runtime_error("the remainder of block " + std::to_string(b + 1) + " is " + std::to_string(r) +
-                             ", and was proved to be at most " + std::to_string(bound));
+    return std::abs(r) <= bound;
   }
 
   // Where bounds were learned: a remainder r below -B has the factor exp(-B) in place of exp(r). Adds by how much that
@@ -484,6 +551,13 @@ class Decider {
       taken += std::min(lost, rates.bound(b));
     }
     counters_.acceptance_error += std::exp(std::min(0.0, log_ratio)) * (std::exp(-taken) - std::exp(-exact));
+  }
+
+  void require_within(const char* what, std::int32_t b, double r, double bound) {
+    counters_.tightness = std::max(counters_.tightness, std::abs(r) / bound);
+    if (std::abs(r) > bound * (1 + 1e-9))
+      throw std::runtime_error("the remainder of " + std::string(what) + " " + std::to_string(b + 1) + " is " + std::to_string(r) +
+                               ", and was proved to be at most " + std::to_string(bound));
   }
 
   // Draws blocks up to `n` of them and adds their remainders to the moments. Returns what is not finite: the sum of
@@ -558,6 +632,7 @@ class Decider {
     return range_ && range_->promised() && spread > range * (1 + 1e-9);
   }
 
+  static constexpr std::size_t kAhead = 4;  // records that are fetched before they are looked at
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 
   const Evaluator* evaluator_;
@@ -568,6 +643,7 @@ class Decider {
   std::optional<Surrogate> surrogate_;
   std::shared_ptr<const NoiseRule> noise_;
   std::shared_ptr<const RemainderBounds> bounds_;
+  std::shared_ptr<const Observations> observations_;
   Point current_, proposed_;
   std::uint64_t last_stamp_ = 0;
   bool started_ = false;
@@ -576,6 +652,9 @@ class Decider {
   // scratch
   std::vector<std::int32_t> missing_;
   std::vector<double> values_, remainders_;
+  Observations::Pair pair_;
+  Observations::Changes changes_;
+  std::vector<std::int32_t> picked_;
 };
 
 }  // namespace stansub

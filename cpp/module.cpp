@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "decider.hpp"
+#include "densities.hpp"
 #include "evaluators.hpp"
 #include "functions.hpp"
 #include "json.hpp"
@@ -369,6 +370,50 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
   return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share, proved);
 }
 
+Observations to_observations(Density density, const std::vector<std::optional<Vector<double>>>& shared,
+                             const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
+                             const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& radii,
+                             const Vector<double>& factors, double share) {
+  Observations::SharedRows rows;
+  for (const auto& row : shared) rows.push_back(row ? to_vector(*row) : std::vector<double>());
+  const auto square = [](const Matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
+  require_length(factors.shape(0), radii.shape(0), "factors");
+  std::vector<Observations::Level> levels;
+  for (std::size_t k = 0; k < radii.shape(0); ++k) levels.push_back({radii.data()[k], factors.data()[k]});
+  return Observations(density, std::move(rows), records.data(), records.shape(0), records.shape(1),
+                      {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian)}, std::move(levels), share);
+}
+
+void define_observations(nb::module_& m) {
+  nb::enum_<Density>(m, "Density")
+      .value("binomial", Density::binomial)
+      .value("poisson", Density::poisson)
+      .value("neg_binomial", Density::neg_binomial)
+      .value("normal", Density::normal)
+      .value("student_t", Density::student_t)
+      .value("logistic", Density::logistic);
+  m.def(
+      "density_log_lik",
+      [](Density density, const Vector<double>& data, const Vector<double>& eta) {
+        const LogLik function(density);
+        require_length(data.shape(0), function.n_data, "data");
+        return function.log_lik(data.data(), eta.data(), eta.shape(0));
+      },
+      "density"_a, "data"_a, "eta"_a);
+
+  nb::class_<Observations>(m, "Observations")
+      .def(
+          "__init__",
+          [](Observations* self, Density density, const std::vector<std::optional<Vector<double>>>& shared,
+             const Matrix& records, const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
+             const Matrix& hessian, const Vector<double>& radii, const Vector<double>& factors, double share) {
+            new (self) Observations(to_observations(density, shared, records, anchor, whitening, gradient, hessian, radii,
+                                                    factors, share));
+          },
+          "density"_a, "shared"_a, "records"_a.noconvert(), "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a,
+          "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 4>());
+}
+
 std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,
                          const nb::handle& bitgen, const nb::handle& audit_bitgen, double audit_probability,
                          const OutputMatrix& theta, const Output<std::uint8_t>& accepted,
@@ -492,6 +537,7 @@ NB_MODULE(_loop, m) {
       .def("changes", &surrogate_changes, "theta"_a, "theta_new"_a);
 
   define_parts(m);
+  define_observations(m);
 
   nb::class_<RemainderBounds>(m, "RemainderBounds")
       .def(
@@ -514,12 +560,15 @@ NB_MODULE(_loop, m) {
           "__init__",
           [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,
              const Table& table, std::shared_ptr<Range> range, std::shared_ptr<NoiseRule> noise,
-             const Surrogate* surrogate, std::shared_ptr<RemainderBounds> bounds) {
+             const Surrogate* surrogate, std::shared_ptr<RemainderBounds> bounds,
+             std::shared_ptr<Observations> observations) {
             new (self) Decider(&evaluator.functions(), to_vector(block_sizes), table, std::move(range), std::move(noise),
-                               checked_surrogate(evaluator.functions(), surrogate), std::move(bounds));
+                               checked_surrogate(evaluator.functions(), surrogate), std::move(bounds),
+                               std::move(observations));
           },
           "evaluator"_a, "block_sizes"_a, "table"_a, nb::kw_only(), "range"_a = nb::none(), "noise"_a = nb::none(),
-          "surrogate"_a = nb::none(), "bounds"_a = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 7>())
+          "surrogate"_a = nb::none(), "bounds"_a = nb::none(), "observations"_a = nb::none(), nb::keep_alive<1, 2>(),
+          nb::keep_alive<1, 7>())
       .def("set_table", &Decider::set_table, "table"_a)
       .def(
           "reset",

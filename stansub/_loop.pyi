@@ -5,6 +5,7 @@ Parameters are unconstrained throughout. Addresses are plain integers, as `ctype
 """
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -492,6 +493,68 @@ class RemainderBounds:
         proved: bool = True,
     ) -> None: ...
 
+class Density(Enum):
+    """Log likelihoods of one observation, up to constants, as functions of the arguments that depend on parameters.
+
+    `binomial` takes successes and trials, `poisson` a count, `neg_binomial` a count and the dispersion, `normal` and
+    `logistic` an outcome and the scale of its error, `student_t` an outcome, degrees of freedom and the scale.
+    """
+
+    binomial = ...
+    poisson = ...
+    neg_binomial = ...
+    normal = ...
+    student_t = ...
+    logistic = ...
+
+def density_log_lik(density: Density, data: NDArray[np.float64], eta: NDArray[np.float64]) -> float:
+    """Of one observation, from its data and its arguments, shape (q,)."""
+
+class Observations:
+    """Second-order expansions of single observations' log likelihoods about an anchor, and bounds on what they leave.
+
+    With w = A (theta - anchor), observation i's expansion is off by at most factor c_i t^3 wherever |w| is no more than
+    a radius, t being the largest of its arguments' changes from the anchor, each times 1 / l_k; t is at most |w|.
+
+    Parameters
+    ----------
+    density : Density
+    shared : sequence of ndarray of shape (dim,) or None
+        For each of the q arguments its row of the design, where all observations have the same one.
+    records : ndarray, shape (n, width)
+        A row an observation: c_i; for its arguments 1 / l_k, values at the anchor, slopes of the log likelihood (q
+        each) and its second derivatives (lower triangle row by row); data of the density; rows of the design of those
+        arguments that do not share theirs. Kept, not copied.
+    anchor : ndarray, shape (dim,)
+    whitening : ndarray, shape (dim, dim)
+        A.
+    gradient, hessian : ndarray, shapes (dim,) and (dim, dim)
+        Of the sum of all log likelihoods at the anchor.
+    radii, factors : ndarray, shape (k,)
+        Radii increase.
+    share : float
+        Where more candidates than this share of the observations are expected, all of them are evaluated.
+
+    Raises
+    ------
+    ValueError
+        When shapes do not fit, radii do not increase, or a c_i is negative or not finite.
+    """
+
+    def __init__(
+        self,
+        density: Density,
+        shared: Sequence[NDArray[np.float64] | None],
+        records: NDArray[np.float64],
+        anchor: NDArray[np.float64],
+        whitening: NDArray[np.float64],
+        gradient: NDArray[np.float64],
+        hessian: NDArray[np.float64],
+        radii: NDArray[np.float64],
+        factors: NDArray[np.float64],
+        share: float,
+    ) -> None: ...
+
 class DeciderState:
     """All that later decisions of a chain depend on, beside its generators: see `Decider.state`. It can be pickled."""
 
@@ -548,6 +611,8 @@ class Decider:
         Of these control variates, which are about one anchor: decisions about all blocks are then factorised (Cornish
         et al. 2019) and take no looks. A remainder above a proved bound is a RuntimeError that names the block; above
         one that is not proved it is taken for the bound, and the decision says so (`Decision.bound_violated`).
+    observations : Observations, optional
+        The same with a factor for each observation, in the place of control variates and bounds of blocks.
 
     Raises
     ------
@@ -565,6 +630,7 @@ class Decider:
         noise: NoiseRule | None = None,
         surrogate: Surrogate | None = None,
         bounds: RemainderBounds | None = None,
+        observations: Observations | None = None,
     ) -> None: ...
     def set_table(self, table: Table) -> None:
         """Take other looks for the decisions to come; nothing else changes.

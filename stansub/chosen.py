@@ -147,6 +147,21 @@ class RangeByPredictors(Chosen):
 
 
 @dataclass(frozen=True)
+class VariatesOfObservations(Chosen):
+    """Each observation has its own, with proved bounds on what they leave.
+
+    Attributes
+    ----------
+    candidates : float
+        Observations that a decision is expected to pick, of `n_observations`.
+    """
+
+    about = "control variates"
+    candidates: float
+    n_observations: int
+
+
+@dataclass(frozen=True)
 class NoVariatesForTest(Chosen):
     """The test looks at the differences themselves."""
 
@@ -398,6 +413,52 @@ class TestStays(Chosen):
     other: str
     gain: float
     wanted: float
+
+
+@dataclass(frozen=True)
+class FactorisedTaken(Chosen):
+    """Bounds are proved, and decisions with them cost less than those of another test, which draws so many observations
+    at the least."""
+
+    about = "test"
+    least: int
+
+
+@dataclass(frozen=True)
+class FactorisedWon(Chosen):
+    """Bounds are proved, and decisions with them make more effective draws for the data they use than another test."""
+
+    about = "test"
+    instead_of: str
+    gain: float
+
+
+@dataclass(frozen=True)
+class FactorisedLost(Chosen):
+    """Bounds are proved, and decisions with them make fewer effective draws for the data they use.
+
+    Attributes
+    ----------
+    test : str
+        That is taken.
+    gain : float or None
+        How many times its effective draws they would make; None where that was not tried.
+    candidates : float
+        Observations that a decision would be expected to pick.
+    """
+
+    about = "bounds"
+    test: str
+    gain: float | None
+    candidates: float
+
+
+@dataclass(frozen=True)
+class NoBounds(Chosen):
+    """There are no proved bounds on what control variates leave, for such a reason."""
+
+    about = "bounds"
+    reason: str
 
 
 # Blocks and audits

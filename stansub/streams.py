@@ -28,6 +28,8 @@ class Run(Enum):
     """Fresh starts after sampling."""
     FOOTPRINTS = (0, 7)
     """Points at which it is seen which factors depend on which parameters."""
+    FACTORISED = (0, 8)
+    """The race with factorised decisions, beside that with others."""
 
 
 class Chain(IntEnum):

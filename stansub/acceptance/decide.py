@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import Decider, Decision, Evaluator, Surrogate
+from stansub._loop import Decider, Decision, Evaluator, Observations, Surrogate
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import StoppingRule, as_rule
 from stansub.acceptance.subsets import loop_table
@@ -23,6 +23,7 @@ def make_decider(
     spread: Range | None = None,
     surrogate: Surrogate | None = None,
     bounds: RemainderBounds | None = None,
+    observations: Observations | None = None,
 ) -> Decider:
     """The decisions of one chain.
 
@@ -42,6 +43,8 @@ def make_decider(
         Control variates of first or second order.
     bounds : RemainderBounds, optional
         Bounds on their remainders, for factorised decisions and the range of `Predictors`.
+    observations : Observations, optional
+        In their place, expansions and bounds of single observations.
 
     Raises
     ------
@@ -55,7 +58,7 @@ def make_decider(
             f"the {rule.name} test needs the range of the log likelihood differences: give Lipschitz constants or a "
             "range, or have it estimated or scanned"
         )
-    if rule.factorised and bounds is None:
+    if rule.factorised and bounds is None and observations is None:
         raise InputError(
             f"the {rule.name} test needs control variates and bounds on their remainders, which are known where the "
             "likelihood is of a recognised family with a linear predictor"
@@ -68,4 +71,5 @@ def make_decider(
         noise=rule.noise_rule(),
         surrogate=surrogate,
         bounds=bounds.compiled() if rule.factorised and bounds is not None else None,
+        observations=observations if rule.factorised else None,
     )

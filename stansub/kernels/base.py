@@ -32,7 +32,7 @@ class Stat:
     per_step : bool
         Whether there is a value a step; a statistic without is counted by the kernel (see `Kernel.counts`).
     largest : bool
-        Whether the total is the largest of all values, not their sum.
+        Whether what is counted is the largest value so far and not a sum.
     """
 
     name: str

@@ -226,8 +226,13 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
     if audit is not None:
         yield "Audit", audited_decisions(audit, "other" if estimates is not None else "audited")
     elif facts.get("test") == "factorised":
-        picked, tightness = total(facts, "n_candidates") or 0, max(facts.get("bound_tightness", [0.0]))
-        yield "Bounds", f"{picked:,.0f} blocks were picked; the largest remainder was {percent(tightness)} of its bound"
+        tightness = percent(max(facts.get("bound_tightness", [0.0])))
+        picked = (total(facts, "n_candidates") or 0) / max(total(facts, "n_steps") or 0, 1)
+        yield (
+            "Bounds",
+            f"{picked:.2g} factors of the acceptance probability picked per decision; the largest remainder was "
+            f"{tightness} of its bound",
+        )
         yield from _learned(record, facts)
     elif estimates is None and "n_steps" in facts:
         yield "Audit", "none"

@@ -497,6 +497,14 @@ def _(choice: chosen.RangeByPredictors) -> str:
 
 
 @sentence.register
+def _(choice: chosen.VariatesOfObservations) -> str:
+    return (
+        f"order 2, of single observations: a decision near the mode looks at about {choice.candidates:.2g} of "
+        f"{choice.n_observations:,} observations"
+    )
+
+
+@sentence.register
 def _(choice: chosen.NoVariatesForTest) -> str:
     return f"none: the {choice.test} test looks at the differences themselves"
 
@@ -645,6 +653,38 @@ def _(choice: chosen.TestStays) -> str:
         f"{choice.test}; {choice.other}, which asks more of subset means, would make {choice.gain:.2g} times the "
         f"effective draws per observation, and is taken from {choice.wanted:g} on"
     )
+
+
+@sentence.register
+def _(choice: chosen.FactorisedTaken) -> str:
+    return (
+        f"factorised, which is exact: bounds are proved, and another test would draw {choice.least:,} observations a "
+        "decision at the least"
+    )
+
+
+@sentence.register
+def _(choice: chosen.FactorisedWon) -> str:
+    return (
+        f"factorised, which is exact: bounds are proved, and it makes {choice.gain:.2g} times the effective draws per "
+        f"observation of {choice.instead_of}"
+    )
+
+
+@sentence.register
+def _(choice: chosen.FactorisedLost) -> str:
+    text = (
+        f"proved, but wide: an exact decision (`test='factorised'`) would look at about {choice.candidates:.2g} "
+        "observations"
+    )
+    if choice.gain is None:
+        return text
+    return f"{text}, which makes {choice.gain:.2g} times the effective draws per observation of {choice.test}"
+
+
+@sentence.register
+def _(choice: chosen.NoBounds) -> str:
+    return f"none for exact decisions: {choice.reason}"
 
 
 _BLOCK_REASONS = {

@@ -87,7 +87,8 @@ class Bench:
 
     @property
     def _variates(self) -> ControlVariates | None:
-        return self.found.variates if self.found is not None else None
+        variates = self.found.variates if self.found is not None else None
+        return variates.blockwise if variates is not None else None
 
     @property
     def tables(self) -> Callable[[float], Table] | None:

@@ -59,7 +59,7 @@ class Plan:
 
 
 class Totals(dict[str, Any]):
-    """Sums (or largest values) over all steps of a phase, thinned-away ones included, by name; 0 if never counted.
+    """Sums over all steps of a phase, or largest values, thinned-away ones included; what was never counted is 0.
 
     Besides the totals that the kernel's statistics declare there are ``n_steps`` and ``seconds``, audits left out.
     """
@@ -67,14 +67,11 @@ class Totals(dict[str, Any]):
     def __missing__(self, name: str) -> int:
         return 0
 
-    def add(self, counted: Mapping[str, float]) -> None:
-        """Add what was counted."""
+    def add(self, counted: Mapping[str, float], largest: Mapping[str, float] | None = None) -> None:
+        """Add what was counted, and take what was larger than before."""
         for name, value in counted.items():
             self[name] += value
-
-    def raise_to(self, largest: Mapping[str, float]) -> None:
-        """Take what is larger than before."""
-        for name, value in largest.items():
+        for name, value in (largest or {}).items():
             self[name] = max(self[name], value)
 
 
@@ -290,10 +287,11 @@ class Chain:
         now.state, n = self.kernel.batch(now.rng, now.state, now.proposal, self._buffer, n_steps, oversight)
         records = self._buffer.rows(slice(0, n))
         phase.take(records, self.plan.thin)
-        after, tops = self._counts(), [one.name for one in self.kernel.stats if one.largest]
-        counted = {name: value - before[name] for name, value in after.items() if name not in tops}
-        phase.totals.raise_to({name: after[name] for name in tops})
-        phase.totals.add(counted | {"seconds": time.perf_counter() - began - counted.get("audit_time", 0.0)})
+        counts = self._counts()
+        largest = {one.name: counts.pop(one.name) for one in self.kernel.stats if one.largest}
+        counted = {name: value - before[name] for name, value in counts.items()}
+        seconds = time.perf_counter() - began - counted.get("audit_time", 0.0)
+        phase.totals.add(counted | {"seconds": seconds}, largest)
         return records
 
     def _same_level(self) -> int:

@@ -441,6 +441,12 @@ class SampleConfig:
         """Whether another test may take the default's place."""
         return self.test is None and self.epsilon is None and self.max_error is None
 
+    @property
+    def exact_free(self) -> bool:
+        """Whether exact decisions by proved bounds may take the default's place."""
+        nothing = (self.test, self.epsilon, self.audit, self.looks, self.first_look, self.final_epsilon, self.kernel)
+        return all(one is None for one in nothing) and self.order in ("auto", "2")
+
     def record(self) -> dict[str, Any]:
         """The options by name in values that JSON has; what has no name of its own by type and digest."""
         return {one.name: _plain(getattr(self, one.name)) for one in fields(self) if declared(one.name).recorded}

@@ -171,7 +171,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     _check_memory(posterior, config)
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
     found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
-    promise = rule.guarantee(ranges.source)
+    promise = fitted.guarantee(ranges.source)
     given = config.block_size is not None or (
         isinstance(model, Posterior | FunctionFactors) and not model.any_block_size
     )
@@ -316,6 +316,7 @@ def request_of(config: SampleConfig, spread: Range | None) -> Request:
         threads=config.parallel_chains,
         looks_given=config.looks_given,
         test_free=config.test_free,
+        exact_free=config.exact_free,
         spread=spread,
     )
 

@@ -28,10 +28,11 @@ from stansub.run.chain import WARMUP_STRETCH, Chain
 from stansub.stan.posterior import Posterior
 from stansub.target import taylor
 from stansub.target.gradients import scaled_steps
-from stansub.target.taylor import ControlVariates, Pilot
+from stansub.target.observations import ObservationVariates
+from stansub.target.taylor import Pilot
 from stansub.tuning.adapt import FirstWalk
-from stansub.tuning.anchored import Anchored, Request, fits, free_order, needs_bounds
-from stansub.tuning.learned import DRAWS, bounded
+from stansub.tuning.anchored import Anchored, Request, Variates, fits, free_order, needs_bounds
+from stansub.tuning.learned import DRAWS, learn
 from stansub.tuning.named import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -344,7 +345,11 @@ class Meetings:
                 n_steps, distance, tuple(self._moved_at), needed_there[order], weighed.needed, n_blocks
             )
             self._moved_at.append(n_steps)
-            self._take(variates, moved, chosen.VariatesMoved(order, needed_there, n_blocks))
+            choice: chosen.Chosen = chosen.VariatesMoved(order, needed_there, n_blocks)
+            if variates.blockwise is None:
+                n = population.blocks.n_observations
+                choice = chosen.VariatesOfObservations(variates.candidates(self._posterior), n)
+            self._take(variates, moved, choice)
             evaluated += int(taylor.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
             evaluated += (DRAWS + 1) * population.blocks.n_observations if self.test.learns_bounds else 0
         elif weighed.given_up:
@@ -391,16 +396,19 @@ class Meetings:
             needed_there=taylor.blocks_by_order(there),
         )
 
-    def _make(self, moments: Moments, steps: FloatArray, order: int, rng: np.random.Generator) -> ControlVariates:
+    def _make(self, moments: Moments, steps: FloatArray, order: int, rng: np.random.Generator) -> Variates:
         """Control variates about the mean of moments; InputError where they are not defined."""
         posterior, log = self._posterior, self._progress
+        if self.found.variates is not None and self.found.variates.blockwise is None:
+            return ObservationVariates.at(posterior.predictors(log), moments.position, moments.cholesky)
         threads = self._asked.request.threads
-        make = partial(
-            taylor.build, posterior, moments.position, order=order, steps=steps, threads=threads, progress=log
-        )
+        made = taylor.build(posterior, moments.position, order=order, steps=steps, threads=threads, progress=log)
+        if self.test.learns_bounds:
+            bounds = learn(posterior, made, moments.cholesky, rng=rng, threads=threads, progress=log)
+            return replace(made, bounds=bounds)
         if not needs_bounds(self.test, self._asked.request.spread):
-            return make()
-        return bounded(posterior, self.test, make, moments.cholesky, rng=rng, threads=threads, progress=log)
+            return made
+        return made.bounded(posterior.predictors(log), moments.cholesky, posterior.blocks)
 
     def _race(
         self, moments: Moments, draws: FloatArray, apart: float, effective: float, anew: bool, rng: np.random.Generator
@@ -411,7 +419,8 @@ class Meetings:
         if present is None or moves is None:
             return 0
         progress("Meeting of the chains: trying proposals")
-        fitted = found.variates is not None and asked.fitted
+        variates = found.variates.blockwise if found.variates is not None else None
+        fitted = variates is not None and asked.fitted
         test = at_first_look(asked.test, FIRST_LOOKS[1]) if fitted else asked.test
         decider = found.decider(posterior, posterior.population.evaluator(), test, asked.request.spread)
         if (local := self._local(moments)) is not None:
@@ -443,11 +452,11 @@ class Meetings:
             self._about = moments
         choices = chosen.updated(found.choices, choice)
         self.test = test
-        if fitted and found.variates is not None:
+        if fitted and variates is not None:
             progress("Meeting of the chains: trying first looks")
             decider.reset(starts[0])
             pairs, n_passes = pairs_along(
-                posterior, decider, proposal, found.variates, rng, asked.request.threads, progress=progress
+                posterior, decider, proposal, variates, rng, asked.request.threads, progress=progress
             )
             self.test, look = choose_looks(pairs, test, len(posterior.blocks), rng)
             choices = chosen.updated(choices, look)
@@ -459,12 +468,10 @@ class Meetings:
     def _local(self, moments: Moments) -> Moments | None:
         """Pooled mean and the curvature at the anchor, where that is known; pooled variances where it is flat."""
         variates = self.found.variates
-        if variates is None or variates.order < 2:
+        hessian = variates.hessian.copy() if variates is not None and variates.hessian is not None else None
+        if variates is None or hessian is None:
             return None
-        evaluator, dim, at = self._posterior.population.evaluator(), len(moments.position), variates.anchor
-        hessian = np.empty((dim, dim))
-        i, j = np.tril_indices(dim)
-        hessian[i, j] = hessian[j, i] = variates.first.total[dim:]
+        evaluator, at = self._posterior.population.evaluator(), variates.anchor
         steps = scaled_steps(at, moments.hessian)
         try:
             for k, step in enumerate(np.diag(steps)):
@@ -490,10 +497,11 @@ class Meetings:
             decider = found.decider(posterior, evaluator, self.test, self._asked.request.spread)
             adapter = found.proposal.adapter(posterior.dim) if found.proposal is not None else None
             tables = partial(loop_table, self.test, len(posterior.blocks)) if chain.plan.levels is not None else None
-            trial = chain.trial.renewed(evaluator, table, found.variates) if chain.trial is not None else None
+            variates = found.variates.blockwise if found.variates is not None else None
+            trial = chain.trial.renewed(evaluator, table, variates) if chain.trial is not None else None
             chain.go_on_with(MetropolisHastings(decider, tables), adapter, trial)
 
-    def _take(self, variates: ControlVariates | None, point: chosen.ExpansionPoint, choice: chosen.Chosen) -> None:
+    def _take(self, variates: Variates | None, point: chosen.ExpansionPoint, choice: chosen.Chosen) -> None:
         asked = self._asked
         if variates is None:
             self.test = asked.test

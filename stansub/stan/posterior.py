@@ -134,6 +134,7 @@ class Posterior:
     observations: str | None = None
     has_gradients: bool = True
     known_predictors: LinearPredictors | None = None
+    _found_predictors: list[LinearPredictors] = field(default_factory=list, repr=False, compare=False)
 
     def check(self, source: str = "") -> None:
         """Raise InputError, which says what stands in the way, unless the proof holds.
@@ -194,6 +195,11 @@ class Posterior:
         """
         if self.known_predictors is not None:
             return self.known_predictors
+        if not self._found_predictors:
+            self._found_predictors.append(self._find_predictors(progress))
+        return self._found_predictors[0]
+
+    def _find_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
         return linear_predictors(
             self.program,
             self.form,

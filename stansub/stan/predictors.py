@@ -304,7 +304,7 @@ def linear_predictors(
             raise NoPredictorsError("the argument of its density is not affine in the unconstrained parameters")
         if not np.array_equal(found[1:], base[1:]):
             raise NoPredictorsError(_SEVERAL)
-    predictors = LinearPredictors(design, offset, _FAMILIES[parts.family].make(*base[1:]))
+    predictors = LinearPredictors((design,), (offset,), _FAMILIES[parts.family].make(*base[1:]))
     _prove(predictors, population, points)
     return predictors
 

@@ -11,19 +11,31 @@ are the second and third derivative of log(1 + e^x) in absolute value. The first
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
 
+from stansub import _loop
 from stansub.types import FloatArray
 
 # Where s_3 is largest.
 _PEAK = math.log(2 + math.sqrt(3))
+# Above it e^x is taken for e to this power, which is no bound but a number beyond all use.
+_LOG_MAX = 700.0
 # With u = r / (sigma sqrt nu) the log density of Student's t is -(nu + 1) / 2 log(1 + u^2). The third derivative of
 # log(1 + u^2), 4 u (u^2 - 3) / (1 + u^2)^3, is largest in absolute value where 1 - 6 u^2 + u^4 = 0, at u = sqrt 2 - 1;
 # its second, 2 (1 - u^2) / (1 + u^2)^2, at 0.
 _STUDENT = {2: 2.0, 3: 4 * (math.sqrt(2) - 1) * (2 * math.sqrt(2)) / (4 - 2 * math.sqrt(2)) ** 3}
+
+
+def softplus(order: int, x: FloatArray) -> FloatArray:
+    """log(1 + e^x), or its first or second derivative."""
+    if order == 0:
+        return np.asarray(np.logaddexp(0, x))
+    return np.asarray(expit(x) if order == 1 else expit(x) * expit(-x))
 
 
 def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -36,8 +48,57 @@ def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatA
     return np.asarray(slope if order == 2 else slope * (2 * p - 1))
 
 
+class _Columns:
+    """A family whose fields are what its density takes of each observation."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def data(self) -> FloatArray:
+        """Shape (p, n)."""
+        return np.array([getattr(self, one.name) for one in fields(self)])
+
+
+class OneArgument(_Columns, ABC):
+    """A family with one argument."""
+
+    n_arguments = 1
+    bounded = True
+
+    @abstractmethod
+    def each(self, order: int, eta: FloatArray) -> FloatArray:
+        """Log likelihoods up to constants (order 0) or their first or second derivatives, at `eta` of shape (n,)."""
+
+    @abstractmethod
+    def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
+        """The largest absolute value of a derivative of order 2 or 3 of each log likelihood on an interval each."""
+
+    def log_lik(self, eta: FloatArray) -> FloatArray:
+        """Shape (n,)."""
+        return self.each(0, eta[0])
+
+    def gradient(self, eta: FloatArray) -> FloatArray:
+        """Shape (1, n)."""
+        return self.each(1, eta[0])[np.newaxis]
+
+    def hessian(self, eta: FloatArray) -> FloatArray:
+        """Shape (1, 1, n)."""
+        return self.each(2, eta[0])[np.newaxis, np.newaxis]
+
+    def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
+        """The derivative's supremum on the interval, times the length's power; exact."""
+        low, high = box(centre, lengths, radius)
+        return np.asarray(self.derivative(order, low[0], high[0]) * lengths[0] ** order)
+
+
+def box(centre: FloatArray, lengths: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper ends; a length of 0 is a short one where the radius is infinite."""
+    reach = np.maximum(lengths, np.finfo(float).tiny) * radius
+    return centre - reach, centre + reach
+
+
 @dataclass(frozen=True)
-class Binomial:
+class Binomial(OneArgument):
     """Successes among trials, by the logit; with one trial Bernoulli's.
 
     Attributes
@@ -47,11 +108,12 @@ class Binomial:
 
     successes: FloatArray
     trials: FloatArray
-    bounded = True
+    density = _loop.Density.binomial
 
-    def log_lik(self, eta: FloatArray) -> FloatArray:
-        """Up to what does not depend on eta."""
-        return np.asarray(self.successes * eta - self.trials * np.logaddexp(0, eta))
+    def each(self, order: int, eta: FloatArray) -> FloatArray:
+        """y eta - n log(1 + e^eta)."""
+        line = (self.successes * eta, self.successes, 0)[order]
+        return np.asarray(line - self.trials * softplus(order, eta))
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """`trials` times that of log(1 + e^eta)."""
@@ -59,7 +121,7 @@ class Binomial:
 
 
 @dataclass(frozen=True)
-class Poisson:
+class Poisson(OneArgument):
     """Counts by the log of their mean: every derivative from the second on is -e^eta.
 
     Attributes
@@ -69,19 +131,21 @@ class Poisson:
 
     counts: FloatArray
     bounded = False
+    density = _loop.Density.poisson
 
-    def log_lik(self, eta: FloatArray) -> FloatArray:
-        """Up to what does not depend on eta."""
-        return np.asarray(self.counts * eta - np.exp(eta))
+    def each(self, order: int, eta: FloatArray) -> FloatArray:
+        """y eta - e^eta."""
+        line = (self.counts * eta, self.counts, 0)[order]
+        return np.asarray(line - np.exp(np.minimum(eta, _LOG_MAX)))
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """At the upper end."""
-        return np.exp(np.minimum(high, 700.0))
+        return np.exp(np.minimum(high, _LOG_MAX))
 
 
 @dataclass(frozen=True)
-class NegativeBinomial:
-    """Counts by the log of their mean, with a known dispersion phi: y eta - (y + phi) log(e^eta + phi).
+class NegativeBinomial(OneArgument):
+    """Counts by the log of their mean, with a known dispersion phi.
 
     Attributes
     ----------
@@ -90,13 +154,13 @@ class NegativeBinomial:
 
     counts: FloatArray
     dispersion: FloatArray
-    bounded = True
+    density = _loop.Density.neg_binomial
 
-    def log_lik(self, eta: FloatArray) -> FloatArray:
-        """Up to what does not depend on eta."""
-        return np.asarray(
-            self.counts * eta - (self.counts + self.dispersion) * np.logaddexp(eta, np.log(self.dispersion))
-        )
+    def each(self, order: int, eta: FloatArray) -> FloatArray:
+        """y eta - (y + phi) log(1 + e^(eta - log phi))."""
+        line = (self.counts * eta, self.counts, 0)[order]
+        x = eta - np.log(self.dispersion)
+        return np.asarray(line - (self.counts + self.dispersion) * softplus(order, x))
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """(y + phi) times that of log(1 + e^x) at x = eta - log phi."""
@@ -105,7 +169,7 @@ class NegativeBinomial:
 
 
 @dataclass(frozen=True)
-class Normal:
+class Normal(OneArgument):
     """Normal errors of a known scale, whose third derivative is 0.
 
     Attributes
@@ -115,11 +179,12 @@ class Normal:
 
     y: FloatArray
     scale: FloatArray
-    bounded = True
+    density = _loop.Density.normal
 
-    def log_lik(self, eta: FloatArray) -> FloatArray:
-        """Up to what does not depend on eta."""
-        return np.asarray(-0.5 * ((self.y - eta) / self.scale) ** 2)
+    def each(self, order: int, eta: FloatArray) -> FloatArray:
+        """-x^2 / 2 at x = (y - eta) / sigma."""
+        x = (self.y - eta) / self.scale
+        return np.asarray((-0.5 * x**2, x / self.scale, -1 / self.scale**2)[order])
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """1 / sigma^2, or 0."""
@@ -127,7 +192,7 @@ class Normal:
 
 
 @dataclass(frozen=True)
-class StudentT:
+class StudentT(OneArgument):
     """Errors with Student's t, of a known scale and degrees of freedom; with one degree Cauchy's.
 
     Attributes
@@ -138,12 +203,15 @@ class StudentT:
     y: FloatArray
     degrees: FloatArray
     scale: FloatArray
-    bounded = True
+    density = _loop.Density.student_t
 
-    def log_lik(self, eta: FloatArray) -> FloatArray:
-        """Up to what does not depend on eta."""
-        u = (self.y - eta) / self.scale
-        return np.asarray(-0.5 * (self.degrees + 1) * np.log1p(u**2 / self.degrees))
+    def each(self, order: int, eta: FloatArray) -> FloatArray:
+        """-(nu + 1) / 2 log(1 + u^2) at u = (y - eta) / (sigma sqrt nu)."""
+        unit = self.scale * np.sqrt(self.degrees)
+        u = (self.y - eta) / unit
+        v = 1 + u**2
+        found = (np.log1p(u**2), -2 * u / v / unit, 2 * (2 - v) / v**2 / unit**2)[order]
+        return np.asarray(-0.5 * (self.degrees + 1) * found)
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """On the whole line (see `_STUDENT`)."""
@@ -152,8 +220,8 @@ class StudentT:
 
 
 @dataclass(frozen=True)
-class Logistic:
-    """Logistic errors of a known scale: -x - 2 log(1 + e^-x) with x = (y - eta) / sigma.
+class Logistic(OneArgument):
+    """Logistic errors of a known scale.
 
     Attributes
     ----------
@@ -162,12 +230,13 @@ class Logistic:
 
     y: FloatArray
     scale: FloatArray
-    bounded = True
+    density = _loop.Density.logistic
 
-    def log_lik(self, eta: FloatArray) -> FloatArray:
-        """Up to what does not depend on eta."""
+    def each(self, order: int, eta: FloatArray) -> FloatArray:
+        """x - 2 log(1 + e^x) at x = (y - eta) / sigma."""
         x = (self.y - eta) / self.scale
-        return np.asarray(-x - 2 * np.logaddexp(0, -x))
+        line = (x, 1, 0)[order]
+        return np.asarray((line - 2 * softplus(order, x)) / (-self.scale) ** order)
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """Twice that of log(1 + e^x), in units of sigma."""

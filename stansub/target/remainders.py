@@ -1,22 +1,26 @@
 """Bounds on the remainders of control variates, for likelihoods of linear predictors.
 
-Let observation i depend on the unconstrained parameters through eta_i = z_i . theta + o_i alone, with log likelihood
-f_i(eta_i). With L L' the covariance at the mode m and w = L^-1 (theta - m), eta_i changes by z_i' L w between m and
-theta, which is at most |L' z_i| |w|, and by Taylor's theorem an expansion of order p is off by at most
+Let observation i depend on the unconstrained parameters through q arguments eta_ki = z_ki . theta + o_ki alone, with
+log likelihood f_i(eta_i). With L L' the covariance at the mode m and w = L^-1 (theta - m), argument k changes by
+z_ki' L w between m and theta, which is at most l_ki |w| with l_ki = |L' z_ki|, and by Taylor's theorem an expansion
+of order p = 1 or 2 is off by at most
 
-    sup |f_i^(p + 1)| (|L' z_i| |w|)^(p + 1) / (p + 1)!
+    sup sum_(k, l, ...) |d^(p + 1) f_i / d eta_k d eta_l ...| l_ki l_li ... |w|^(p + 1) / (p + 1)!
 
-the supremum being over what eta_i takes between the two. In this metric the bound is the same however covariates are
-scaled or correlated (Cornish et al. 2019 take the raw one). A block's bound is the sum of those of its observations.
+the supremum being over what the arguments take between the two. In this metric the bound is the same however
+covariates are scaled or correlated (Cornish et al. 2019 take the raw one). A block's bound is the sum of those of its
+observations.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from scipy.special import gammaln
 
 from stansub import _loop
 from stansub.errors import InputError
@@ -27,8 +31,10 @@ from stansub.types import FloatArray
 # within a few units of that. Beyond the last everything is evaluated.
 _RADII = (1.0, 1.5, 2.5, 5.0)
 _RADIUS = 3.0
-# Candidates as a share of the blocks from which evaluating all of them, in their order, is no slower.
-_SHARE = 0.3
+# Candidates as a share of the blocks, or observations, from which evaluating all of them, in their order, is no slower.
+SHARE = 0.3
+# Of one observation: with a constant as large as this everything is evaluated, and sums over blocks do not overflow.
+_LARGEST = 1e250
 
 
 class NoPredictorsError(InputError):
@@ -36,60 +42,126 @@ class NoPredictorsError(InputError):
 
 
 class Family(Protocol):
-    """Log likelihoods of all observations as functions of their linear predictors.
+    """Log likelihoods of all observations as functions of their q arguments, `eta` of shape (q, n).
 
     Attributes
     ----------
+    n_arguments : int
+        q.
     bounded : bool
-        Whether derivatives are bounded on the whole line.
+        Whether derivatives are bounded on the whole space.
+    density : Density or None
+        The same for the decision loop, where it has it: decisions can then be about single observations.
+    data : ndarray, shape (p, n)
+        What the density takes of each observation.
     """
+
+    @property
+    def n_arguments(self) -> int: ...
 
     @property
     def bounded(self) -> bool: ...
 
+    @property
+    def density(self) -> _loop.Density | None: ...
+
+    @property
+    def data(self) -> FloatArray: ...
+
     def log_lik(self, eta: FloatArray) -> FloatArray:
-        """All f_i, up to constants."""
+        """All f_i, up to constants, shape (n,)."""
         ...
 
-    def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-        """The largest absolute value of a derivative of order 2 or 3 of each f_i on an interval each, or more."""
+    def gradient(self, eta: FloatArray) -> FloatArray:
+        """In the arguments, shape (q, n)."""
+        ...
+
+    def hessian(self, eta: FloatArray) -> FloatArray:
+        """In the arguments, shape (q, q, n)."""
+        ...
+
+    def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
+        """At least the largest sum of absolute derivatives of an order, times lengths, on boxes.
+
+        Parameters
+        ----------
+        order : {2, 3}
+        centre, lengths : ndarray, shape (q, n)
+            The arguments are off the centre by no more than `lengths * radius`.
+        radius : float
+            May be infinite where the family is `bounded`.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            No less than the supremum of sum_(k, l, m) |d^3 f / d eta_k d eta_l d eta_m| l_k l_l l_m (order 3), so that
+            a Taylor expansion of one order less is off by at most this times t^order / order! wherever the arguments
+            are off the centre by no more than `lengths * t`, t <= `radius`.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class LinearPredictors:
-    """How observations depend on the parameters.
+    """How observations depend on the parameters: q arguments each, affine in the unconstrained parameters.
 
     Attributes
     ----------
-    design : ndarray, shape (n_observations, dim)
-        z_i, in the order of the population.
-    offset : ndarray, shape (n_observations,)
-        o_i.
+    design : tuple of ndarray, each of shape (n_observations, dim) or (1, dim)
+        z_k for each argument, in the order of the population; one row where it is the same for all.
+    offset : tuple of ndarray, each of shape (n_observations,) or (1,)
+        o_k. The first has `n_observations` entries.
     family : Family
     """
 
-    design: FloatArray
-    offset: FloatArray
+    design: tuple[FloatArray, ...]
+    offset: tuple[FloatArray, ...]
     family: Family
 
+    @property
+    def n_observations(self) -> int:
+        """All of the population."""
+        return len(self.offset[0])
+
     def at(self, theta: FloatArray) -> FloatArray:
-        """The predictors, shape (n_observations,)."""
-        return np.asarray(self.design @ theta + self.offset)
+        """The arguments, shape (q, n_observations)."""
+        return self._spread([z @ theta + o for z, o in zip(self.design, self.offset, strict=True)])
+
+    def lengths(self, cholesky: FloatArray) -> FloatArray:
+        """|L' z_k|, how far each argument moves for a step of 1 in the metric of a covariance, (q, n_observations)."""
+        return self._spread([np.linalg.norm(z @ cholesky, axis=1) for z in self.design])
 
     def bounds(self, anchor: FloatArray, cholesky: FloatArray, blocks: Blocks, order: int) -> RemainderBounds:
         """Bounds on the remainders of expansions of an order about an anchor, in the metric of a covariance there."""
-        lengths = np.linalg.norm(self.design @ cholesky, axis=1)
-        radii = [_RADIUS + k * math.sqrt(len(anchor)) for k in _RADII] + [np.inf] * self.family.bounded
-        centre, power = self.at(anchor), order + 1
-        constants = []
-        for radius in radii:
-            reach = np.maximum(lengths, np.finfo(float).tiny) * radius
-            largest = self.family.derivative(power, centre - reach, centre + reach)
-            each = largest * lengths**power / math.factorial(power)
-            constants.append(np.add.reduceat(each, blocks.starts))
+        centre, lengths, radii = self.at(anchor), self.lengths(cholesky), self.radii()
+        constants = [
+            np.add.reduceat(self.constants(centre, lengths, radius, order=order), blocks.starts) for radius in radii
+        ]
         whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
-        return RemainderBounds(anchor, whitening, order, np.array(radii), np.array(constants))
+        return RemainderBounds(anchor, whitening, order, radii, np.array(constants))
+
+    def radii(self) -> FloatArray:
+        """Up to which |w| there are bounds, increasing."""
+        root = math.sqrt(self.design[0].shape[1])
+        return np.array([_RADIUS + k * root for k in _RADII] + [np.inf] * self.family.bounded)
+
+    def constants(self, centre: FloatArray, lengths: FloatArray, radius: float, *, order: int = 2) -> FloatArray:
+        """What bounds an observation's remainder, as a multiple of |w|^(order + 1), shape (n_observations,).
+
+        Parameters
+        ----------
+        centre, lengths : ndarray, shape (q, n_observations)
+            Arguments at the anchor, and how far they move (see `lengths`).
+        radius : float
+            They hold where |w| is no more.
+        order : {1, 2}
+            Of the expansion.
+        """
+        largest = self.family.largest(order + 1, centre, lengths, radius)
+        return np.minimum(largest / math.factorial(order + 1), _LARGEST)
+
+    def _spread(self, rows: Sequence[FloatArray]) -> FloatArray:
+        return np.array([np.broadcast_to(row, self.n_observations) for row in rows])
 
 
 @dataclass(frozen=True)
@@ -118,8 +190,18 @@ class RemainderBounds:
     constants: FloatArray
     proved: bool = True
 
-    def compiled(self, share: float = _SHARE) -> _loop.RemainderBounds:
+    @property
+    def candidates(self) -> float:
+        """Blocks that a decision is expected to pick between independent draws of a normal posterior."""
+        return 2 * mean_power(len(self.anchor), self.order + 1) * float(self.constants[0].sum())
+
+    def compiled(self, share: float = SHARE) -> _loop.RemainderBounds:
         """The same for the decision loop, which evaluates all blocks where it would pick more than this share."""
         return _loop.RemainderBounds(
             self.anchor, self.whitening, self.order, self.radii, self.constants, share, self.proved
         )
+
+
+def mean_power(dim: int, power: int) -> float:
+    """The mean of |w|^power for standard normal w of such a dimension."""
+    return float(2 ** (power / 2) * np.exp(gammaln((dim + power) / 2) - gammaln(dim / 2)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,10 +25,11 @@ from stansub._loop import Surrogate
 from stansub.chosen import TooLarge, VariatesByCost
 from stansub.errors import InputError
 from stansub.progress import Progress, as_progress
+from stansub.target.blocks import Blocks
 from stansub.target.factors import Evaluator, Population, Target
 from stansub.target.gradients import Team, Together
 from stansub.target.laplace import Mode
-from stansub.target.remainders import RemainderBounds
+from stansub.target.remainders import LinearPredictors, RemainderBounds
 from stansub.types import FloatArray
 
 Rows = NDArray[np.float32]
@@ -108,7 +109,7 @@ class ControlVariates:
     seconds : float
         That making them took.
     bounds : RemainderBounds or None
-        On their remainders, for factorised decisions.
+        On their remainders, for factorised decisions or a range.
     """
 
     expansions: tuple[Expansion, ...]
@@ -133,9 +134,37 @@ class ControlVariates:
         return self.first.order
 
     @property
+    def hessian(self) -> FloatArray | None:
+        """Of the sum of all log likelihoods at the anchor, shape (dim, dim); None in the first order."""
+        if self.order < 2:
+            return None
+        dim = len(self.anchor)
+        hessian = np.empty((dim, dim))
+        i, j = np.tril_indices(dim)
+        hessian[i, j] = hessian[j, i] = self.first.total[dim:]
+        return hessian
+
+    @property
+    def blockwise(self) -> ControlVariates:
+        """These."""
+        return self
+
+    def candidates(self, target: Target) -> float:
+        """Observations that a factorised decision is expected to evaluate; infinite without bounds."""
+        return self.bounds.candidates * target.blocks.size if self.bounds is not None else np.inf
+
+    def parts(self, target: Target) -> dict[str, Any]:
+        """What a decider takes of them."""
+        return {"surrogate": self.surrogate, "bounds": self.bounds}
+
+    @property
     def memory(self) -> int:
         """Bytes of the coefficients."""
         return sum(one.coefficients.nbytes for one in self.expansions)
+
+    def bounded(self, predictors: LinearPredictors, cholesky: FloatArray, blocks: Blocks) -> ControlVariates:
+        """The same with bounds on their remainders, in the metric of a covariance with such a factor."""
+        return replace(self, bounds=predictors.bounds(self.anchor, cholesky, blocks, self.order))
 
     @cached_property
     def surrogate(self) -> Surrogate:

@@ -19,14 +19,19 @@ from stansub import streams
 from stansub.acceptance.decide import Decider, make_decider
 from stansub.acceptance.noise import Penalty
 from stansub.acceptance.ranges import DERIVATIVES, Range
-from stansub.acceptance.stopping import StoppingRule
+from stansub.acceptance.stopping import Factorised, StoppingRule
 from stansub.chosen import (
     BetweenModes,
     Choices,
     Chosen,
+    FactorisedLost,
+    FactorisedTaken,
+    FactorisedWon,
+    NoBounds,
     NoVariatesForTest,
     VariatesAsAsked,
     VariatesForBounds,
+    VariatesOfObservations,
     WalkSinceFewAccepted,
     updated,
 )
@@ -35,14 +40,17 @@ from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
 from stansub.progress import Progress, as_progress
 from stansub.target.factors import Evaluator, Target
-from stansub.target.taylor import ControlVariates, build_at_modes, choose_order
+from stansub.target.observations import ObservationVariates, memory_needed
+from stansub.target.remainders import NoPredictorsError
+from stansub.target.taylor import ControlVariates, build_at_modes, choose_order, max_memory_default
 from stansub.tuning.adapt import FirstWalk
-from stansub.tuning.learned import DRAWS, bounded
+from stansub.tuning.learned import DRAWS, learn
 from stansub.tuning.mode import Mode, Modes, find_modes
 from stansub.tuning.named import named, without_race
 from stansub.tuning.race import (
     FIRST_LOOKS,
     LEAST_ACCEPTED,
+    STEP_COST,
     Candidate,
     at_first_look,
     choose_looks,
@@ -53,6 +61,8 @@ from stansub.tuning.race import (
     race,
 )
 from stansub.types import FloatArray
+
+Variates = ControlVariates | ObservationVariates
 
 ORDERS = ("auto", "0", "1", "2")
 
@@ -82,6 +92,8 @@ class Request:
         Whether the schedule of looks is the user's, and stays as it is.
     test_free : bool
         Whether the penalty method may take the test's place, where it pays.
+    exact_free : bool
+        Whether exact decisions by proved bounds may take it, where they pay.
     spread : Range, optional
         Where the range constant comes from, for tests that need one.
     """
@@ -93,6 +105,7 @@ class Request:
     threads: int
     looks_given: bool
     test_free: bool = False
+    exact_free: bool = False
     spread: Range | None = None
 
 
@@ -103,7 +116,7 @@ class Anchored:
     Attributes
     ----------
     modes : Modes
-    variates : ControlVariates or None
+    variates : ControlVariates, ObservationVariates or None
         None where they do not pay.
     proposal : BuiltIn or None
         The winner of the race, with a share of random-walk steps, or a random walk that learns; None where the user has
@@ -116,15 +129,18 @@ class Anchored:
         What was chosen, and why.
     n_obs_evaluated : int
         Observations whose log likelihood the race evaluated.
+    merit : float
+        Effective draws per observation of the proposal in the race; 0 without one.
     """
 
     modes: Modes
-    variates: ControlVariates | None
+    variates: Variates | None
     proposal: BuiltIn | None
     name: str
     rate: float
     choices: Choices
     n_obs_evaluated: int
+    merit: float = 0.0
 
     @property
     def mode(self) -> Mode:
@@ -139,6 +155,10 @@ class Anchored:
     def decider(self, posterior: Target, evaluator: Evaluator, test: StoppingRule, spread: Any = None) -> Decider:
         """Decisions with these control variates."""
         return decider_with(posterior, evaluator, test, self.variates, spread)
+
+    def noting(self, choice: Chosen) -> Anchored:
+        """The same, with one more choice."""
+        return replace(self, choices=updated(self.choices, choice))
 
     def start(self, posterior: Target, rng: np.random.Generator, place: float = 0.0) -> FloatArray:
         """A starting value, shape (dim,), from a wide normal distribution about a mode.
@@ -192,18 +212,7 @@ def anchor(
     )
     modes = find_modes(posterior, mode_rng, threads=threads, progress=log)
     site = _Site(posterior, test, request, modes, log)
-    variates, choice = site.variates(order_rng)
-    choices = updated({}, modes.choice(), choice)
-    found = Anchored(modes, variates, None, request.proposal, 0.0, choices, 0)
-    moves = named(request.proposal)
-    if moves.race is None:
-        return found, site.untried(variates)
-    if len(modes.found) > 1:
-        choices = updated(choices, BetweenModes(len(modes.found)))
-        found = replace(found, proposal=between_modes(modes), name="laplace-mixture", choices=choices)
-        return found, site.untried(variates)
-    log("Trying proposals")
-    return site.race(found, list(moves.race(modes.best, "Laplace")), order_rng, race_rng)
+    return site.settle_exactly(order_rng, race_rng) if request.exact_free else site.settle(order_rng, race_rng)
 
 
 @dataclass(frozen=True)
@@ -236,28 +245,72 @@ class _Site:
         """Whether the order of control variates is chosen by what they save."""
         return free_order(self.test, self.request.order)
 
-    def first_look(self, variates: ControlVariates | None, first: int) -> StoppingRule:
+    def first_look(self, variates: Variates | None, first: int) -> StoppingRule:
         """The test with such a first look, where there are control variates for it to fit."""
         return at_first_look(self.test, first) if variates is not None and self.fitted else self.test
 
-    def untried(self, variates: ControlVariates | None) -> StoppingRule:
+    def untried(self, variates: Variates | None) -> StoppingRule:
         """The test with the latest of the first looks, where nothing has been tried."""
         return self.first_look(variates, FIRST_LOOKS[-1])
 
-    def variates(self, rng: np.random.Generator) -> tuple[ControlVariates | None, Chosen]:
+    def settle(self, order_rng: np.random.Generator, race_rng: np.random.Generator) -> tuple[Anchored, StoppingRule]:
+        """Control variates, a proposal, and looks or another test."""
+        return self._settle_with(*self.variates(order_rng), order_rng, race_rng)
+
+    def settle_exactly(
+        self, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[Anchored, StoppingRule]:
+        """The same with exact decisions by proved bounds in the test's place, where they make more of the data."""
+        try:
+            variates, choice = self._proved()
+        except NoPredictorsError as error:
+            found, test = self.settle(order_rng, race_rng)
+            return found.noting(NoBounds(str(error))), test
+        own = streams.generator(self.request.seed, streams.Run.FACTORISED)
+        exact, factorised = replace(self, test=Factorised())._settle_with(variates, choice, own, own)
+        size, picked = self.posterior.blocks.size, variates.candidates(self.posterior)
+        least = min(FIRST_LOOKS[0] * size, self.posterior.blocks.n_observations)
+        raced = named(self.request.proposal).race is not None
+        if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
+            return exact.noting(FactorisedTaken(least)), factorised
+        found, test = self.settle(order_rng, race_rng)
+        gain = exact.merit / max(found.merit, 1e-300) if raced else None
+        if gain is not None and gain >= 1:
+            return exact.noting(FactorisedWon(test.name, gain)), factorised
+        return found.noting(FactorisedLost(test.name, gain, picked)), test
+
+    def _settle_with(
+        self, variates: Variates | None, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[Anchored, StoppingRule]:
+        modes, request = self.modes, self.request
+        choices = updated({}, modes.choice(), choice)
+        found = Anchored(modes, variates, None, request.proposal, 0.0, choices, 0)
+        moves = named(request.proposal)
+        if moves.race is None:
+            return found, self.untried(variates)
+        if len(modes.found) > 1:
+            choices = updated(choices, BetweenModes(len(modes.found)))
+            found = replace(found, proposal=between_modes(modes), name="laplace-mixture", choices=choices)
+            return found, self.untried(variates)
+        self.log("Trying proposals")
+        return self.race(found, list(moves.race(modes.best, "Laplace")), order_rng, race_rng)
+
+    def variates(self, rng: np.random.Generator) -> tuple[Variates | None, Chosen]:
         """Control variates as they were asked for, as the range constant needs them, or as they pay; and why."""
         order, spread = self.request.order, self.request.spread
-        if needs_bounds(self.test, spread):
-            return self._bounded(spread.order if spread is not None and spread.order else _order_of(order), rng)
+        if spread is not None and spread.by_predictors:
+            return self._for_range(spread.order)
         if spread is not None and spread.order:
             return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
+        if self.test.factorised:
+            return self._for_factorised(2 if order == "auto" else int(order), rng)
         if self.free:
             return self._that_pay(rng)
         if order == "auto":
             return None, NoVariatesForTest(self.test.name)
         return self._made(int(order)), VariatesAsAsked(int(order))
 
-    def _that_pay(self, rng: np.random.Generator, step: float | None = None) -> tuple[ControlVariates | None, Chosen]:
+    def _that_pay(self, rng: np.random.Generator, step: float | None = None) -> tuple[Variates | None, Chosen]:
         request = self.request
         choice = choose_order(
             self.posterior,
@@ -270,22 +323,62 @@ class _Site:
         )
         return self._made(choice.order), choice.reason
 
-    def _bounded(self, order: int, rng: np.random.Generator) -> tuple[ControlVariates | None, Chosen]:
-        """Those of a test that needs bounds on their remainders."""
-        what = f"the {self.test.name} test"
-        if len(self.modes.found) > 1:
-            raise InputError(f"{what} has bounds about one mode only, and there are several: choose another test")
+    def _for_factorised(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
         if not order:
-            raise InputError(f"{what} needs control variates: leave `control_variates=0` out")
-        best, threads = self.modes.best, self.request.threads
-        make = partial(self._at_modes, order)
-        made = bounded(self.posterior, self.test, make, best.cholesky, rng=rng, threads=threads, progress=self.log)
-        return made, VariatesForBounds(order, DRAWS if self.test.learns_bounds else 0)
+            raise InputError("the factorised test needs control variates: leave `control_variates=0` out")
+        if self.test.learns_bounds:
+            return self._learned(order, rng)
+        try:
+            return self._proved(order)
+        except NoPredictorsError as error:
+            raise InputError(
+                f"the factorised test has no proved bounds here: {error}; choose another test, or `bounds='learned'`, "
+                "with which it is approximate"
+            ) from error
+
+    def _for_range(self, order: int) -> tuple[Variates, Chosen]:
+        """Those of blocks, with proved bounds from which a range follows."""
+        try:
+            return self._proved(order, single=False)
+        except NoPredictorsError as error:
+            raise InputError(
+                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or another "
+                "`range_source`"
+            ) from error
+
+    def _learned(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
+        """Those of blocks, with bounds on what they leave that are learned from draws."""
+        if len(self.modes.found) > 1:
+            raise InputError("bounds are learned about one mode, and the posterior has several: choose another test")
+        made, mode, threads = self._made(order), self.modes.best, self.request.threads
+        assert made is not None
+        bounds = learn(self.posterior, made, mode.cholesky, rng=rng, threads=threads, progress=self.log)
+        return replace(made, bounds=bounds), VariatesForBounds(order, DRAWS)
+
+    def _proved(self, order: int = 2, *, single: bool = True) -> tuple[Variates, Chosen]:
+        """Control variates with proved bounds on what they leave: of single observations, or of blocks where these are
+        not wanted, or memory or gradients from mini-batches ask for blocks.
+
+        Raises
+        ------
+        NoPredictorsError
+            Where there are no such bounds; the text says why.
+        """
+        if len(self.modes.found) > 1:
+            raise NoPredictorsError("the posterior has several modes")
+        predictors, mode, blocks = self.posterior.predictors(self.log), self.modes.best, self.posterior.blocks
+        known = order == 2 and predictors.family.density is not None and not named(self.request.proposal).batches
+        if single and known and memory_needed(predictors) <= max_memory_default():
+            self.log("Control variates of single observations")
+            variates = ObservationVariates.at(predictors, mode.position, mode.cholesky)
+            return variates, VariatesOfObservations(variates.expected, blocks.n_observations)
+        made = self._made(order)
+        assert made is not None
+        return made.bounded(predictors, mode.cholesky, blocks), VariatesForBounds(order)
 
     def _made(self, order: int) -> ControlVariates | None:
-        return self._at_modes(order) if order else None
-
-    def _at_modes(self, order: int) -> ControlVariates:
+        if not order:
+            return None
         return build_at_modes(
             self.posterior, self.modes.found, order=order, threads=self.request.threads, progress=self.log
         )
@@ -304,12 +397,15 @@ class _Site:
             return self._walking(found, result.first_rate, order_rng)
         mixture, won = mixed(result, mode.cholesky)
         choices = updated(found.choices, won)
-        found = replace(found, proposal=mixture, name=result.winner.name, rate=result.rate, choices=choices)
-        if found.variates is None or not self.fitted:
+        found = replace(
+            found, proposal=mixture, name=result.winner.name, rate=result.rate, choices=choices, merit=result.merit
+        )
+        variates = found.variates.blockwise if found.variates is not None else None
+        if variates is None or not self.fitted:
             return found, test
         self.log("Trying first looks")
         n_blocks, threads = len(self.posterior.blocks), self.request.threads
-        pairs, n_passes = pairs_along(self.posterior, decider, mixture, found.variates, rng, threads, progress=self.log)
+        pairs, n_passes = pairs_along(self.posterior, decider, mixture, variates, rng, threads, progress=self.log)
         test, look = choose_looks(pairs, test, n_blocks, rng)
         evaluated = found.n_obs_evaluated + n_passes * self.posterior.blocks.n_observations
         found = replace(found, choices=updated(choices, look), n_obs_evaluated=evaluated)
@@ -341,12 +437,13 @@ class _Site:
     ) -> tuple[Anchored, StoppingRule]:
         """Take the latter of two tests, with its looks, if it is worth it."""
         runner, decider = Candidate(found.name, proposal), partial(self._decider, found.variates)
-        better, compared, rate, n = choose_test(*tests, runner, found.mode, decider, theta, rng, progress=self.log)
+        better, compared, result, n = choose_test(*tests, runner, found.mode, decider, theta, rng, progress=self.log)
         choices = updated(found.choices, compared, *([looked] if better else []))
-        found = replace(found, rate=rate, choices=choices, n_obs_evaluated=found.n_obs_evaluated + n)
+        evaluated = found.n_obs_evaluated + n
+        found = replace(found, rate=result.rate, choices=choices, n_obs_evaluated=evaluated, merit=result.merit)
         return found, tests[better]
 
-    def _decider(self, variates: ControlVariates | None, test: StoppingRule) -> Decider:
+    def _decider(self, variates: Variates | None, test: StoppingRule) -> Decider:
         evaluator = self.posterior.population.evaluator()
         return decider_with(self.posterior, evaluator, test, variates, self.request.spread)
 
@@ -378,16 +475,9 @@ def needs_bounds(test: StoppingRule, spread: Range | None) -> bool:
     return test.factorised or (test.needs_range and spread is not None and spread.by_predictors)
 
 
-def _order_of(order: str) -> int:
-    return 2 if order == "auto" else int(order)
-
-
 def decider_with(
-    posterior: Target, evaluator: Evaluator, test: StoppingRule, variates: ControlVariates | None, spread: Any = None
+    posterior: Target, evaluator: Evaluator, test: StoppingRule, variates: Variates | None, spread: Any = None
 ) -> Decider:
     """Decisions of one chain with such control variates."""
-    if variates is None:
-        return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread)
-    return make_decider(
-        evaluator, posterior.blocks.sizes, test, spread=spread, surrogate=variates.surrogate, bounds=variates.bounds
-    )
+    parts = variates.parts(posterior) if variates is not None else {}
+    return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread, **parts)

@@ -1,4 +1,4 @@
-"""Bounds on the remainders of control variates: proved where that can be done, or learned from trials.
+"""Bounds on the remainders of control variates that are learned from trials.
 
 For a likelihood of linear predictors bounds are proved (`stansub.target.remainders`). For any other, each block's
 remainder R_b is evaluated at draws theta = m + L z of the normal approximation, z ~ N(0, I), and
@@ -13,73 +13,22 @@ beyond its bound all the time. Such a bound is no proof: what exceeds it is coun
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
-from stansub.acceptance.stopping import StoppingRule
 from stansub.errors import InputError
 from stansub.progress import as_progress
 from stansub.target.factors import Target
 from stansub.target.gradients import Team, Together
-from stansub.target.remainders import NoPredictorsError, RemainderBounds
+from stansub.target.remainders import RemainderBounds
 from stansub.target.taylor import ControlVariates
 from stansub.types import FloatArray
 
 # Draws, the safety factor, and the share of the draws that must have finite log likelihoods: measured by
 # benchmarks/learned_bounds.py.
 DRAWS, FACTOR, _DEFINED = 32, 3.0, 0.5
-# What to do where nothing is proved, by whether the test is factorised.
-_INSTEAD = {
-    True: ", or `bounds='learned'`, with which it is approximate",
-    False: ", or another `range_source`",
-}
 # Bounds are taken to hold so many times as far from the anchor as the farthest draw.
 _REACH = 1.5
-
-
-def bounded(
-    posterior: Target,
-    test: StoppingRule,
-    make: Callable[[], ControlVariates],
-    cholesky: FloatArray,
-    *,
-    rng: np.random.Generator,
-    threads: int = 1,
-    progress: Callable[[str], None] | None = None,
-) -> ControlVariates:
-    """Control variates with bounds on their remainders, learned where the test says so and else proved.
-
-    Parameters
-    ----------
-    posterior : Target
-    test : StoppingRule
-    make : callable
-        Makes the control variates, about one anchor; not called where bounds cannot be proved.
-    cholesky : ndarray, shape (dim, dim)
-        Factor of the covariance in whose metric the bounds are.
-    rng : Generator
-        Makes the draws that bounds are learned from.
-    threads : int
-    progress : callable, optional
-
-    Raises
-    ------
-    InputError
-        When bounds are to be proved and the likelihood is not one of linear predictors, or are to be learned and the
-        likelihood is not defined about the anchor.
-    """
-    if test.learns_bounds:
-        made = make()
-        return replace(made, bounds=learn(posterior, made, cholesky, rng=rng, threads=threads, progress=progress))
-    try:
-        predictors = posterior.predictors(progress)
-    except NoPredictorsError as error:
-        raise InputError(
-            f"the {test.name} test has no proved bounds here: {error}; choose another test{_INSTEAD[test.factorised]}"
-        ) from error
-    made = make()
-    return replace(made, bounds=predictors.bounds(made.anchor, cholesky, posterior.blocks, made.order))
 
 
 def learn(
@@ -95,7 +44,25 @@ def learn(
 ) -> RemainderBounds:
     """Bounds learned from remainders at draws of a normal approximation about the anchor: one pass over the data each.
 
-    The parameters and errors are those of `bounded`.
+    Parameters
+    ----------
+    posterior : Target
+    variates : ControlVariates
+        About one anchor.
+    cholesky : ndarray, shape (dim, dim)
+        Factor of the covariance of the normal approximation.
+    rng : Generator
+        Makes the draws.
+    threads : int
+    progress : callable, optional
+    n_draws : int
+    factor : float
+        The safety factor.
+
+    Raises
+    ------
+    InputError
+        When the likelihood is not defined about the anchor.
     """
     log = as_progress(progress)
     log("Learning bounds on what control variates leave")

@@ -42,12 +42,15 @@ class Named:
         Moves about a normal approximation of a kind ("Laplace", "pooled"), between which a race decides.
     learner : callable, optional
         Makes what learns the proposal in warmup.
+    batches : bool
+        Whether it takes gradients from mini-batches, which control variates of blocks are good for.
     fallback : str
         Name of the proposal that takes its place where a race cannot be had; empty where there is none.
     """
 
     race: Callable[[Normal, str], Iterator[Candidate]] | None = None
     learner: Callable[[Surroundings], Adapter] | None = None
+    batches: bool = False
     fallback: str = ""
 
     @property
@@ -68,7 +71,7 @@ PROPOSALS = {
     "langevin": Named(race=langevin_moves),
     "adaptive-metropolis": Named(learner=lambda about: CovarianceAdapter(about.dim)),
     "random-walk": Named(learner=lambda about: ScaleAdapter(about.dim)),
-    "sgld": Named(learner=_sgld),
+    "sgld": Named(learner=_sgld, batches=True),
 }
 
 

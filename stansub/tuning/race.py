@@ -62,7 +62,7 @@ LEAST_ACCEPTED, _FAR_RHO = 0.3, 0.5
 # Places at which trial decisions are made, steps between them, and pairs at each.
 _PLACES, _APART, _PAIRS, _SUBSETS, _WORK = 8, 25, 2, 250, 2_000_000
 # Steps of one leg of the race, legs of each candidate, and observations that a step costs beside those it evaluates.
-_LEG, _LEGS, _STEP_COST, _LONG = 100, 3, 150.0, 20
+_LEG, _LEGS, STEP_COST, _LONG = 100, 3, 150.0, 20
 # Steps of a leg between two looks at the time limit.
 _PIECE = 10
 # Steps of a leg that starts at a draw of its own, of which the later half counts: the draws may not be those of the
@@ -211,7 +211,7 @@ def race(
     steps = (leg - first) * n_legs
     step = np.minimum(jumps.min(axis=1) / steps, 2.0) / 2
     cost = np.array(
-        [_STEP_COST + np.minimum(all_, _LONG * np.median(all_)).mean() for all_ in map(np.concatenate, used)]
+        [STEP_COST + np.minimum(all_, _LONG * np.median(all_)).mean() for all_ in map(np.concatenate, used)]
     )
     merit = step / (2 - step) / cost
     fit = accepted / steps >= [one.least for one in runners]
@@ -331,7 +331,7 @@ def choose_test(
     rng: np.random.Generator,
     *,
     progress: Progress | None = None,
-) -> tuple[bool, Chosen, float, int]:
+) -> tuple[bool, Chosen, Result, int]:
     """Whether to take another test, by what both make of one proposal, and why.
 
     Parameters
@@ -347,8 +347,8 @@ def choose_test(
     -------
     better : bool
     choice : TestTaken or TestStays
-    rate : float
-        Acceptance rate with the test that is taken.
+    result : Result
+        Of the race with the test that is taken.
     n_obs_evaluated : int
     """
     results, evaluated = [], 0
@@ -362,7 +362,7 @@ def choose_test(
     choice: Chosen = TestStays(test.name, other.name, gain, wanted=_WORTH)
     if better:
         choice = TestTaken(other.name, instead_of=test.name, gain=gain)
-    return better, choice, results[better].rate, evaluated
+    return better, choice, results[better], evaluated
 
 
 def counts_rightly(pairs: list[Pair], test: StoppingRule, rng: np.random.Generator) -> bool:

@@ -43,13 +43,13 @@ class Logistic:
         factors = FunctionFactors(
             ["a", "b"],
             N,
-            lambda theta, which: family.log_lik(z @ theta)[which],
+            lambda theta, which: family.log_lik((z @ theta)[np.newaxis])[which],
             log_density=lambda theta: -0.5 * float(theta @ theta),
             block_size=SIZE,
         )
         information = (z * (p * (1 - p))[:, np.newaxis]).T @ z + np.eye(DIM)
         cholesky = np.linalg.cholesky(np.linalg.inv(information))
-        predictors = LinearPredictors(z, np.zeros(N), family)
+        predictors = LinearPredictors((z,), (np.zeros(N),), family)
         bounds = predictors.bounds(anchor, cholesky, factors.blocks, order)
         coefficients = rows.reshape(-1, SIZE, rows.shape[1]).sum(1).astype(np.float32)
         return cls(factors, coefficients, bounds, anchor)

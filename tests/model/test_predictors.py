@@ -92,8 +92,8 @@ def test_of_a_program(posterior: stansub.Posterior, data: dict[str, Any]) -> Non
     found = posterior.predictors()
     order = posterior.order
     assert order is not None
-    np.testing.assert_allclose(found.design, np.column_stack([np.ones(2000), data["x"]])[order], atol=1e-12)
-    np.testing.assert_allclose(found.offset, 0, atol=1e-12)
+    np.testing.assert_allclose(found.design[0], np.column_stack([np.ones(2000), data["x"]])[order], atol=1e-12)
+    np.testing.assert_allclose(found.offset[0], 0, atol=1e-12)
 
 
 def test_sampling_is_exact_and_says_so(posterior: stansub.Posterior) -> None:

@@ -55,7 +55,7 @@ def posterior(kind: str = "plain", *, bounded: bool = True) -> FunctionFactors:
         log_density=lambda theta: -0.125 * float(theta @ theta),
         log_lik_gradient=slope,
         log_density_gradient=lambda theta: -0.25 * theta,
-        predictors=LinearPredictors(z, np.zeros(N), family) if bounded else None,
+        predictors=LinearPredictors((z,), (np.zeros(N),), family) if bounded else None,
         block_size=4,
     )
 

@@ -16,8 +16,9 @@ from stansub import InputError
 from stansub.findings import BoundsTooSmall
 from stansub.output.checks import findings_of
 from stansub.output.words import words
+from stansub.run import stages
 from stansub.target.taylor import ControlVariates, build
-from stansub.tuning import learned
+from stansub.tuning import anchored, learned
 from stansub.tuning.mode import find_modes
 
 Array = NDArray[np.float64]
@@ -34,6 +35,12 @@ def warnings_of(idata: Any) -> list[BoundsTooSmall]:
 
 def sum_of(idata: Any, name: str) -> float:
     return float(idata["chain_stats"][name].sum())
+
+
+def _shrink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constants a fiftieth of what they are, at the mode and where chains meet."""
+    for home in (anchored, stages):
+        monkeypatch.setattr(home, "learn", partial(learned.learn, factor=learned.FACTOR / 50))
 
 
 @pytest.mark.parametrize("kind", ["plain", "leverage", "heavy tails"])
@@ -56,11 +63,11 @@ def test_it_is_called_approximate() -> None:
 
 
 def test_bounds_that_are_too_small_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: constants a fiftieth of what they are."""
+    """The control."""
     options: dict[str, Any] = {"iter_sampling": 4000, "audit": 0.2, "max_error": 0.02}
     right = sampled(**options)
     assert not warnings_of(right)
-    monkeypatch.setattr(learned, "learn", partial(learned.learn, factor=learned.FACTOR / 50))
+    _shrink(monkeypatch)
     with pytest.warns(stansub.DrawsWarning, match="learned bounds may be too small"):
         wrong = sampled(**options)
     (found,) = warnings_of(wrong)
@@ -78,7 +85,7 @@ def test_few_audits_are_said_to_tell_little() -> None:
 
 
 def test_a_run_that_is_extended_keeps_its_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learned, "learn", partial(learned.learn, factor=learned.FACTOR / 50))
+    _shrink(monkeypatch)
     options: dict[str, Any] = {**OPTIONS, "audit": 0.2}
     whole = stansub.sample(posterior(bounded=False), iter_sampling=400, **options)
     file = tmp_path / "run.checkpoint"

@@ -1,0 +1,215 @@
+// Factorised acceptance on single observations: what each of their log likelihoods is beyond its expansion, and bounds
+// on that which take its row of the design alone.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "densities.hpp"
+#include "factorised.hpp"
+
+namespace stansub {
+
+// An observation depends on theta through q arguments of its density, eta_k = z_k . theta + o_k. Its log likelihood is
+// expanded to second order about an anchor m. With w = A (theta - m) and l_k = |A^-T z_k|, argument k changes by
+// delta_k, at most l_k |w|, and the expansion is off by at most c t^3, t = max_k |delta_k| / l_k, which is c |w|^3 at
+// most: by the latter observations are picked, by the former most of them are sent away again without a likelihood.
+//
+// All that is asked of an observation lies together as one record: c; then 1 / l_k, eta_k at the anchor, and df / deta_k
+// there (q numbers each); the lower triangle of the second derivatives, row by row; the data of its density; and the
+// rows z_k of those arguments whose row is not the same for all observations.
+class Observations {
+ public:
+  static constexpr std::size_t most_arguments = 64;
+
+  // For each argument its row, where that is the same for all observations, else nothing.
+  using SharedRows = std::vector<std::vector<double>>;
+
+  // Wherever |w| is no more than the radius, bounds are `factor` times what the constants c say.
+  struct Level {
+    double radius, factor;
+  };
+
+  // About which log likelihoods are expanded: A, dim by dim, and gradient and Hessian of the sum of the expansions.
+  struct Expansion {
+    std::vector<double> anchor, whitening, gradient, hessian;
+  };
+
+  // The records (n of `width` numbers) stay the caller's. More candidates than a share of the observations cost more
+  // than all of these do.
+  Observations(Density density, SharedRows shared, const double* records, std::size_t n, std::size_t width,
+               Expansion expansion, std::vector<Level> levels, double share)
+      : density_(density),
+        shared_(std::move(shared)),
+        q_(shared_.size()),
+        width_(width),
+        records_(records),
+        expansion_(std::move(expansion)),
+        levels_(std::move(levels)),
+        share_(share),
+        constants_(constants_of(records, n, width)) {
+    if (n < 1 || q_ < 1 || q_ > most_arguments)
+      throw std::invalid_argument("there must be an observation, of 1 to " + std::to_string(most_arguments) + " arguments");
+    std::size_t own = 0;
+    for (const auto& row : shared_) {
+      own += row.empty();
+      if (!row.empty() && row.size() != dim()) throw std::invalid_argument("a shared row must have dim numbers");
+    }
+    if (width_ != at_rows() + own * dim()) throw std::invalid_argument("records are of another width");
+    const std::size_t square = dim() * dim();
+    if (expansion_.whitening.size() != square || expansion_.gradient.size() != dim() || expansion_.hessian.size() != square)
+      throw std::invalid_argument("the expansion must have dim parameters throughout");
+    if (levels_.empty()) throw std::invalid_argument("there must be a radius");
+    for (std::size_t k = 1; k < levels_.size(); ++k)
+      if (!(levels_[k].radius > levels_[k - 1].radius)) throw std::invalid_argument("radii must increase");
+  }
+
+  std::size_t dim() const { return expansion_.anchor.size(); }
+  std::size_t size() const { return constants_.size(); }
+  double share() const { return share_; }
+
+  // Two parameter values, as far as all observations share what they are: scratch memory of a chain.
+  struct Pair {
+    std::vector<double> from, to;                 // theta - m
+    std::vector<double> shared_from, shared_to;   // changes of shared arguments
+    double factor = 0;                            // of bounds there; infinite beyond the last radius
+    double lengths = 0;                           // |w|^3 + |w'|^3
+    double rate = 0;                              // sum of the bounds by which observations are picked
+  };
+
+  // Changes of an observation's arguments from the anchor.
+  struct Changes {
+    double from[most_arguments], to[most_arguments];
+  };
+
+  void set_pair(const double* theta, const double* theta_new, Pair& pair) const {
+    const double a = set_point(theta, pair.from, pair.shared_from), b = set_point(theta_new, pair.to, pair.shared_to);
+    const double longest = std::max(a, b);
+    pair.factor = std::numeric_limits<double>::infinity();
+    for (auto level = levels_.rbegin(); level != levels_.rend() && longest <= level->radius; ++level)
+      pair.factor = level->factor;
+    pair.lengths = a * a * a + b * b * b;
+    pair.rate = std::isinf(pair.factor) ? pair.factor : pair.factor * pair.lengths * constants_.total();
+  }
+
+  // The change of the sum of all expansions.
+  double total_change(const Pair& pair) const { return total(pair.to) - total(pair.from); }
+
+  // An observation in proportion to its bound.
+  std::int32_t pick(bitgen_t* bits) const { return constants_.draw(bits); }
+
+  // Records lie anywhere in memory: has one fetched that will be asked for soon.
+  void prefetch(std::int32_t i) const {
+    const auto* begin = reinterpret_cast<const char*>(record(i));
+    for (std::size_t at = 0; at < std::min(width_ * sizeof(double), std::size_t{1024}); at += 64)
+      __builtin_prefetch(begin + at);
+  }
+
+  // The bound on observation i's remainder by which it is picked.
+  double first_bound(std::int32_t i, const Pair& pair) const { return pair.factor * pair.lengths * record(i)[0]; }
+
+  // That by the changes of its arguments, which are written.
+  double second_bound(std::int32_t i, const Pair& pair, Changes& changes) const {
+    const double* own = record(i);
+    const double* row = own + at_rows();
+    double t_from = 0, t_to = 0;
+    for (std::size_t k = 0; k < q_; ++k) {
+      if (shared_[k].empty()) {
+        changes.from[k] = dot(row, pair.from);
+        changes.to[k] = dot(row, pair.to);
+        row += dim();
+      } else {
+        changes.from[k] = pair.shared_from[k];
+        changes.to[k] = pair.shared_to[k];
+      }
+      t_from = std::max(t_from, std::abs(changes.from[k]) * own[1 + k]);
+      t_to = std::max(t_to, std::abs(changes.to[k]) * own[1 + k]);
+    }
+    return pair.factor * own[0] * (t_from * t_from * t_from + t_to * t_to * t_to);
+  }
+
+  // The change of its log likelihood less that of its expansion, and what rounding may make of it.
+  struct Remainder {
+    double value, rounding;
+  };
+
+  Remainder remainder(std::int32_t i, const Changes& changes) const {
+    const double* own = record(i);
+    const double *centre = own + 1 + q_, *slope = centre + q_, *curve = slope + q_, *data = own + at_data();
+    double eta[most_arguments], expansion = 0;
+    for (std::size_t k = 0; k < q_; ++k) {
+      const double a = changes.from[k], b = changes.to[k];
+      expansion += slope[k] * (b - a);
+      for (std::size_t l = 0; l < k; ++l) expansion += *curve++ * (b * changes.to[l] - a * changes.from[l]);
+      expansion += 0.5 * *curve++ * (b - a) * (b + a);
+    }
+    for (std::size_t k = 0; k < q_; ++k) eta[k] = centre[k] + changes.from[k];
+    const double from = density_.log_lik(data, eta, q_);
+    for (std::size_t k = 0; k < q_; ++k) eta[k] = centre[k] + changes.to[k];
+    const double to = density_.log_lik(data, eta, q_);
+    return {to - from - expansion, kRounding * (1 + std::abs(from) + std::abs(to))};
+  }
+
+ private:
+  static constexpr double kRounding = 1e-12;
+
+  std::size_t at_data() const { return 1 + 3 * q_ + q_ * (q_ + 1) / 2; }
+  std::size_t at_rows() const { return at_data() + density_.n_data; }
+  const double* record(std::int32_t i) const { return records_ + static_cast<std::size_t>(i) * width_; }
+
+  static std::vector<double> constants_of(const double* records, std::size_t n, std::size_t width) {
+    std::vector<double> constants(n);
+    for (std::size_t i = 0; i < n; ++i) constants[i] = records[i * width];
+    return constants;
+  }
+
+  static double dot(const double* row, const std::vector<double>& d) {
+    constexpr std::size_t lanes = 4;
+    double sums[lanes] = {};
+    std::size_t j = 0;
+    for (; j + lanes <= d.size(); j += lanes)
+      for (std::size_t lane = 0; lane < lanes; ++lane) sums[lane] += row[j + lane] * d[j + lane];
+    double rest = 0;
+    for (; j < d.size(); ++j) rest += row[j] * d[j];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest;
+  }
+
+  // Writes what observations share of a point; |w| there.
+  double set_point(const double* theta, std::vector<double>& d, std::vector<double>& shared) const {
+    d.resize(dim());
+    for (std::size_t j = 0; j < dim(); ++j) d[j] = theta[j] - expansion_.anchor[j];
+    shared.resize(q_);
+    for (std::size_t k = 0; k < q_; ++k) shared[k] = shared_[k].empty() ? 0 : dot(shared_[k].data(), d);
+    double squares = 0;
+    for (std::size_t j = 0; j < dim(); ++j) {
+      const double along = dot(&expansion_.whitening[j * dim()], d);
+      squares += along * along;
+    }
+    return std::sqrt(squares);
+  }
+
+  double total(const std::vector<double>& d) const {
+    double sum = 0;
+    for (std::size_t j = 0; j < dim(); ++j)
+      sum += d[j] * (expansion_.gradient[j] + 0.5 * dot(&expansion_.hessian[j * dim()], d));
+    return sum;
+  }
+
+  LogLik density_;
+  SharedRows shared_;
+  std::size_t q_, width_;
+  const double* records_;
+  Expansion expansion_;
+  std::vector<Level> levels_;
+  double share_;
+  AliasTable constants_;
+};
+
+}  // namespace stansub
