@@ -19,7 +19,7 @@ from scipy.special import expit
 Array = NDArray[np.float64]
 SIZE, TRIALS = 32, 160
 # Draws, factor, and whether the median over the blocks is the least.
-SETTINGS = [(8, 3.0, True), (32, 1.0, True), (32, 2.0, True), (32, 3.0, False), (32, 3.0, True), (64, 2.0, True)]
+SETTINGS = [(8, 3.0, False), (8, 3.0, True), (32, 1.0, True), (32, 3.0, False), (32, 3.0, True), (64, 2.0, True)]
 
 
 def remainders(
