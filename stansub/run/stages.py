@@ -400,7 +400,8 @@ class Meetings:
         """Control variates about the mean of moments; InputError where they are not defined."""
         posterior, log = self._posterior, self._progress
         if self.found.variates is not None and self.found.variates.blockwise is None:
-            return ObservationVariates.at(posterior.predictors(log), moments.position, moments.cholesky)
+            predictors, threads = posterior.predictors(log), self._asked.request.threads
+            return ObservationVariates.at(predictors, moments.position, moments.cholesky, threads=threads)
         threads = self._asked.request.threads
         made = taylor.build(posterior, moments.position, order=order, steps=steps, threads=threads, progress=log)
         if self.test.learns_bounds:

@@ -18,7 +18,7 @@ from stansub.stan.recognise import Form, explain
 from stansub.stan.syntax import Program
 from stansub.target import factors
 from stansub.target.blocks import Blocks
-from stansub.target.remainders import LinearPredictors
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
 
 # Relative rounding allowed between the full log density and global part plus blocks; programs that are sums over
@@ -134,7 +134,9 @@ class Posterior:
     observations: str | None = None
     has_gradients: bool = True
     known_predictors: LinearPredictors | None = None
-    _found_predictors: list[LinearPredictors] = field(default_factory=list, repr=False, compare=False)
+    _found_predictors: list[LinearPredictors | NoPredictorsError] = field(
+        default_factory=list, repr=False, compare=False
+    )
 
     def check(self, source: str = "") -> None:
         """Raise InputError, which says what stands in the way, unless the proof holds.
@@ -196,8 +198,14 @@ class Posterior:
         if self.known_predictors is not None:
             return self.known_predictors
         if not self._found_predictors:
-            self._found_predictors.append(self._find_predictors(progress))
-        return self._found_predictors[0]
+            try:
+                self._found_predictors.append(self._find_predictors(progress))
+            except NoPredictorsError as error:
+                self._found_predictors.append(error)
+        found = self._found_predictors[0]
+        if isinstance(found, NoPredictorsError):
+            raise found
+        return found
 
     def _find_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
         return linear_predictors(

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
@@ -57,6 +57,10 @@ class _Columns:
     def data(self) -> FloatArray:
         """Shape (p, n)."""
         return np.array([getattr(self, one.name) for one in fields(self)])
+
+    def part(self, rows: slice) -> Self:
+        """Of some observations."""
+        return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
 
 class OneArgument(_Columns, ABC):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from stansub import _loop
 from stansub.target.factors import Target
@@ -47,7 +48,9 @@ class ObservationVariates:
     blockwise = None
 
     @classmethod
-    def at(cls, predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray) -> ObservationVariates:
+    def at(
+        cls, predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, *, threads: int = 1
+    ) -> ObservationVariates:
         """Expansions at an anchor, with bounds in the metric of a covariance with such a factor.
 
         Raises
@@ -55,7 +58,7 @@ class ObservationVariates:
         NoPredictorsError
             Where the family has no density in the decision loop.
         """
-        made = _expand(predictors, anchor, cholesky)
+        made = _expand(predictors, anchor, cholesky, threads)
         return cls(anchor, cholesky, made.hessian, 2 * mean_power(len(anchor), 3) * made.bound, [made.loop])
 
     def candidates(self, target: Target) -> float:
@@ -65,7 +68,7 @@ class ObservationVariates:
     def parts(self, target: Target) -> dict[str, Any]:
         """What a `stansub._loop.Decider` takes."""
         if not self._kept:
-            self._kept.append(_expand(target.predictors(), self.anchor, self.cholesky).loop)
+            self._kept.append(_expand(target.predictors(), self.anchor, self.cholesky, 1).loop)
         return {"observations": self._kept[0]}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -89,65 +92,60 @@ def memory_needed(predictors: LinearPredictors) -> int:
     return int(predictors.n_observations * (width + 3) * np.dtype(np.float64).itemsize)
 
 
-def _expand(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray) -> _Expanded:
-    family, centre, lengths = predictors.family, predictors.at(anchor), predictors.lengths(cholesky)
-    if family.density is None:
+def _expand(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, threads: int) -> _Expanded:
+    if predictors.family.density is None:
         raise NoPredictorsError("the family has no density for single observations")
-    slopes, curves = family.gradient(centre), family.hessian(centre)
-    least, radii, factors = _constants(predictors, centre, lengths)
-    lower = np.tril_indices(len(slopes))
-    inverse = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    own = [z.T for z in predictors.design if len(z) > 1]
-    columns = [least[np.newaxis], inverse, centre, slopes, curves[lower], family.data, *own]
-    records = np.empty((predictors.n_observations, sum(map(len, columns))))
-    np.concatenate(columns, axis=0, out=records.T)
-    gradient, hessian = _total(predictors, slopes, curves)
-    shared = [None if len(z) > 1 else z[0] for z in predictors.design]
-    whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
-    loop = _loop.Observations(
-        family.density, shared, records, anchor, whitening, gradient, hessian, radii, factors, SHARE
-    )
-    return _Expanded(loop, hessian, float(least.sum()))
+    radii = predictors.radii()
 
+    def expand(part: LinearPredictors) -> _Part:
+        centre, lengths = part.at(anchor), part.lengths(cholesky)
+        constants = np.array([part.constants(centre, lengths, radius) for radius in radii])
+        return _Part(_records(part, centre, lengths, constants[0]), *part.derivatives(centre), _ratios(constants))
 
-class _Constants(NamedTuple):
-    """The c of all observations at the smallest radius, shape (n,); radii, and by what the c are larger there."""
-
-    least: FloatArray
-    radii: FloatArray
-    factors: FloatArray
-
-
-def _constants(predictors: LinearPredictors, centre: FloatArray, lengths: FloatArray) -> _Constants:
-    """One set of constants, so that one alias table serves: at larger radii they are multiplied by the worst ratio."""
-    radii, factors = predictors.radii(), [1.0]
-    least = predictors.constants(centre, lengths, radii[0])
-    for radius in radii[1:]:
-        each = predictors.constants(centre, lengths, radius)
-        ratio = np.divide(each, least, out=np.where(each > 0, np.inf, 1.0), where=least > 0)
-        factors.append(max(factors[-1], float(ratio.max())))
+    # BLAS's own threads would wait for each other in parts as small as these.
+    with threadpool_limits(limits=1, user_api="blas"):
+        parts = predictors.map(expand, threads=threads)
+    records = np.concatenate([part.records for part in parts])
+    hessian = np.sum([part.hessian for part in parts], axis=0)
+    # One set of constants, so that one alias table serves: at larger radii they are multiplied by the worst ratio.
+    factors = np.maximum.accumulate(np.max([part.ratios for part in parts], axis=0))
     usable = np.isfinite(factors)
-    return _Constants(least, radii[usable], np.array(factors)[usable])
+    loop = _loop.Observations(
+        predictors.family.density,
+        [None if len(z) > 1 else z[0] for z in predictors.design],
+        records,
+        anchor,
+        np.asarray(np.linalg.inv(cholesky), np.float64),
+        np.sum([part.gradient for part in parts], axis=0),
+        hessian,
+        radii[usable],
+        factors[usable],
+        SHARE,
+    )
+    return _Expanded(loop, hessian, float(records[:, 0].sum()))
 
 
-def _total(predictors: LinearPredictors, slopes: FloatArray, curves: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Gradient and Hessian of the sum of all log likelihoods, from derivatives in their arguments."""
-    design = predictors.design
-    dim = design[0].shape[1]
-    gradient, hessian = np.zeros(dim), np.zeros((dim, dim))
-    for k, z in enumerate(design):
-        gradient += slopes[k] @ z if len(z) > 1 else slopes[k].sum() * z[0]
-        for other, curve in zip(design, curves[k], strict=True):
-            hessian += _weighted(z, curve, other)
-    return gradient, (hessian + hessian.T) / 2
+class _Part(NamedTuple):
+    """Of some observations: records, derivatives of the sum of log likelihoods, and by what bounds grow with radii."""
+
+    records: FloatArray
+    gradient: FloatArray
+    hessian: FloatArray
+    ratios: FloatArray
 
 
-def _weighted(z: FloatArray, weights: FloatArray, other: FloatArray) -> FloatArray:
-    """The sum of weights times products of rows, of which there may be one for all."""
-    if len(z) == len(other) == 1:
-        return np.asarray(weights.sum() * z.T @ other)
-    if len(z) == 1:
-        return np.asarray(z.T @ (weights @ other)[np.newaxis])
-    if len(other) == 1:
-        return np.asarray((weights @ z)[:, np.newaxis] @ other)
-    return np.asarray((z * weights[:, np.newaxis]).T @ other)
+def _records(part: LinearPredictors, centre: FloatArray, lengths: FloatArray, constants: FloatArray) -> FloatArray:
+    family = part.family
+    slopes, curves = family.gradient(centre), family.hessian(centre)
+    inverse = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    lower = curves[np.tril_indices(len(slopes))]
+    columns = [constants[np.newaxis], inverse, centre, slopes, lower, family.data]
+    own = [z for z in part.design if len(z) > 1]
+    return np.concatenate([np.concatenate(columns).T, *own], axis=1)
+
+
+def _ratios(constants: FloatArray) -> FloatArray:
+    """The worst ratio of the constants of each radius to those of the first."""
+    first = constants[0]
+    worst = np.divide(constants, first, out=np.where(constants > 0, np.inf, 1.0), where=first > 0)
+    return np.asarray(worst.max(axis=1))

@@ -15,9 +15,11 @@ observations.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Protocol, TypeVar
 
 import numpy as np
 from scipy.special import gammaln
@@ -35,6 +37,10 @@ _RADIUS = 3.0
 SHARE = 0.3
 # Of one observation: with a constant as large as this everything is evaluated, and sums over blocks do not overflow.
 _LARGEST = 1e250
+# Observations of a part.
+_PART = 1 << 14
+
+R = TypeVar("R")
 
 
 class NoPredictorsError(InputError):
@@ -67,6 +73,10 @@ class Family(Protocol):
 
     @property
     def data(self) -> FloatArray: ...
+
+    def part(self, rows: slice) -> Family:
+        """Of some observations."""
+        ...
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """All f_i, up to constants, shape (n,)."""
@@ -123,6 +133,26 @@ class LinearPredictors:
         """All of the population."""
         return len(self.offset[0])
 
+    def part(self, rows: slice) -> LinearPredictors:
+        """Of some observations."""
+        design = tuple(z if len(z) == 1 else z[rows] for z in self.design)
+        offset = tuple(o if len(o) == 1 else o[rows] for o in self.offset)
+        first = np.broadcast_to(offset[0], len(range(*rows.indices(self.n_observations))))
+        return LinearPredictors(design, (first, *offset[1:]), self.family.part(rows))
+
+    @cached_property
+    def parts(self) -> list[LinearPredictors]:
+        """All observations in parts that fit into a processor's cache."""
+        n = self.n_observations
+        return [self.part(slice(first, min(first + _PART, n))) for first in range(0, n, _PART)]
+
+    def map(self, work: Callable[[LinearPredictors], R], *, threads: int) -> list[R]:
+        """What work makes of each of the parts, in their order."""
+        if threads <= 1 or len(self.parts) == 1:
+            return [work(part) for part in self.parts]
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            return list(pool.map(work, self.parts))
+
     def at(self, theta: FloatArray) -> FloatArray:
         """The arguments, shape (q, n_observations)."""
         return self._spread([z @ theta + o for z, o in zip(self.design, self.offset, strict=True)])
@@ -159,6 +189,21 @@ class LinearPredictors:
         """
         largest = self.family.largest(order + 1, centre, lengths, radius)
         return np.minimum(largest / math.factorial(order + 1), _LARGEST)
+
+    def gradient(self, eta: FloatArray) -> FloatArray:
+        """Of the sum of all log likelihoods, at such arguments, shape (dim,)."""
+        slopes = self.family.gradient(eta)
+        each = [slope @ z if len(z) > 1 else slope.sum() * z[0] for z, slope in zip(self.design, slopes, strict=True)]
+        return np.asarray(np.sum(each, axis=0))
+
+    def derivatives(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Gradient (dim,) and Hessian (dim, dim) of the sum of all log likelihoods, at such arguments."""
+        dim = self.design[0].shape[1]
+        hessian = np.zeros((dim, dim))
+        for z, curves in zip(self.design, self.family.hessian(eta), strict=True):
+            for other, curve in zip(self.design, curves, strict=True):
+                hessian += _weighted(z, curve, other)
+        return self.gradient(eta), (hessian + hessian.T) / 2
 
     def _spread(self, rows: Sequence[FloatArray]) -> FloatArray:
         return np.array([np.broadcast_to(row, self.n_observations) for row in rows])
@@ -205,3 +250,14 @@ class RemainderBounds:
 def mean_power(dim: int, power: int) -> float:
     """The mean of |w|^power for standard normal w of such a dimension."""
     return float(2 ** (power / 2) * np.exp(gammaln((dim + power) / 2) - gammaln(dim / 2)))
+
+
+def _weighted(z: FloatArray, weights: FloatArray, other: FloatArray) -> FloatArray:
+    """The sum of weights times products of rows, of which there may be one for all."""
+    if len(z) == len(other) == 1:
+        return np.asarray(weights.sum() * z.T @ other)
+    if len(z) == 1:
+        return np.asarray(z.T @ (weights @ other)[np.newaxis])
+    if len(other) == 1:
+        return np.asarray((weights @ z)[:, np.newaxis] @ other)
+    return np.asarray((z * weights[:, np.newaxis]).T @ other)

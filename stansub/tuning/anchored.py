@@ -41,7 +41,7 @@ from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_w
 from stansub.progress import Progress, as_progress
 from stansub.target.factors import Evaluator, Target
 from stansub.target.observations import ObservationVariates, memory_needed
-from stansub.target.remainders import NoPredictorsError
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.target.taylor import ControlVariates, build_at_modes, choose_order, max_memory_default
 from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.learned import DRAWS, learn
@@ -210,9 +210,18 @@ def anchor(
     mode_rng, order_rng, race_rng = (
         streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
     )
-    modes = find_modes(posterior, mode_rng, threads=threads, progress=log)
+    known = _predictors(posterior, log) if request.exact_free or test.factorised else None
+    modes = find_modes(posterior, mode_rng, threads=threads, predictors=known, progress=log)
     site = _Site(posterior, test, request, modes, log)
     return site.settle_exactly(order_rng, race_rng) if request.exact_free else site.settle(order_rng, race_rng)
+
+
+def _predictors(posterior: Target, log: Progress) -> LinearPredictors | None:
+    """Those of the posterior, where there are any."""
+    try:
+        return posterior.predictors(log)
+    except NoPredictorsError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -370,7 +379,7 @@ class _Site:
         known = order == 2 and predictors.family.density is not None and not named(self.request.proposal).batches
         if single and known and memory_needed(predictors) <= max_memory_default():
             self.log("Control variates of single observations")
-            variates = ObservationVariates.at(predictors, mode.position, mode.cholesky)
+            variates = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
             return variates, VariatesOfObservations(variates.expected, blocks.n_observations)
         made = self._made(order)
         assert made is not None

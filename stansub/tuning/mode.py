@@ -29,6 +29,8 @@ from stansub.progress import Progress, as_progress
 from stansub.target.factors import Target
 from stansub.target.gradients import Objective, Team, scaled_steps
 from stansub.target.laplace import Mode
+from stansub.target.predicted import PredictedObjective
+from stansub.target.remainders import LinearPredictors
 from stansub.tuning.climbing import (
     SHARE_TOLERANCE,
     SINGULAR,
@@ -158,6 +160,7 @@ def find_modes(
     starts: int | None = None,
     radius: float = RADIUS,
     threads: int = 1,
+    predictors: LinearPredictors | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Modes:
     """Find the modes of a posterior from many starts.
@@ -174,6 +177,8 @@ def find_modes(
     radius : float
         Of the uniform distribution of random starts on the unconstrained space.
     threads : int
+    predictors : LinearPredictors, optional
+        How observations depend on the parameters: all the data are then evaluated without autodiff.
     progress : callable, optional
         Called with a line of text before something slow is done.
 
@@ -183,7 +188,7 @@ def find_modes(
         Where the log density is undefined, no start converges, or the highest point reached is no maximum with a
         normal approximation.
     """
-    with _searching(posterior, rng, threads, progress) as search:
+    with _searching(posterior, rng, threads, progress, predictors) as search:
         search.scout(points, starts, radius)
         search.follow()
         return search.finish()
@@ -218,13 +223,17 @@ def find_other_modes(
 
 @contextmanager
 def _searching(
-    posterior: Target, rng: np.random.Generator, threads: int, progress: Callable[[str], None] | None
+    posterior: Target,
+    rng: np.random.Generator,
+    threads: int,
+    progress: Callable[[str], None] | None,
+    predictors: LinearPredictors | None = None,
 ) -> Iterator[_Search]:
     log = as_progress(progress)
     # L-BFGS asks BLAS for products of tiny matrices: waking threads for them takes longer than all the rest.
     one_thread = threadpool_limits(limits=1, user_api="blas")
     with one_thread, Team(posterior.population, threads=threads, progress=log) as team:
-        yield _Search(posterior, team, rng, log)
+        yield _Search(posterior, team, rng, log, predictors)
 
 
 class _Search:
@@ -242,7 +251,14 @@ class _Search:
         Walks that were not followed to the end, and by how much lower than the highest they were.
     """
 
-    def __init__(self, posterior: Target, team: Team, rng: np.random.Generator, log: Progress) -> None:
+    def __init__(
+        self,
+        posterior: Target,
+        team: Team,
+        rng: np.random.Generator,
+        log: Progress,
+        predictors: LinearPredictors | None,
+    ) -> None:
         self.began = time.perf_counter()
         self.model = posterior.full
         self.team, self.rng, self.log = team, rng, log
@@ -253,7 +269,7 @@ class _Search:
         sizes = sorted({max(round(share * len(blocks)), factor * least) for share, factor in _SHARES.items()})
         # Blocks are evaluated in the order in which they lie in memory; a share of nearly all would save nothing.
         self.shares = [Objective(team, np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
-        self.whole = Objective(team)
+        self.whole = PredictedObjective(team, predictors) if predictors is not None else Objective(team)
         self.walks: list[Walk] = []
         self.ends: list[Walk] = []
         self.copies: list[Walk] = []

@@ -1,0 +1,222 @@
+"""Factorised decisions on single observations: their acceptance probability, densities, and bounds that do not hold."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stansub import _loop
+from stansub._loop import Decider
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.rules import Factorised
+from stansub.target import observations
+from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
+from stansub.target.functions import FunctionFactors
+from stansub.target.observations import ObservationVariates
+from stansub.target.remainders import Family, LinearPredictors
+
+Array = NDArray[np.float64]
+N, DIM = 60, 2
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A regression with a standard normal prior, and its variates about a point near the mode."""
+
+    factors: FunctionFactors
+    predictors: LinearPredictors
+    anchor: Array
+    cholesky: Array
+
+    @classmethod
+    def make(cls, family: str = "binomial", n: int = N) -> Regression:
+        rng = np.random.default_rng(3)
+        z = rng.standard_normal((n, DIM)) * np.where(np.arange(n) == 7, 4.0, 1.0)[:, np.newaxis]
+        eta = z @ [0.5, -0.3]
+        made: Family = Binomial((rng.random(n) < 1 / (1 + np.exp(-eta))).astype(float), np.ones(n))
+        if family == "poisson":
+            made = Poisson(rng.poisson(np.exp(eta)).astype(float))
+        predictors = LinearPredictors((z,), (np.full(n, 0.1),), made)
+        factors = FunctionFactors(
+            ["a", "b"],
+            n,
+            lambda theta, which: made.log_lik(predictors.at(theta))[which],
+            log_density=lambda theta: -0.5 * float(theta @ theta),
+            block_size=4,
+        )
+        anchor = np.array([0.4, -0.2])
+        _, hessian = predictors.derivatives(predictors.at(anchor))
+        cholesky = np.linalg.cholesky(np.linalg.inv(np.eye(DIM) - hessian))
+        return cls(factors, predictors, anchor, cholesky)
+
+    def at(self, w: tuple[float, float]) -> Array:
+        return np.asarray(self.anchor + self.cholesky @ w)
+
+    def decider(self, theta: Array) -> Decider:
+        variates = ObservationVariates.at(self.predictors, self.anchor, self.cholesky)
+        parts = variates.parts(self.factors)
+        made = make_decider(self.factors.evaluator(), self.factors.blocks.sizes, Factorised(), **parts)
+        made.reset(theta)
+        return made
+
+    def remainders(self, theta: Array, proposed: Array) -> Array:
+        family, eta = self.predictors.family, self.predictors.at(self.anchor)
+        a, b = (self.predictors.at(point) - eta for point in (theta, proposed))
+        expansion = family.gradient(eta)[0] * (b - a)[0] + 0.5 * family.hessian(eta)[0, 0] * (b**2 - a**2)[0]
+        return np.asarray(family.log_lik(eta + b) - family.log_lik(eta + a) - expansion)
+
+    def acceptance(self, theta: Array, proposed: Array) -> float:
+        """min(1, e^S) prod_i exp(-max(0, -r_i)) for a symmetric proposal."""
+        r, family = self.remainders(theta, proposed), self.predictors.family
+        likelihood = (family.log_lik(self.predictors.at(proposed)) - family.log_lik(self.predictors.at(theta))).sum()
+        surrogate = self.factors.log_density(proposed) - self.factors.log_density(theta)
+        prior = 0.5 * float(theta @ theta - proposed @ proposed)
+        assert surrogate == pytest.approx(likelihood + prior)
+        return float(np.exp(min(0.0, surrogate - r.sum()) - np.maximum(0, -r).sum()))
+
+
+def rate(model: Regression, theta: Array, proposed: Array, n: int) -> float:
+    rng, decider, accepted = np.random.default_rng(5), model.decider(theta), 0
+    for _ in range(n):
+        decision = decider.decide(proposed, np.log1p(-rng.random()), 0.0, rng.bit_generator.capsule)
+        accepted += decision.accepted
+        if decision.accepted:
+            decider.reset(theta)
+    return accepted / n
+
+
+def wander(model: Regression, decider: Decider, n: int) -> None:
+    """Decisions between independent draws of the normal approximation, of which the expansions reject none."""
+    rng = np.random.default_rng(1)
+    for _ in range(n):
+        decider.reset(model.at(tuple(rng.standard_normal(DIM))))
+        proposed = model.at(tuple(rng.standard_normal(DIM)))
+        decider.decide(proposed, -np.inf, 0.0, rng.bit_generator.capsule)
+
+
+MOVES = [((2.0, 1.5), (0.3, -0.8)), ((2.0, 2.0), (-2.0, 1.0)), ((1.5, 1.0), (-1.5, -1.0))]
+
+
+@pytest.mark.parametrize(("start", "end"), MOVES)
+@pytest.mark.parametrize("family", ["binomial", "poisson"])
+@pytest.mark.parametrize("share", [1e9, 0.0], ids=["thinning", "product"])
+def test_acceptance_probability(
+    start: tuple[float, float],
+    end: tuple[float, float],
+    family: str,
+    share: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(observations, "SHARE", share)
+    model, n = Regression.make(family), 20_000
+    theta, proposed = model.at(start), model.at(end)
+    expected = model.acceptance(theta, proposed)
+    assert 0.02 < expected < 0.98
+    error = np.sqrt(expected * (1 - expected) / n)
+    found = rate(model, theta, proposed, n)
+    assert abs(found - expected) < 4.5 * error
+    # what a decision without the factors would do is something else
+    factors = np.exp(-np.maximum(0, -model.remainders(theta, proposed)).sum())
+    assert abs(found - expected / factors) > 4.5 * error
+
+
+@pytest.mark.parametrize("family", ["binomial", "poisson"])
+def test_detailed_balance(family: str) -> None:
+    model = Regression.make(family)
+    for start, end in MOVES:
+        theta, proposed = model.at(start), model.at(end)
+        ratio = np.log(model.acceptance(theta, proposed)) - np.log(model.acceptance(proposed, theta))
+        assert ratio == pytest.approx(model.factors.log_density(proposed) - model.factors.log_density(theta), abs=1e-9)
+
+
+def test_few_likelihoods_are_evaluated_where_bounds_are_near() -> None:
+    model = Regression.make(n=4000)
+    decider = model.decider(model.anchor)
+    wander(model, decider, 2000)
+    assert 0 < decider.n_evaluated < decider.n_candidates
+    assert decider.n_candidates == decider.n_obs_used
+    assert 0.5 < decider.bound_tightness <= 1
+
+
+def test_expected_candidates() -> None:
+    model = Regression.make(n=4000)
+    decider, n = model.decider(model.anchor), 4000
+    variates = ObservationVariates.at(model.predictors, model.anchor, model.cholesky)
+    wander(model, decider, n)
+    # first rejections end a few of them early
+    assert decider.n_candidates / n == pytest.approx(variates.expected, rel=0.1)
+
+
+def test_a_violated_bound_names_the_observation(monkeypatch: pytest.MonkeyPatch) -> None:
+    constants = LinearPredictors.constants
+
+    def shrunk(self: LinearPredictors, *args: object, **more: object) -> Array:
+        return np.asarray(0.99 * constants(self, *args, **more))  # type: ignore[arg-type]
+
+    model = Regression.make(n=4000)
+    wander(model, model.decider(model.anchor), 20_000)
+    monkeypatch.setattr(LinearPredictors, "constants", shrunk)
+    decider = model.decider(model.anchor)
+    with pytest.raises(RuntimeError, match=r"the remainder of observation [\d]+ is .*, and was proved to be at most"):
+        wander(model, decider, 20_000)
+
+
+def test_the_same_decisions_by_threads_and_after_a_pickle() -> None:
+    model = Regression.make(n=40_000)  # several parts
+    variates = ObservationVariates.at(model.predictors, model.anchor, model.cholesky, threads=2)
+    model.factors.known_predictors = model.predictors
+    found = []
+    for one in (variates, pickle.loads(pickle.dumps(variates))):
+        decider = make_decider(
+            model.factors.evaluator(), model.factors.blocks.sizes, Factorised(), **one.parts(model.factors)
+        )
+        decider.reset(model.anchor)
+        rng = np.random.default_rng(1)
+        moves = rng.standard_normal((200, DIM))
+        found.append(
+            [
+                decider.decide(model.at(tuple(w)), np.log(u), 0.0, rng.bit_generator.capsule).log_ratio
+                for w, u in zip(moves, rng.random(200), strict=True)
+            ]
+        )
+    assert found[0] == found[1]
+
+
+def families(rng: np.random.Generator, n: int) -> list[Family]:
+    counts, scale, y = rng.poisson(3.0, n).astype(float), rng.gamma(3.0, size=n) + 0.1, rng.standard_normal(n)
+    return [
+        Binomial(np.minimum(counts, 5.0), np.full(n, 5.0)),
+        Poisson(counts),
+        NegativeBinomial(counts, scale),
+        Normal(y, scale),
+        StudentT(y, scale + 1, scale),
+        Logistic(y, scale),
+    ]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_densities_are_those_of_the_families(place: int) -> None:
+    rng, n = np.random.default_rng(2), 50
+    family = families(rng, n)[place]
+    one, other = rng.normal(scale=3, size=(2, family.n_arguments, n))
+    assert family.density is not None
+
+    def by_loop(eta: Array) -> Array:
+        columns = zip(family.data.T.copy(), eta.T.copy(), strict=True)
+        return np.array([_loop.density_log_lik(family.density, data, at) for data, at in columns])
+
+    np.testing.assert_allclose(
+        by_loop(one) - by_loop(other), family.log_lik(one) - family.log_lik(other), rtol=1e-11, atol=1e-11
+    )
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    model = Regression.make()
+    loop = ObservationVariates.at(model.predictors, model.anchor, model.cholesky).parts(model.factors)["observations"]
+    few = replace(model, factors=Regression.make(n=N - 4).factors)
+    with pytest.raises(ValueError, match="must be as many"):
+        make_decider(few.factors.evaluator(), few.factors.blocks.sizes, Factorised(), observations=loop)
