@@ -4,6 +4,7 @@ python benchmarks/run.py --json benchmark.json                              # ev
 python benchmarks/run.py --quick --json quick.json                          # one small workload: minutes
 python benchmarks/run.py --workload flights --engine nuts-nutpie --engine stansub-auto --json flights.json
 python benchmarks/run.py --scaling --quick --json scaling.json              # a step's time against N
+python benchmarks/run.py --scaling --size 10000 --size 10000000 --covariates 10 --json big.json
 
 Writes the rows to the JSON file after each engine, and report, picture and rows to the output folder (the committed
 ones with `--output-dir reports/benchmark --force`). Each engine runs in a process of its own. Data and NUTS references
@@ -58,6 +59,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help=f"logistic-1e4, {QUICK_SECONDS:g} s an engine")
     parser.add_argument("--scaling", action="store_true", help="time and data of a step against N instead of the table")
+    parser.add_argument("--size", type=int, action="append", metavar="N", help="observations for --scaling")
+    parser.add_argument("--covariates", type=int, default=scaling.COVARIATES, metavar="K", help="for --scaling")
     parser.add_argument("--resume", action="store_true", help="keep the measured rows of FILE and run the others")
     parser.add_argument("--force", action="store_true", help="overwrite FILE and the report")
     parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help="for data and references: the user's cache")
@@ -76,6 +79,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         parser.error(f"--json {options.json}: there is no folder {options.json.resolve().parent}")
     if options.scaling and options.resume:
         parser.error("--resume is for the table, not for --scaling")
+    if options.size and not options.scaling:
+        parser.error("--size is for --scaling; the workloads of the table have their own")
+    if min(options.size or SIZES) < SIZES[0]:
+        parser.error(f"--size {min(options.size)}: at least {SIZES[0]}")
+    options.size = options.size or (QUICK_SIZES if options.quick else SIZES)
     name = "scaling" if options.scaling else "benchmark"
     targets = [options.json] if options.resume else [options.json, options.output_dir / f"{name}.json"]
     for target in targets:
@@ -172,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "options": {"seed": options.seed, "chains": options.chains, "time_limit": options.time_limit},
     }
     if options.scaling:
-        rows = scaling.rows(QUICK_SIZES if options.quick else SIZES, seed=options.seed, say=say)
+        rows = scaling.rows(options.size, covariates=options.covariates, seed=options.seed, say=say)
         write(options, "scaling", {**result, "rows": rows}, pictures=True)
         return
     rows = json.loads(options.json.read_text())["rows"] if options.resume and options.json.exists() else []

@@ -212,6 +212,7 @@ def test_pareto_k(shape, low, high):
         ["--seed", str(SEED)],
         ["--chains", "1"],
         ["--time-limit", "0"],
+        ["--size", "10000"],
         ["--json", "no/such/folder/rows.json"],
     ],
     ids=lambda arguments: arguments[0],

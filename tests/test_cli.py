@@ -106,7 +106,7 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     assert code == 0
     assert "ess_bulk" in out
     assert "beta[1]" in out
-    assert "Audit" in out
+    assert "Bounds" in out
     assert err == "Draws: logistic.nc (2 warnings below the summary)\n", "nothing else where nobody looks"
     assert out.count("Warning: ") == 2
     draws = inference_data.read(place / "logistic.nc")
@@ -168,9 +168,13 @@ def test_a_line_tells_of_each_stage_of_set_up(
     stages = [line.rpartition(": ")[0] for line in lines]
     assert stages[:4] == ["Reading program and data", "Loading data", "Making blocks", "Proving the cut into blocks"]
     assert "Curvature at the mode" in stages
+    assert stages.index("Control variates of single observations") < stages.index("Trying proposals")
+    assert all(line.endswith(" s") for line in lines)
+    code, _, err = run(["sample", LOGISTIC, "data.json", *QUICK, "--test", "pocock", "--force"], capsys)
+    stages = [line.rpartition(": ")[0] for line in err.splitlines()]
+    assert code == 0
     assert "Control variates of order 2" in stages
     assert stages.index("Trying proposals") < stages.index("Trying first looks")
-    assert all(line.endswith(" s") for line in lines)
     code, _, err = run(["sample", LOGISTIC, "data.json", *QUICK, "--quiet", "--force"], capsys)
     assert (code, err.count("\n")) == (0, 1)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from stansub.run.choices import cores
 
-_PACKAGES = ("stansub", "bridgestan", "nutpie", "cmdstanpy", "numpyro", "jax", "arviz", "numpy", "scipy")
+_PACKAGES = ("stansub", "bridgestan", "nutpie", "cmdstanpy", "numpyro", "jax", "numba", "arviz", "numpy", "scipy")
 
 
 def facts() -> dict[str, Any]:

@@ -196,7 +196,7 @@ def picture(rows: Sequence[Row], path: Path) -> None:
     workloads = list(dict.fromkeys(one["workload"] for one in rows))
     engines = [name for name in ENGINES if any(one["engine"] == name for one in rows)]
     colours = [*style.CHAIN_COLOURS, "#F0E442", "#000000", style.ERROR_COLOUR]
-    markers = "osD^vP*Xd"
+    markers = "osD^vP*Xd<>"
     with mpl.rc_context(style.STYLE):
         figure = Figure(figsize=(10, 1.6 + 0.45 * len(workloads)), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.acceptance.stopping import StoppingRule
-from stansub.types import IntArray
 
 
 def loop_table(rule: StoppingRule, n_units: int, level: float | None = None) -> _loop.Table:
@@ -15,20 +18,18 @@ def loop_table(rule: StoppingRule, n_units: int, level: float | None = None) -> 
     return _loop.Table(table.n, table.scale, table.offset)
 
 
-def subset(rule: StoppingRule, which: IntArray, *, level: float | None = None) -> _loop.Subset:
-    """Some of the factors, with the looks of a rule for a population of so many.
+def subset(which: NDArray[np.integer[Any]], table: Callable[[int], _loop.Table]) -> _loop.Subset:
+    """Some of the factors, with the looks for a population of so many.
 
     The decision sums over these factors only, draws from them only, and with control variates takes the change of
     their expansions only. None of them is a set too: then the global part alone decides, and no data are used.
 
     Parameters
     ----------
-    rule : StoppingRule
-        That of the decider.
     which : ndarray of int, shape (n,)
         The factors, none of them twice.
-    level : float, optional
-        Error level in place of the rule's own.
+    table : callable
+        From the number of factors to the looks, by the decider's rule: `loop_table`.
     """
     places = np.ascontiguousarray(which, np.int32)
-    return _loop.Subset(places, loop_table(rule, places.size, level) if places.size else None)
+    return _loop.Subset(places, table(places.size) if places.size else None)

@@ -43,7 +43,7 @@ COUNTS = (
     Stat(
         "bound_tightness",
         float,
-        "Largest remainder seen there, as a share of its bound.",
+        "Largest remainder, as a share of its bound.",
         "bound_tightness",
         False,
         True,

@@ -257,10 +257,16 @@ def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceDa
 
 
 def arviz_module() -> Any:
-    """ArviZ, imported late (it takes a second) and quietly (0.23 announces 1.0 at every import)."""
+    """ArviZ, imported late (it takes a second) and quietly (0.23 announces 1.0 at every import).
+
+    Without numba, which its statistics before 1.0 use where it is installed: compiling takes longer than they do, and
+    standard errors of sds fail with numpy 2.4.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         import arviz
+    if hasattr(arviz, "Numba"):
+        arviz.Numba.disable_numba()
     return arviz
 
 

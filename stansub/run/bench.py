@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from stansub.acceptance.decide import make_decider
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.rules import Exact
 from stansub.acceptance.stopping import StoppingRule
-from stansub.acceptance.subsets import loop_table
+from stansub.acceptance.subsets import loop_table, subset
 from stansub.errors import InputError
 from stansub.kernels.proposals import Adapter
 from stansub.kernels.recipes import Leaf
@@ -101,9 +101,9 @@ class Bench:
         return find_footprints(self.target.population, streams.generator(self.seed, streams.Run.FOOTPRINTS))
 
     @cached_property
-    def _looks(self) -> dict[tuple[bool, int], Table]:
-        """Tables by exactness and size of population, for populations that change from step to step."""
-        return {}
+    def _looks(self) -> dict[bool, Callable[[int], Table]]:
+        """Tables for populations of a size, which may change from step to step, by exactness."""
+        return {exact: cache(partial(loop_table, Exact() if exact else self.rule)) for exact in (False, True)}
 
     def touched_by(self, index: NDArray[np.int64], *, exact: bool = False) -> Subset | None:
         """The blocks that depend on any of these parameters, and when a decision among them is clear; None for all."""
@@ -112,7 +112,7 @@ class Bench:
         which = self._footprints.touched_by(index)
         if len(which) == len(self.target.blocks):
             return None
-        return self._subset(which, exact)
+        return subset(which, self._looks[exact])
 
     def among(self, observations: IntArray, *, exact: bool = False) -> Subset:
         """Some observations, by their numbers from 0, and when a decision among them is clear.
@@ -130,20 +130,12 @@ class Bench:
         if which.size and not 0 <= which[0] <= which[-1] < blocks.n_observations:
             last = blocks.n_observations - 1
             raise InputError(f"observations are numbered from 0 to {last}; asked for were {which[0]} to {which[-1]}")
-        return self._subset((which if self._places is None else self._places[which]).astype(np.int32), exact)
+        return subset(which if self._places is None else self._places[which], self._looks[exact])
 
     @cached_property
     def _places(self) -> NDArray[np.int64] | None:
         """Where each of the user's observations stands; None where each is in its own place."""
         return None if self.order is None else np.argsort(self.order)
-
-    def _subset(self, which: IntArray, exact: bool) -> Subset:
-        if not which.size:
-            return Subset(which, None)
-        key = (exact, which.size)
-        if key not in self._looks:
-            self._looks[key] = loop_table(Exact() if exact else self.rule, which.size)
-        return Subset(which, self._looks[key])
 
     def adapter(self, leaf: Leaf) -> Adapter:
         """What learns a proposal."""

@@ -444,8 +444,9 @@ class SampleConfig:
     @property
     def exact_free(self) -> bool:
         """Whether exact decisions by proved bounds may take the default's place."""
-        nothing = (self.test, self.epsilon, self.audit, self.looks, self.first_look, self.final_epsilon, self.kernel)
-        return all(one is None for one in nothing) and self.order in ("auto", "2")
+        levels = (self.epsilon, self.max_error, self.final_epsilon)
+        others = (self.test, self.audit, self.looks, self.first_look, self.kernel)
+        return all(one is None for one in (*levels, *others)) and self.order == "auto"
 
     def record(self) -> dict[str, Any]:
         """The options by name in values that JSON has; what has no name of its own by type and digest."""

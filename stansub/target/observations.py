@@ -141,7 +141,7 @@ def _records(part: LinearPredictors, centre: FloatArray, lengths: FloatArray, co
     lower = curves[np.tril_indices(len(slopes))]
     columns = [constants[np.newaxis], inverse, centre, slopes, lower, family.data]
     own = [z for z in part.design if len(z) > 1]
-    return np.concatenate([np.concatenate(columns).T, *own], axis=1)
+    return np.ascontiguousarray(np.concatenate([np.concatenate(columns).T, *own], axis=1))
 
 
 def _ratios(constants: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,10 +10,11 @@ from numpy.typing import NDArray
 
 from stansub import FunctionFactors
 from stansub._loop import Decider, Decision, Subset, Surrogate, Table
+from stansub.acceptance import subsets
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.ranges import Derivative, Estimate, Lipschitz, Range, Scan
 from stansub.acceptance.rules import Exact, Geometric, StoppingRule, make_test
-from stansub.acceptance.subsets import subset
+from stansub.acceptance.subsets import loop_table
 
 Array = NDArray[np.float64]
 X = np.random.default_rng(1).normal(0.2, 1, (400, 2))
@@ -37,6 +39,10 @@ def regression(x: Array) -> FunctionFactors:
         log_lik_gradient=slopes,
         log_density_gradient=lambda theta: -theta,
     )
+
+
+def subset(rule: StoppingRule, which: NDArray[np.integer], *, level: float | None = None) -> Subset:
+    return subsets.subset(which, partial(loop_table, rule, level=level))
 
 
 def surrogate_of(model: FunctionFactors, order: int) -> Surrogate:
