@@ -391,7 +391,15 @@ void define_observations(nb::module_& m) {
       .value("neg_binomial", Density::neg_binomial)
       .value("normal", Density::normal)
       .value("student_t", Density::student_t)
-      .value("logistic", Density::logistic);
+      .value("logistic", Density::logistic)
+      .value("normal_scale", Density::normal_scale)
+      .value("student_t_scale", Density::student_t_scale)
+      .value("logistic_scale", Density::logistic_scale)
+      .value("extreme_scale", Density::extreme_scale)
+      .value("neg_binomial_2", Density::neg_binomial_2)
+      .value("gamma", Density::gamma)
+      .value("categorical", Density::categorical)
+      .value("ordered", Density::ordered);
   m.def(
       "density_log_lik",
       [](Density density, const Vector<double>& data, const Vector<double>& eta) {
