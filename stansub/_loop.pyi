@@ -412,6 +412,11 @@ class DerivativeRange(Range):
 
     def __init__(self, constant: float) -> None: ...
 
+class RemainderRange(Range):
+    """Twice the largest of the blocks' bounds on remainders; infinite beyond the last radius."""
+
+    def __init__(self, bounds: RemainderBounds) -> None: ...
+
 class ScannedRange(Range):
     """The range itself, from an evaluation of all blocks."""
 
@@ -468,6 +473,8 @@ class RemainderBounds:
         c_b of each block.
     share : float
         Where more candidates than this share of the blocks are expected, all of them are evaluated.
+    proved : bool
+        Whether they hold for certain; elsewhere a larger remainder is counted and taken for its bound.
 
     Raises
     ------
@@ -483,6 +490,7 @@ class RemainderBounds:
         radii: NDArray[np.float64],
         constants: NDArray[np.float64],
         share: float,
+        proved: bool = True,
     ) -> None: ...
 
 class Density(Enum):
@@ -574,7 +582,7 @@ class DeciderState:
         NDArray[np.int32],
         NDArray[np.int32],
         NDArray[np.int32],
-        tuple[int, int, int, int, int, int, int, int, int, float, float, int, float],
+        tuple[int, int, int, int, int, int, int, int, int, float, float, int, float, int, float],
     ]:
         """Position, global log density there, blocks known there, their values; the order in which blocks are drawn.
 
@@ -611,7 +619,8 @@ class Decider:
         Control variates.
     bounds : RemainderBounds, optional
         Of these control variates, which are about one anchor: decisions about all blocks are then factorised (Cornish
-        et al. 2019) and take no looks. A remainder above its bound is a RuntimeError that names the block.
+        et al. 2019) and take no looks. A remainder above a proved bound is a RuntimeError that names the block; above
+        one that is not proved it is taken for the bound, and the decision says so (`Decision.bound_violated`).
     observations : Observations, optional
         The same with a factor for each observation, in the place of control variates and bounds of blocks.
 
@@ -785,6 +794,14 @@ class Decider:
     @property
     def bound_tightness(self) -> float:
         """Largest remainder of these, as a share of its bound."""
+
+    @property
+    def n_audited_acceptances(self) -> int:
+        """Audits of factorised decisions whose bounds are not proved."""
+
+    @property
+    def acceptance_error(self) -> float:
+        """Sum over these of how far the acceptance probability is above that of all blocks."""
 
     @property
     def n_fallback(self) -> int:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stansub.errors import RunError
+from stansub.errors import InputError, RunError
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.densities import PRODUCTS, SPECS, Link, Rows, Spec
 from stansub.stan.library import Library
-from stansub.stan.recognise import Form, normalised, partial_sums
-from stansub.stan.sizes import changing_names, data_declarations, declarations, observations_in
+from stansub.stan.recognise import Form, normalised, partial_sums, recognise
+from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size, observations_in
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -355,6 +355,16 @@ class _Columns:
         """Which of Stan's arguments a row belongs to; a vector is the last."""
         others = [(k, link) for k, link in enumerate(self.spec.links) if not link.is_known]
         return others[min(row, len(others) - 1)]
+
+
+def recognised(program: Program) -> bool:
+    """Whether the text of a program shows a likelihood of a family that is known; nothing is proved of it."""
+    try:
+        form = recognise(program)
+        _parts(program, form, form.n or main_size(program))
+    except InputError:
+        return False
+    return True
 
 
 def linear_predictors(

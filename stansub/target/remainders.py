@@ -234,6 +234,8 @@ class RemainderBounds:
         Increasing: row k of the constants holds where |w| is no more than radius k.
     constants : ndarray, shape (k, M)
         c_b.
+    proved : bool
+        Whether they hold for certain; otherwise they were learned from trials.
     """
 
     anchor: FloatArray
@@ -241,6 +243,7 @@ class RemainderBounds:
     order: int
     radii: FloatArray
     constants: FloatArray
+    proved: bool = True
 
     @property
     def candidates(self) -> float:
@@ -249,7 +252,9 @@ class RemainderBounds:
 
     def compiled(self, share: float = SHARE) -> _loop.RemainderBounds:
         """The same for the decision loop, which evaluates all blocks where it would pick more than this share."""
-        return _loop.RemainderBounds(self.anchor, self.whitening, self.order, self.radii, self.constants, share)
+        return _loop.RemainderBounds(
+            self.anchor, self.whitening, self.order, self.radii, self.constants, share, self.proved
+        )
 
 
 def mean_power(dim: int, power: int) -> float:
