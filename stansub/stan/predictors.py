@@ -8,7 +8,7 @@ at several random points, for all observations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +41,8 @@ from stansub.target.factors import Population
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
 
+# Observations that are compared at once.
+_PART = 1 << 14
 _AFFINE, _SAME = 1e-9, 1e-8
 # Values that an observation may have of one argument.
 _WIDEST = 64
@@ -322,8 +324,6 @@ class _Columns:
         Observations.
     first : int
         Where columns begin.
-    order : ndarray or slice
-        In which observations are.
     """
 
     at: Callable[[FloatArray], FloatArray]
@@ -331,11 +331,10 @@ class _Columns:
     vectors: tuple[bool, ...]
     n: int
     first: int
-    order: Any
 
     def __call__(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Observations and known arguments, and the other arguments after their links: a row each."""
-        values = self.at(theta)[self.first :].reshape(-1, self.n)[:, self.order]
+        values = self.at(theta)[self.first :].reshape(-1, self.n)
         wide = len(values) - self.vectors.count(False)
         rows, start = [], 0
         for is_vector in self.vectors:
@@ -393,36 +392,48 @@ def linear_predictors(
     NoPredictorsError
         When its likelihood is of no recognised family, or not by a linear predictor; the text says why.
     """
-    parts = _parts(program, form, sizes[0] if sizes else "")
-    n = population.blocks.n_observations
-    code = rewrite.silent(
-        rewrite.quantities_program(
-            program, f"{_HELPERS}\n{parts.functions}", form.n or sizes[0], parts.span, parts.text, parts.widths
-        )
-    )
+    parts, code = _program(program, form, sizes[0] if sizes else "")
     try:
-        library = Library(toolchain.compile_library(code, name=f"{name}_predictors", progress=progress))
+        library = Library(toolchain.compile_library(code, name=library_name(name), progress=progress))
     except RunError as error:
         raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
-    model, spec = values.model(library), SPECS[parts.density]
+    model, rng = values.model(library), library.rng(0)
+    n_values, first = model.param_num(include_gq=True), model.param_num()
 
     def values_at(theta: FloatArray) -> FloatArray:
         try:
-            return np.asarray(model.param_constrain(theta, include_gq=True, rng=library.rng(0)))
+            return np.asarray(model.param_constrain(theta, include_gq=True, rng=rng, out=np.empty(n_values)))
         except RunError as error:
             raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
 
-    columns = _Columns(
-        values_at,
-        spec,
-        tuple(width != "1" for width in parts.widths),
-        n,
-        len(model.param_constrain(points[0])),
-        slice(None) if order is None else order,
-    )
-    predictors = _affine(parts.density, columns, population.dim, points)
+    vectors = tuple(width != "1" for width in parts.widths)
+    columns = _Columns(values_at, SPECS[parts.density], vectors, population.blocks.n_observations, first)
+    predictors = replace(_affine(parts.density, columns, population.dim, points), order=order)
     _prove(predictors, population, points)
     return predictors
+
+
+def library_name(name: str) -> str:
+    """Of the library of the program that hands the predictors of a program out."""
+    return f"{name}_predictors"
+
+
+def handing_out(program: Program, form: Form, size: str) -> str:
+    """A program that hands the arguments of a program's density out, where ``size`` counts the observations.
+
+    Raises
+    ------
+    NoPredictorsError
+        When the text shows no density of a recognised family.
+    """
+    return _program(program, form, size)[1]
+
+
+def _program(program: Program, form: Form, size: str) -> tuple[_Parts, str]:
+    parts = _parts(program, form, size)
+    functions = f"{_HELPERS}\n{parts.functions}"
+    code = rewrite.quantities_program(program, functions, form.n or size, parts.span, parts.text, parts.widths)
+    return parts, rewrite.silent(code)
 
 
 def _affine(density: str, columns: _Columns, dim: int, points: Sequence[FloatArray]) -> LinearPredictors:
@@ -435,14 +446,24 @@ def _affine(density: str, columns: _Columns, dim: int, points: Sequence[FloatArr
         known, found = columns(theta)
         _check_same(density, columns.spec, given, known)
         for row, (value, z, o) in enumerate(zip(found, design, offset, strict=True)):
-            (k, link), scale = columns.argument(row), 1 + np.abs(value) + np.abs(z) @ np.abs(theta)
-            if not (np.abs(value - o - z @ theta) <= _AFFINE * scale + link.rounding(value)).all():
+            k, link = columns.argument(row)
+            if not _is_affine(value, z, o, theta, link):
                 what = link.words.format(f"argument {k + 1} of {density}")
                 raise NoPredictorsError(f"{what} is not affine in the unconstrained parameters")
     constant = [None if z.any() else row for row, z in zip(base, design, strict=True)]
     family, kept = columns.spec.choose(Rows(given[0], list(given[1:]), constant))
     offsets = [offset[kept[0]], *(_shortest([offset[row]])[0] for row in kept[1:])]
     return LinearPredictors(tuple(design[row] for row in kept), tuple(offsets), family)
+
+
+def _is_affine(value: FloatArray, z: FloatArray, o: FloatArray, theta: FloatArray, link: Link) -> bool:
+    """Whether all values are z . theta + o, as far as rounding lets one see; in parts that fit into a cache."""
+    for first in range(0, len(value), _PART):
+        part = slice(first, first + _PART)
+        scale = 1 + np.abs(value[part]) + np.abs(z[part]) @ np.abs(theta)
+        if not (np.abs(value[part] - o[part] - z[part] @ theta) <= _AFFINE * scale + link.rounding(value[part])).all():
+            return False
+    return True
 
 
 def _check_same(density: str, spec: Spec, given: FloatArray, again: FloatArray) -> None:
@@ -462,11 +483,10 @@ def _shortest(rows: Sequence[FloatArray]) -> list[FloatArray]:
 
 def _prove(predictors: LinearPredictors, population: Population, points: Sequence[FloatArray]) -> None:
     """Compare changes of all blocks' log likelihoods with those that the family gives."""
-    evaluator, starts = population.evaluator(), population.blocks.starts
-    first = points[0]
+    evaluator, blocks, first = population.evaluator(), population.blocks, points[0]
+    at_first, given_first = predictors.log_lik(first), evaluator.block_log_lik(first)
     for theta in points[1:3]:
-        own = predictors.family.log_lik(predictors.at(theta)) - predictors.family.log_lik(predictors.at(first))
-        given = evaluator.block_log_lik(theta) - evaluator.block_log_lik(first)
-        scale = 1 + np.abs(evaluator.block_log_lik(first)) + np.add.reduceat(np.abs(own), starts)
-        if not (np.abs(np.add.reduceat(own, starts) - given) <= _SAME * scale).all():
+        own, given = predictors.log_lik(theta) - at_first, evaluator.block_log_lik(theta) - given_first
+        scale = 1 + np.abs(given_first) + predictors.sums(np.abs(own), blocks)
+        if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale).all():
             raise NoPredictorsError("the log likelihoods of the blocks are not those of the density alone")

@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from stansub import _loop
@@ -118,15 +119,18 @@ class LinearPredictors:
     Attributes
     ----------
     design : tuple of ndarray, each of shape (n_observations, dim) or (1, dim)
-        z_k for each argument, in the order of the population; one row where it is the same for all.
+        z_k for each argument; one row where it is the same for all.
     offset : tuple of ndarray, each of shape (n_observations,) or (1,)
         o_k. The first has `n_observations` entries.
     family : Family
+    order : ndarray of int64, shape (n_observations,), optional
+        Which of these observations each of the population is; by default they are in its order.
     """
 
     design: tuple[FloatArray, ...]
     offset: tuple[FloatArray, ...]
     family: Family
+    order: NDArray[np.int64] | None = None
 
     @property
     def n_observations(self) -> int:
@@ -164,11 +168,17 @@ class LinearPredictors:
     def bounds(self, anchor: FloatArray, cholesky: FloatArray, blocks: Blocks, order: int) -> RemainderBounds:
         """Bounds on the remainders of expansions of an order about an anchor, in the metric of a covariance there."""
         centre, lengths, radii = self.at(anchor), self.lengths(cholesky), self.radii()
-        constants = [
-            np.add.reduceat(self.constants(centre, lengths, radius, order=order), blocks.starts) for radius in radii
-        ]
+        constants = [self.sums(self.constants(centre, lengths, radius, order=order), blocks) for radius in radii]
         whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
         return RemainderBounds(anchor, whitening, order, radii, np.array(constants))
+
+    def sums(self, values: FloatArray, blocks: Blocks) -> FloatArray:
+        """Sums of values of observations over the blocks of the population."""
+        return np.asarray(np.add.reduceat(values if self.order is None else values[self.order], blocks.starts))
+
+    def log_lik(self, theta: FloatArray) -> FloatArray:
+        """Of all observations, up to constants, shape (n_observations,)."""
+        return np.concatenate([part.family.log_lik(part.at(theta)) for part in self.parts])
 
     def radii(self) -> FloatArray:
         """Up to which |w| there are bounds, increasing."""

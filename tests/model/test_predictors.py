@@ -140,7 +140,7 @@ def predictors(density: str, y: Array, *arguments: Argument) -> LinearPredictors
 
     spec = SPECS[density]
     vectors = (False, *(link.is_vector for link in spec.links))
-    return _affine(density, _Columns(values, spec, vectors, N, 0, slice(None)), 4, POINTS)
+    return _affine(density, _Columns(values, spec, vectors, N, 0), 4, POINTS)
 
 
 def known(value: float | Array) -> Argument:
@@ -283,7 +283,6 @@ def test_observations_that_change_are_refused() -> None:
         (False, False),
         N,
         0,
-        slice(None),
     )
     with pytest.raises(NoPredictorsError, match="what its density is of depends on parameters"):
         _affine("poisson_log", columns, 4, POINTS)
@@ -304,12 +303,14 @@ def posterior(data: dict[str, Any]) -> stansub.Posterior:
 
 
 def test_of_a_program(posterior: stansub.Posterior, data: dict[str, Any]) -> None:
-    """In the order in which the data have been brought."""
+    """In the order of the data, with that of the population beside it."""
     found = posterior.predictors()
-    order = posterior.order
-    assert order is not None
-    np.testing.assert_allclose(found.design[0], np.column_stack([np.ones(2000), data["x"]])[order], atol=1e-12)
+    np.testing.assert_allclose(found.design[0], np.column_stack([np.ones(2000), data["x"]]), atol=1e-12)
     np.testing.assert_allclose(found.offset[0], 0, atol=1e-12)
+    assert found.order is posterior.order is not None
+    theta = np.array([0.2, -0.4, 0.1])
+    sums = found.sums(found.log_lik(theta), posterior.blocks)
+    np.testing.assert_allclose(sums, posterior.population.evaluator().block_log_lik(theta), rtol=1e-10)
 
 
 def test_sampling_is_exact_and_says_so(posterior: stansub.Posterior) -> None:

@@ -139,7 +139,7 @@ def configurations(q: int) -> Iterator[tuple[Array, Array, float]]:
         (LIMIT / 2, 2.0, 0.5),
         (0.5, 1.0, 3.0),
     ]:
-        for _ in range(4 if q == 2 else 2):
+        for _ in range(3 if q == 2 else 1):
             centre = np.clip(rng.normal(0, spread, (q, 1)), -LIMIT, LIMIT)
             lengths = np.exp(rng.normal(0, tall, (q, 1))) * (rng.random((q, 1)) < 0.8)
             lengths *= min(1.0, LIMIT / max(radius * lengths.max(), 1e-9))
@@ -165,7 +165,7 @@ def maximum(case: Case, order: int, centre: Array, lengths: Array, radius: float
         best,
         bounds=[(-1, 1)] * case.q,
         method="L-BFGS-B",
-        options={"maxiter": 15},
+        options={"maxiter": 6},
     )
     return float(max(values.max(), value(found.x)[0]))
 
@@ -190,7 +190,7 @@ def shares(case: Case, order: int) -> Array:
 def test_never_below_the_maximum(name: str, order: int) -> None:
     """And within 1 % of it somewhere, so that bounds 1 % smaller would fail."""
     found = shares(CASES[name], order)
-    assert len(found) > 8
+    assert len(found) > 6
     assert found.max() > 0.99
 
 
