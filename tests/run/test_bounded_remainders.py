@@ -115,8 +115,8 @@ model {{ {statement} }}"""
         ("y ~ bernoulli_logit(a + b * x);", "", {"test": make_test("pocock")}, False),
         ("y ~ bernoulli_logit(a + b * x);", "real log_lik_lipschitz_i(int i) { return 1; }", {}, False),
         ("y ~ bernoulli_logit(a + b * x);", "real log_lik_third_derivative_i(int i) { return 1; }", {}, False),
-        ("x ~ normal(a, exp(b));", "", {}, False),
-        ("x ~ normal(a, exp(b));", "", {"known": True}, True),
+        ("x ~ double_exponential(a, exp(b));", "", {}, False),
+        ("x ~ double_exponential(a, exp(b));", "", {"known": True}, True),
     ],
 )
 def test_predictors_give_the_range_where_no_function_does(
