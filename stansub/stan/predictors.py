@@ -398,7 +398,9 @@ def linear_predictors(
     except RunError as error:
         raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
     model, rng = values.model(library), library.rng(0)
-    n_values, first = model.param_num(include_gq=True), model.param_num()
+    n, first, scalar = population.blocks.n_observations, model.param_num(), set(parts.widths) == {"1"}
+    # the library makes a name for each value to count them
+    n_values = first + n * len(parts.widths) if scalar else model.param_num(include_gq=True)
 
     def values_at(theta: FloatArray) -> FloatArray:
         try:
@@ -407,7 +409,7 @@ def linear_predictors(
             raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
 
     vectors = tuple(width != "1" for width in parts.widths)
-    columns = _Columns(values_at, SPECS[parts.density], vectors, population.blocks.n_observations, first)
+    columns = _Columns(values_at, SPECS[parts.density], vectors, n, first)
     predictors = replace(_affine(parts.density, columns, population.dim, points), order=order)
     _prove(predictors, population, points)
     return predictors

@@ -145,17 +145,19 @@ class LinearPredictors:
         return LinearPredictors(design, (first, *offset[1:]), self.family.part(rows))
 
     @cached_property
-    def parts(self) -> list[LinearPredictors]:
-        """All observations in parts that fit into a processor's cache."""
+    def parts(self) -> dict[tuple[int, int], LinearPredictors]:
+        """All observations in parts that fit into a processor's cache, by where these begin and end."""
         n = self.n_observations
-        return [self.part(slice(first, min(first + _PART, n))) for first in range(0, n, _PART)]
+        ends = [(first, min(first + _PART, n)) for first in range(0, n, _PART)]
+        return {(first, end): self.part(slice(first, end)) for first, end in ends}
 
-    def map(self, work: Callable[[LinearPredictors], R], *, threads: int) -> list[R]:
-        """What work makes of each of the parts, in their order."""
-        if threads <= 1 or len(self.parts) == 1:
-            return [work(part) for part in self.parts]
+    def map(self, work: Callable[[LinearPredictors, slice], R], *, threads: int = 1) -> list[R]:
+        """What work makes of each of the parts, in their order, with where they are."""
+        rows = [slice(*ends) for ends in self.parts]
+        if threads <= 1 or len(rows) == 1:
+            return [work(part, where) for part, where in zip(self.parts.values(), rows, strict=True)]
         with ThreadPoolExecutor(max_workers=threads) as pool:
-            return list(pool.map(work, self.parts))
+            return list(pool.map(work, self.parts.values(), rows))
 
     def at(self, theta: FloatArray) -> FloatArray:
         """The arguments, shape (q, n_observations)."""
@@ -178,7 +180,7 @@ class LinearPredictors:
 
     def log_lik(self, theta: FloatArray) -> FloatArray:
         """Of all observations, up to constants, shape (n_observations,)."""
-        return np.concatenate([part.family.log_lik(part.at(theta)) for part in self.parts])
+        return np.concatenate(self.map(lambda part, _: part.family.log_lik(part.at(theta))))
 
     def radii(self) -> FloatArray:
         """Up to which |w| there are bounds, increasing."""
