@@ -499,8 +499,8 @@ def _(choice: chosen.RangeByPredictors) -> str:
 @sentence.register
 def _(choice: chosen.VariatesOfObservations) -> str:
     return (
-        f"order 2, of single observations: a decision near the mode looks at about {choice.candidates:.2g} of "
-        f"{choice.n_observations:,} observations"
+        f"{_order(choice.order)}, of single observations: a decision near the mode looks at about "
+        f"{choice.candidates:.2g} of {choice.n_observations:,} observations"
     )
 
 
@@ -692,6 +692,7 @@ _BLOCK_REASONS = {
     BlockReason.EXACT: "exact decisions use them all",
     BlockReason.CONTROL_VARIATES: "with control variates a decision needs so many blocks, nearly whatever their size",
     BlockReason.RANGE: "the range of a block's sum grows as its size",
+    BlockReason.SINGLE: "for the proof and the search for modes; decisions are about single observations",
     BlockReason.SPEED: "adjacent observations are read several times faster than single ones",
 }
 
