@@ -124,6 +124,25 @@ def estimates_of(n_audited: int, squares: float) -> Estimates | None:
     return Estimates(n_audited, squares / n_audited, squares / (2 * float(gammaincinv(n_audited / 2, 0.99))))
 
 
+def step_bias(record: RunRecord, facts: Mapping[str, Any]) -> float | None:
+    """A limit on the total variation by which a step with exact decisions would move the distribution of the draws.
+
+    A step with exact decisions and one with the run's own, from the same state, proposal and uniform number, end apart
+    only where the decision is wrong. So the distributions after them are no further apart than the mean share of wrong
+    decisions over the states of the chain, of which the audit gives an upper limit: the epsilon of Johndrow et al.
+    (2015), theorem 2.3, as far as its proof needs it.
+
+    Returns
+    -------
+    float or None
+        None where no decision was audited, or a step is more than one decision, or decisions are not meant to be those
+        of Metropolis and Hastings.
+    """
+    if record.audit is None or record.estimates is not None or counts_noise(facts) or "n_decisions" in facts:
+        return None
+    return record.audit.high
+
+
 def counts_noise(facts: Mapping[str, Any]) -> bool:
     """Whether decisions count the noise of their estimates in."""
     return facts.get("test") in ("barker", "penalty")
