@@ -70,7 +70,6 @@ def test_bias_is_below_the_audited_error_over_alpha() -> None:
     found, bound = binned_distance(idata), quoted(idata, 1.0)
     assert found < bound < 0.5
     # There is something to bound: chance alone puts the ten intervals of 2 x 1500 draws 0.02 off.
-    print(found, bound)
     assert found > 0.03
 
 
