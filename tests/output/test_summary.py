@@ -340,6 +340,11 @@ class TestRender:
         for other in ({"n_audited": [0] * 4}, {"n_decisions": [9] * 4}, {"test": "barker", "noise": 1.0}):
             idata = run(attrs=audited | other)
             assert step_bias(record_of(idata), inference_data.attrs(idata)) is None
+        learned = {"n_audited": [0] * 4, "n_audited_acceptances": [50] * 4, "acceptance_error": [0.5] * 4}
+        idata = run(attrs=learned | {"test": "factorised"})
+        limit = step_bias(record_of(idata), inference_data.attrs(idata))
+        assert limit is not None
+        assert 0.01 < limit < 0.05
 
     def test_audit_is_printed_with_its_interval(self) -> None:
         text = " ".join(printed(run(attrs={"n_audited": [53] * 4, "n_audit_wrong": [0] * 4})).split())
