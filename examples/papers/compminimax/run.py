@@ -77,10 +77,18 @@ def curves(points: int) -> dict[str, dict[float, dict[str, Curve]]]:
     }
 
 
-def share_larger(found: dict[str, dict[float, dict[str, Curve]]], error: str) -> float:
-    """Share of the budgets at which the best epsilon is no smaller than that for total variation."""
-    pairs = [(found[error][alpha][name], found[TV][alpha][name]) for alpha in BUDGETS for name in planning.SPEED_UPS]
-    return float(np.mean([one.epsilons >= other.epsilons for one, other in pairs]))
+def share_larger(found: dict[str, dict[float, dict[str, Curve]]], *, mixed: bool) -> float:
+    """Share of the budgets at which the best epsilon for mean squares is no smaller than that for total variation.
+
+    Of all budgets, or where the exact chain would have mixed (delta = 0.01).
+    """
+    larger = []
+    for alpha in BUDGETS:
+        least = float(theory.mixing_time(0.01, alpha)) if mixed else 1.0
+        for name in planning.SPEED_UPS:
+            one, other = found[PAPER][alpha][name], found[TV][alpha][name]
+            larger += list((one.epsilons >= other.epsilons)[one.budgets >= least])
+    return float(np.mean(larger))
 
 
 def draw_speed_ups(page: Page, alpha: float = 1e-4) -> None:
@@ -224,8 +232,8 @@ def main() -> None:
         f"Theorem 2.6 does not hold as stated: a two-state chain exceeds it by {common.percent(sharp['broken'])}; a "
         f"sharper bound takes its place. A measured speed-up is {fastest:.2g} where the paper supposes 100.",
         table=table, deltas=DELTAS, lasts=lasts, names=list(planning.SPEED_UPS), sharp=sharp, rows=rows, best=best,
-        beyond=int(sum(beyond)), panels=len(beyond), larger=share_larger(found, PAPER),
-        larger_sharp=share_larger(found, SHARP), at_end=at_end, paper=PAPER, sharper=SHARP, n=N, fastest=fastest,
+        beyond=int(sum(beyond)), panels=len(beyond), larger=share_larger(found, mixed=False),
+        larger_mixed=share_larger(found, mixed=True), at_end=at_end, paper=PAPER, sharper=SHARP, n=N, fastest=fastest,
         gain=max(one["gain"] for one in best),
     )  # fmt: skip
 
