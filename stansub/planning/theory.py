@@ -134,7 +134,8 @@ def mean_square_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, mixing: N
         See `stationary_bound`.
     mixing : float or ndarray, optional
         alpha_eps, the constant of assumption 2.1 for the approximate kernel. Where it is left out it is
-        alpha - 2 epsilon, the least that it can be (remark 2.1).
+        alpha - 2 epsilon, the least that it can be (remark 2.1), for which epsilon must be the largest distance: a
+        mean will not do.
 
     Raises
     ------
