@@ -407,6 +407,15 @@ def audited_decisions(audit: Audit, which: str = "audited") -> str:
     )
 
 
+def one_step_bias(limit: float) -> str:
+    """What an audit says about the posterior, in a sentence."""
+    return (
+        f"a step with exact decisions would move the distribution of the draws by at most {percent(limit)} in total "
+        "variation (95 % confidence, from the audit). The posterior may be further away, by a factor that depends on "
+        "how fast such steps mix and that no run shows."
+    )
+
+
 def with_level(test: str, level: ErrorLevel) -> str:
     """A test with the error that was accepted of it, where there is any."""
     return f"{test} with {level.option} = {level.value:g}" if level.value else test
