@@ -59,7 +59,7 @@ class Way:
     @property
     def exact(self) -> bool:
         """Whether its decisions leave the posterior as it is."""
-        return self.rule.exact or self.rule.factorised
+        return self.rule.exact or (self.rule.factorised and not self.rule.learns_bounds)
 
     @property
     def epsilon(self) -> float | None:

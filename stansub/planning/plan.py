@@ -50,6 +50,7 @@ _MOST_DRAWS, _MOST_NUMBERS = 400_000, 50_000_000
 # Options that a plan chooses, and how much of the time is filled by what it chooses.
 PLANNED = (
     "test",
+    "bounds",
     "epsilon",
     "delta",
     "max_error",
