@@ -383,7 +383,7 @@ def plan(
     rng = streams.generator(setup.seed, streams.Run.PILOT)
     cost = tree_cost(posterior, found.mode, rng)
     chains = setup.config.chains
-    return BudgetPlan(
+    made = BudgetPlan(
         name=posterior.name,
         budget=seconds,
         n_observations=posterior.blocks.n_observations,
@@ -391,6 +391,8 @@ def plan(
         trees=None if cost is None else Trees(cost, chains, setup.threads),
         seconds=time.perf_counter() - prepared.compiled_at,
     )
+    best_of(made.ways, seconds)  # raises where nothing is ready in time
+    return made
 
 
 def follow(

@@ -16,6 +16,7 @@ import stansub
 from stansub import FunctionFactors, InputError
 from stansub.cli.plan import lines
 from stansub.planning import pilot
+from stansub.planning import plan as working
 from stansub.planning.pilot import Audits, autocorrelation_times
 from stansub.planning.plan import BudgetPlan, Estimate, best_of, follow, parse_seconds, plan
 from stansub.planning.trees import leapfrog_steps
@@ -121,6 +122,11 @@ def test_budgets_that_are_too_short(found: BudgetPlan) -> None:
         best_of(found.all, early / 2)
 
 
+def test_a_budget_that_is_over_before_chains_begin() -> None:
+    with pytest.raises(InputError, match=r"budget 0\.01 is too short: no chain could begin"):
+        plan(normal_means(), budget=0.01, pilot_seconds=0.05, config=SampleConfig(seed=3, parallel_chains=1))
+
+
 def test_an_exact_way_is_preferred_where_it_is_as_good(found: BudgetPlan) -> None:
     exact = next(one for one in found.ways if one.label == "exact")
     loose = next(one for one in found.ways if one.label == "pocock 0.1")
@@ -193,13 +199,24 @@ def test_what_is_printed_and_drawn(found: BudgetPlan) -> None:
     assert len(picture.axes[0].lines) == len(found.all) + 1
 
 
-def test_a_run_that_follows() -> None:
-    config = SampleConfig(seed=3, parallel_chains=1, chains=2, audit=0.0)
-    chosen, made = follow(normal_means(), None, budget=12.0, config=config, progress=Progress())
-    assert chosen.max_time is not None
-    assert 0 < chosen.max_time <= 12.0 - made.ways[0].set_up
-    assert (chosen.chains, chosen.audit, chosen.seed) == (2, 0.0, 3)
-    assert chosen.test in {one.seen.way.rule.name for one in made.ways}
+def test_a_run_that_follows(found: BudgetPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(working, "plan", lambda *given, **options: found)
+    config = SampleConfig(seed=3, parallel_chains=1, chains=4, audit=0.0)
+    chosen, made = follow(normal_means(), None, budget="20s", config=config, progress=Progress())
+    assert made is found
+    assert chosen.max_time == found.budget - found.seconds
+    assert (chosen.audit, chosen.seed) == (0.0, 3)
+    own = best_of(found.ways, chosen.max_time)
+    assert chosen.test == own.seen.way.rule.name
+    steps = chosen.chains * (chosen.iter_warmup + chosen.iter_sampling)
+    assert 0.5 * chosen.max_time < own.set_up + steps * own.seen.seconds <= 0.9 * chosen.max_time
+
+
+def test_a_plan_that_leaves_no_time(found: BudgetPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = replace(found, seconds=found.budget)
+    monkeypatch.setattr(working, "plan", lambda *given, **options: late)
+    with pytest.raises(InputError, match="no chain could begin"):
+        follow(normal_means(), None, budget="20s", config=SampleConfig(), progress=Progress())
 
 
 def test_what_the_plan_chooses_is_not_given_besides() -> None:
