@@ -131,7 +131,7 @@ N = 12
 def parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even few observations are looked at in several parts."""
     for module in (handing_out, remainders):
-        monkeypatch.setattr(module, "_PART", 5)
+        monkeypatch.setattr(module, "_PART", N - 1)
 
 
 X = RNG.standard_normal((N, 2))
