@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import arviz as az
@@ -14,10 +16,12 @@ from scipy import stats
 
 from stansub.diagnostics.comparison import compare_draws
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "papers" / "low_rank_gp"))
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "papers" / "low_rank_gp"
+sys.path.insert(0, str(FOLDER))
 
-import gp
+import gp  # noqa: E402
 
+application = SimpleNamespace(**runpy.run_path(str(FOLDER / "run.py")))
 Array = NDArray[np.float64]
 N, D = 40, 5
 ZETAS = np.linspace(0.1, 0.9, D)
@@ -180,7 +184,7 @@ class TestQuadrature:
         assert exact.distance(near, other) > 0.1
 
 
-OPTIONS: dict[str, Any] = {"chains": 4, "parallel_chains": 1, "iter_warmup": 400, "iter_sampling": 3000, "audit": 0.0}
+OPTIONS: dict[str, Any] = {"chains": 4, "parallel_chains": 1, "iter_warmup": 400, "iter_sampling": 2000, "audit": 0.0}
 
 
 def in_errors(idata: Any, truth: gp.Quadrature) -> Array:
@@ -228,3 +232,37 @@ class TestDraws:
 
         idata = gp.draw(small.exact, gp.sampler(small.exact, without), seed=1, **OPTIONS)
         assert np.abs(in_errors(idata, gp.quadrature(small.exact))).max() > 10
+
+
+class TestPage:
+    def test_figures_of_a_rank_where_one_zeta_has_all_probability(self, small: Small) -> None:
+        one, few = slice(3, 4), 8
+        exact = gp.exact_spectra(small.distances, small.z, ZETAS[one], small.phis[one])
+        spectra = {application.EXACT: exact, few: exact.truncated(few)}
+        case = application.Case(small.phis[one], spectra, dict.fromkeys(spectra, 0.0))
+        runs = {
+            key: application.common.drawn(lambda spectra=value: gp.draw(spectra, seed=5, **OPTIONS))
+            for key, value in spectra.items()
+        }
+        truth = gp.quadrature(exact)
+        assert application.names_of(truth) == ["log_sigma2", "log_tau2"]
+        reference = gp.draw(exact, seed=6, **OPTIONS)
+        path = gp.positions(reference).reshape(-1, 3)[::50]
+        errors = gp.errors(exact, spectra[few], path, gp.propose(path, np.random.default_rng(7)))
+        right, wrong = (application.row(case, key, runs[key], errors, truth, reference) for key in spectra)
+        assert right.rank == N
+        assert right.z < 4
+        assert max(right.distance, right.shift) < 1e-12
+        assert right.verdict == "agrees"
+        assert wrong.z > 10
+        assert wrong.shift > 0.5
+        assert wrong.distance == wrong.distance_best > 0.1
+        assert wrong.verdict in ("differs", "do not use")
+        # One zeta leaves nothing to be wrong about.
+        assert errors.gibbs.max() == 0
+        assert errors.acceptance.mean() > 0.01
+
+    def test_simulated_data_have_the_shape_of_the_real(self) -> None:
+        w, z = application.simulate(np.random.default_rng(1))
+        assert w.shape == (4177, 8)
+        assert z.shape == (4177,)

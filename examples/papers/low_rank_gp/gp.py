@@ -292,8 +292,8 @@ class Quadrature:
         p = np.exp(self.log_weights)
         each = ((self.log_sigma2, p.sum((0, 2))), (self.log_tau2, p.sum((0, 1))), (self.zetas, p.sum((1, 2))))
         means = np.array([values @ weights for values, weights in each])
-        squares = np.array([values**2 @ weights for values, weights in each])
-        return means, np.sqrt(squares - means**2)
+        centred = ((values - mean, weights) for (values, weights), mean in zip(each, means, strict=True))
+        return means, np.sqrt([values**2 @ weights for values, weights in centred])
 
     def distance(self, spectra: Spectra, other: Quadrature) -> float:
         """Total variation distance from the posterior of other spectra: 1 - sum min(p, q), on the nodes of p."""

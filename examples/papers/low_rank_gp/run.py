@@ -35,6 +35,8 @@ SHOWN = (0, 5, 10, 14, 19)  # values of zeta in figure 5
 PARTS = (16, 8, 4, 2)
 SEX = {"F": -1.0, "I": 0.0, "M": 1.0}
 EXACT, DENSE, NUTS = "exact", "exact, without spectra", "NUTS"
+# Standard deviations below this are none: of zeta, where other values than one have probability 0.0006 and less.
+NEGLIGIBLE = 1e-3
 # How phi follows from zeta: the power of what is in the denominator.
 PRINTED, SQUARED = "as printed", "with a square"
 READINGS = {PRINTED: 1, SQUARED: 2}
@@ -166,10 +168,20 @@ def per_step(idata: Any) -> float:
     return float(stats["sampling_time"].sum() / stats["n_steps"].sum())
 
 
-def verdict(idata: Any, reference: Any) -> str:
+def free(truth: gp.Quadrature) -> list[int]:
+    """Places of the parameters that vary: with many rows one zeta may have all of the probability."""
+    return [int(place) for place in np.flatnonzero(truth.moments()[1] > NEGLIGIBLE)]
+
+
+def names_of(truth: gp.Quadrature) -> list[str]:
+    """Their names."""
+    return [gp.NAMES[place] for place in free(truth)]
+
+
+def verdict(idata: Any, reference: Any, names: list[str]) -> str:
     """Of `stansub compare`. Another matrix counts as other data there: the reference is given without its record."""
-    bare = az.from_dict(posterior={name: np.asarray(reference["posterior"][name]) for name in gp.NAMES})
-    return str(compare_draws(idata, bare, var_names=list(gp.NAMES)).verdict.word)
+    bare = az.from_dict(posterior={name: np.asarray(reference["posterior"][name]) for name in names})
+    return str(compare_draws(idata, bare, var_names=names).verdict.word)
 
 
 @dataclass(frozen=True)
@@ -219,11 +231,8 @@ def row(case: Case, key: Any, run: Drawn, errors: gp.Errors, truth: gp.Quadratur
     spectra, rank = case.spectra[key], case.exact.n_rows if key == EXACT else int(key)
     near, (means, sds) = gp.quadrature(spectra), truth.moments()
     best = case.exact.truncated(rank)
-    posterior = run.idata["posterior"]
-    off = [
-        abs(float(posterior[name].mean()) - mean) / float(az.mcse(posterior[name])[name])
-        for name, mean in zip(gp.NAMES, means, strict=True)
-    ]
+    places, x = free(truth), gp.positions(run.idata)
+    off = [abs(x[..., place].mean() - means[place]) / np.float64(az.mcse(x[..., place])) for place in places]
     return Row(
         rank=rank,
         explained=float(truth.zeta @ case.exact.explained[:, rank - 1]),
@@ -237,18 +246,20 @@ def row(case: Case, key: Any, run: Drawn, errors: gp.Errors, truth: gp.Quadratur
         gibbs_high=float(np.quantile(errors.gibbs, 0.95)),
         distance=truth.distance(spectra, near),
         distance_best=truth.distance(best, gp.quadrature(best)),
-        shift=float(np.abs((near.moments()[0] - means) / sds).max()),
+        shift=float(np.abs((near.moments()[0] - means) / sds)[places].max()),
         z=float(max(off)),
-        verdict=verdict(run.idata, reference),
+        verdict=verdict(run.idata, reference, names_of(truth)),
     )
 
 
 def curves(runs: dict[Any, Drawn], case: Case, dense: float, nuts: Drawn, truth: gp.Quadrature) -> dict[str, Curve]:
     """Risk of the posterior means, in squared sds, against the seconds of a chain with decompositions and warmup."""
-    means, sds = truth.moments()
+    places = free(truth)
+    means, sds = (one[places] for one in truth.moments())
 
     def curve(idata: Any, seconds: Sequence[float], start: float) -> Curve:
-        return common.risk(list((gp.positions(idata) - means) / sds), seconds, np.zeros(len(means)), start=start)
+        off = (gp.positions(idata)[..., places] - means) / sds
+        return common.risk(list(off), seconds, np.zeros(len(places)), start=start)
 
     def clock(idata: Any) -> list[float]:
         return [float(one) for one in idata["chain_stats"]["sampling_time"]]
@@ -373,11 +384,12 @@ def make(settings: Settings) -> None:
             for rank, one in found[SQUARED].items()
         ],
         final={label: {"seconds": curve.seconds[-1], "risk": curve.risk[-1]} for label, curve in risks.items()},
-        exact_ess=runs[EXACT].ess,
+        exact_ess=common.smallest_ess(runs[EXACT].idata, names_of(truth)),
         exact_seconds=sum(float(one) for one in runs[EXACT].idata["chain_stats"]["sampling_time"]),
-        nuts_ess=nuts.ess,
+        nuts_ess=common.smallest_ess(nuts.idata, names_of(truth)),
         nuts_seconds=float(nuts.idata["chain_stats"]["sampling_time"].sum()),
         dense=dense,
+        close={name: first_close(one) for name, one in zip(("printed", "squared"), found.values(), strict=True)},
         refusal=refusal,
         a=gp.A,
         b=gp.B,
@@ -402,6 +414,11 @@ def facts(data: Data, distances: Array, cases: dict[str, Case], truths: dict[str
             for reading, case in cases.items()
         },
     }
+
+
+def first_close(found: dict[int, gp.Errors]) -> int | None:
+    """The smallest rank whose mean error of acceptance is below 0.01."""
+    return next((rank for rank, one in found.items() if one.acceptance.mean() < 0.01), None)
 
 
 def summary(rows: Sequence[Row]) -> str:
