@@ -22,7 +22,10 @@ HERE = Path(__file__).resolve().parent
 
 
 class Application(NamedTuple):
-    """Where a paper has it: Korattikara et al. (2014), Bardenet et al. (2014) or Chen et al. (2014)."""
+    """Where a paper has it.
+
+    Korattikara et al. (2014), Bardenet et al. (2014), Chen et al. (2014) or Johndrow et al. (2015).
+    """
 
     name: str
     paper: str
@@ -41,6 +44,7 @@ APPLICATIONS = (
     Application("sublinear_logistic", "Chen, Mansinghka and Ghahramani", "4.1; fig. 5"),
     Application("joint_dpm", "Chen, Mansinghka and Ghahramani", "4.2; fig. 6"),
     Application("stochastic_volatility", "Chen, Mansinghka and Ghahramani", "4.3; fig. 9"),
+    Application("polya_gamma", "Johndrow, Mattingly, Mukherjee and Dunson", "4.1, 4.2; fig. 4"),
 )
 
 HEAD = """# Applications of the papers
