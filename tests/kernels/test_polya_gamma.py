@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -268,6 +269,14 @@ class TestRecipe:
                 replace(self.KERNEL, **given)
         with pytest.raises(InputError, match="beta are 3 parameters, but x has 2 columns"):
             self.KERNEL.bind(Bench())  # type: ignore[arg-type]
+
+
+def test_the_script_of_the_page_runs() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
+    script = next(one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "PolyaGamma" in one)
+    made: dict[str, Any] = {}
+    exec(script.replace("seed=1)", "seed=1, show_progress=False)"), made)
+    assert (inference_data.group(made["idata"], "sample_stats")["mini_batch"].values == 2000).all()
 
 
 def test_without_the_package_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

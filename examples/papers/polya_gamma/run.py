@@ -35,6 +35,8 @@ CHAINS = 2
 # Draws that distributions are compared by.
 COMPARED = 2000
 EPSILON = 0.25
+# Mini-batches whose steps are compared with exact ones as N grows: shares, and a power of N.
+FIXED, POWER = {"half": 0.5, "most": 0.9, "nearly": 0.98}, 0.99
 
 
 class Paths(NamedTuple):
@@ -189,21 +191,19 @@ def growth(sizes: Sequence[int], x: Array, y: Any, seed: int, repeats: int) -> l
         mode = mode_of(own)
         limit = Limit.at(own, mode)
         of = minibatches.constants(own.x, mode, n, float((own.x**2).sum(axis=1).max()), PRIOR_SD**2)
-        measured = {
-            name: float(np.mean([minibatches.distance(rng, own, mode, m, n_normals=1000) for _ in range(repeats)]))
-            for name, m in (("tenth", n // 10), ("half", n // 2), ("power", round(n**0.75)))
+        one = {
+            "n": n,
+            "printed": minibatches.printed_size(of, EPSILON) / n,
+            "proved": minibatches.proved_size(of, EPSILON) / n,
+            "needed": limit.size(EPSILON, n) / n,
         }
-        rows.append(
-            {
-                "n": n,
-                "printed": minibatches.printed_size(of, EPSILON) / n,
-                "proved": minibatches.proved_size(of, EPSILON) / n,
-                "needed": limit.size(EPSILON, n) / n,
-                "expected_tenth": minibatches.expected_distance(limit.pull, 0.1),
-                "expected_half": minibatches.expected_distance(limit.pull, 0.5),
-                **measured,
-            }
-        )
+        shares = {**FIXED, "power": n**POWER / n}
+        for name, share in shares.items():
+            m = round(share * n)
+            found = [minibatches.distance(rng, own, mode, m, n_normals=1000) for _ in range(repeats)]
+            one[name] = float(np.mean(found))
+            one[f"expected_{name}"] = minibatches.expected_distance(limit.pull, share)
+        rows.append(one)
     return rows
 
 
@@ -222,11 +222,10 @@ def draw_growth(page: Page, rows: Sequence[Mapping[str, float]]) -> None:
     """Total variation of a step against N."""
     figure, axes = page.figure(1)
     n = [row["n"] for row in rows]
-    lines = (("half", "m = N / 2"), ("tenth", "m = N / 10"), ("power", "m = N^(3/4)"))
-    for (name, label), colour in zip(lines, common.COLOURS, strict=False):
+    labels = {**{name: f"m = {share:g} N" for name, share in FIXED.items()}, "power": f"m = N^{POWER:g}"}
+    for (name, label), colour in zip(labels.items(), common.COLOURS, strict=True):
         axes.plot(n, [row[name] for row in rows], "o-", ms=4, lw=1.3, color=colour, label=label)
-    for name, colour in zip(("expected_half", "expected_tenth"), common.COLOURS, strict=False):
-        axes.plot(n, [row[name] for row in rows], ls="--", lw=0.9, color=colour)
+        axes.plot(n, [row[f"expected_{name}"] for row in rows], ls="--", lw=0.9, color=colour)
     axes.set(xscale="log", xlabel="N", ylabel="total variation of a step", ylim=(0, 1))
     axes.legend(fontsize=7)
     page.save(figure, "growth")
@@ -313,7 +312,8 @@ def main() -> None:
         f"Mini-batches of {common.percent(fifth['share'])} of the data make sds {fifth['too_wide']:.2f} times too "
         f"large, whatever N is; the exact chain has {common.figures(engines[0]['per_second'], 2)} effective draws a "
         f"second, today's default {common.figures(engines[1]['per_second'], 2)}.",
-        n=n, p=COVARIATES, prior_sd=PRIOR_SD, epsilon=EPSILON, compared=COMPARED, runs=table,
+        n=n, p=COVARIATES, fixed=list(FIXED.values()), power=POWER, prior_sd=PRIOR_SD, epsilon=EPSILON,
+        compared=COMPARED, runs=table,
         tuned=[{"name": name, **one.row(truth, limit)} for name, one in tuned.items()], growth=rows,
         best=[(best_at(found, 1, one), best_at(found, 2, one)) for one in times], rate=limit.rate,
         meanwhile=best_at(found, 1, default.whole), too_wide_half=limit.too_wide(0.5),
