@@ -8,7 +8,22 @@
 
 namespace stansub {
 
-enum class Density { binomial, poisson, neg_binomial, normal, student_t, logistic };
+enum class Density {
+  binomial,
+  poisson,
+  neg_binomial,
+  normal,
+  student_t,
+  logistic,
+  normal_scale,
+  student_t_scale,
+  logistic_scale,
+  extreme_scale,
+  neg_binomial_2,
+  gamma,
+  categorical,
+  ordered
+};
 
 namespace densities {
 
@@ -17,8 +32,8 @@ inline double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp
 // Successes and trials, by the logit.
 inline double binomial(const double* y, const double* eta, std::size_t) { return y[0] * eta[0] - y[1] * softplus(eta[0]); }
 
-// A count, by the log of its mean.
-inline double poisson(const double* y, const double* eta, std::size_t) { return y[0] * eta[0] - std::exp(eta[0]); }
+// A count and its exposure, by the log of its rate.
+inline double poisson(const double* y, const double* eta, std::size_t) { return y[0] * eta[0] - y[1] * std::exp(eta[0]); }
 
 // A count and its dispersion phi, by the log of its mean: y eta - (y + phi) log(e^eta + phi).
 inline double neg_binomial(const double* y, const double* eta, std::size_t) {
@@ -44,6 +59,82 @@ inline double logistic(const double* y, const double* eta, std::size_t) {
   return -x - 2 * softplus(-x);
 }
 
+// In the following the scale is unknown: the second argument is its log.
+inline double standard(const double* y, const double* eta) { return (y[0] - eta[0]) * std::exp(-eta[1]); }
+
+inline double normal_scale(const double* y, const double* eta, std::size_t) {
+  const double x = standard(y, eta);
+  return -0.5 * x * x - eta[1];
+}
+
+// An outcome and degrees of freedom.
+inline double student_t_scale(const double* y, const double* eta, std::size_t) {
+  const double x = standard(y, eta);
+  return -0.5 * (y[1] + 1) * std::log1p(x * x / y[1]) - eta[1];
+}
+
+inline double logistic_scale(const double* y, const double* eta, std::size_t) {
+  const double x = standard(y, eta);
+  return -x - 2 * softplus(-x) - eta[1];
+}
+
+// The log of a Weibull variable.
+inline double extreme_scale(const double* y, const double* eta, std::size_t) {
+  const double x = standard(y, eta);
+  return x - std::exp(x) - eta[1];
+}
+
+// Stirling's series has errors below 1e-12 from here on.
+constexpr double kStirling = 10;
+constexpr double kHalfLogTwoPi = 0.91893853320467274178;
+
+inline double log_gamma(double x) {
+  int sign;
+  return ::lgamma_r(x, &sign);  // std::lgamma writes a global
+}
+
+// log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2.
+inline double stirling(double x) {
+  const double inverse = 1 / x, square = inverse * inverse;
+  return inverse * (1.0 / 12 - square * (1.0 / 360 - square * (1.0 / 1260 - square / 1680)));
+}
+
+// A count, by the logs of its mean and of its dispersion phi. Differences of large numbers are taken by hand.
+inline double neg_binomial_2(const double* y, const double* eta, std::size_t) {
+  const double phi = std::exp(eta[1]), end = phi + y[0];
+  const double rising = phi < kStirling
+                            ? log_gamma(end) - log_gamma(phi) - y[0] * eta[1]
+                            : (end - 0.5) * std::log1p(y[0] / phi) - y[0] + stirling(end) - stirling(phi);
+  return rising + y[0] * eta[0] - end * softplus(eta[0] - eta[1]);
+}
+
+// A gamma variable, by the logs of its shape and of its rate.
+inline double gamma(const double* y, const double* eta, std::size_t) {
+  const double shape = std::exp(eta[0]), log_scaled = eta[1] + std::log(y[0]);
+  if (shape < kStirling) return shape * log_scaled - log_gamma(shape) - std::exp(log_scaled);
+  const double w = log_scaled - eta[0];
+  return -shape * (std::expm1(w) - w) + 0.5 * eta[0] - kHalfLogTwoPi - stirling(shape);
+}
+
+// A category from 0, by the logs of all probabilities up to a constant.
+inline double categorical(const double* y, const double* eta, std::size_t q) {
+  const double most = *std::max_element(eta, eta + q);
+  double sum = 0;
+  for (std::size_t k = 0; k < q; ++k) sum += std::exp(eta[k] - most);
+  return eta[static_cast<std::size_t>(y[0])] - most - std::log(sum);
+}
+
+// A category from 0, by the predictor, the first cutpoint and the logs of the cutpoints' differences.
+inline double ordered(const double* y, const double* eta, std::size_t q) {
+  const auto category = static_cast<std::size_t>(y[0]);
+  double below = eta[1] - eta[0];
+  for (std::size_t k = 2; k <= category; ++k) below += std::exp(eta[k]);
+  if (category == 0) return -softplus(-below);
+  if (category + 1 == q) return -softplus(below);
+  const double gap = std::exp(eta[category + 1]);
+  return -softplus(-below - gap) - softplus(below) + std::log(-std::expm1(-gap));
+}
+
 }  // namespace densities
 
 // `log_lik` takes the observation's data, of which there are `n_data` numbers, and its q arguments.
@@ -59,11 +150,19 @@ struct LogLik {
   static LogLik of(Density density) {
     switch (density) {
       case Density::binomial: return {2, densities::binomial};
-      case Density::poisson: return {1, densities::poisson};
+      case Density::poisson: return {2, densities::poisson};
       case Density::neg_binomial: return {2, densities::neg_binomial};
       case Density::normal: return {2, densities::normal};
       case Density::student_t: return {3, densities::student_t};
       case Density::logistic: return {2, densities::logistic};
+      case Density::normal_scale: return {1, densities::normal_scale};
+      case Density::student_t_scale: return {2, densities::student_t_scale};
+      case Density::logistic_scale: return {1, densities::logistic_scale};
+      case Density::extreme_scale: return {1, densities::extreme_scale};
+      case Density::neg_binomial_2: return {1, densities::neg_binomial_2};
+      case Density::gamma: return {1, densities::gamma};
+      case Density::categorical: return {1, densities::categorical};
+      case Density::ordered: return {1, densities::ordered};
     }
     throw std::invalid_argument("unknown density");
   }

@@ -292,7 +292,8 @@ nb::tuple to_tuple(const DeciderState& s) {
                         blocks(s.subset), blocks(s.subset_order),
                         nb::make_tuple(c.decisions, c.accepted, c.obs_used, c.evaluated, c.evaluated_extra, c.nonfinite,
                                        c.bound_violated, c.fallback, c.audited_estimates, c.audit_squares,
-                                       c.audit_seconds, c.candidates, c.tightness));
+                                       c.audit_seconds, c.candidates, c.tightness, c.audited_acceptances,
+                                       c.acceptance_error));
 }
 
 DeciderState to_decider_state(const nb::tuple& t) {
@@ -302,7 +303,8 @@ DeciderState to_decider_state(const nb::tuple& t) {
   const auto blocks = [&](int k) { return to_vector(nb::cast<Vector<std::int32_t>>(t[k])); };
   return {numbers(0), nb::cast<double>(t[1]), blocks(2), numbers(3), blocks(4), blocks(5), blocks(6),
           {count(0), count(1), count(2), count(3), count(4), count(5), count(6), count(7), count(8),
-           nb::cast<double>(counters[9]), nb::cast<double>(counters[10]), count(11), nb::cast<double>(counters[12])}};
+           nb::cast<double>(counters[9]), nb::cast<double>(counters[10]), count(11), nb::cast<double>(counters[12]),
+           count(13), nb::cast<double>(counters[14])}};
 }
 
 // Tables, ranges, noise rules and subsets: what a decider is made of.
@@ -356,7 +358,7 @@ void define_parts(nb::module_& m) {
 }
 
 RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening, int order, const Vector<double>& radii,
-                          const Matrix& constants, double share) {
+                          const Matrix& constants, double share, bool proved) {
   for (const std::size_t axis : {0, 1}) require_length(whitening.shape(axis), anchor.shape(0), "a side of the whitening");
   require_length(constants.shape(0), radii.shape(0), "constants");
   std::vector<RemainderBounds::Level> levels;
@@ -365,7 +367,7 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
     levels.push_back({radii.data()[k], AliasTable({row, row + constants.shape(1)})});
   }
   std::vector<double> matrix(whitening.data(), whitening.data() + whitening.size());
-  return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share);
+  return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share, proved);
 }
 
 Observations to_observations(Density density, const std::vector<std::optional<Vector<double>>>& shared,
@@ -389,7 +391,15 @@ void define_observations(nb::module_& m) {
       .value("neg_binomial", Density::neg_binomial)
       .value("normal", Density::normal)
       .value("student_t", Density::student_t)
-      .value("logistic", Density::logistic);
+      .value("logistic", Density::logistic)
+      .value("normal_scale", Density::normal_scale)
+      .value("student_t_scale", Density::student_t_scale)
+      .value("logistic_scale", Density::logistic_scale)
+      .value("extreme_scale", Density::extreme_scale)
+      .value("neg_binomial_2", Density::neg_binomial_2)
+      .value("gamma", Density::gamma)
+      .value("categorical", Density::categorical)
+      .value("ordered", Density::ordered);
   m.def(
       "density_log_lik",
       [](Density density, const Vector<double>& data, const Vector<double>& eta) {
@@ -541,10 +551,12 @@ NB_MODULE(_loop, m) {
       .def(
           "__init__",
           [](RemainderBounds* self, const Vector<double>& anchor, const Matrix& whitening, int order,
-             const Vector<double>& radii, const Matrix& constants, double share) {
-            new (self) RemainderBounds(to_bounds(anchor, whitening, order, radii, constants, share));
+             const Vector<double>& radii, const Matrix& constants, double share, bool proved) {
+            new (self) RemainderBounds(to_bounds(anchor, whitening, order, radii, constants, share, proved));
           },
-          "anchor"_a, "whitening"_a, "order"_a, "radii"_a, "constants"_a, "share"_a);
+          "anchor"_a, "whitening"_a, "order"_a, "radii"_a, "constants"_a, "share"_a, "proved"_a = true);
+
+  nb::class_<RemainderRange, Range>(m, "RemainderRange").def(nb::init<std::shared_ptr<RemainderBounds>>(), "bounds"_a);
 
   nb::class_<DeciderState>(m, "DeciderState")
       .def_prop_ro("theta", [](const DeciderState& state) { return to_numpy(state.theta); }, nb::rv_policy::automatic)
@@ -596,6 +608,8 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("n_bound_violated", [](const Decider& d) { return d.counters().bound_violated; })
       .def_prop_ro("n_candidates", [](const Decider& d) { return d.counters().candidates; })
       .def_prop_ro("bound_tightness", [](const Decider& d) { return d.counters().tightness; })
+      .def_prop_ro("n_audited_acceptances", [](const Decider& d) { return d.counters().audited_acceptances; })
+      .def_prop_ro("acceptance_error", [](const Decider& d) { return d.counters().acceptance_error; })
       .def_prop_ro("n_fallback", [](const Decider& d) { return d.counters().fallback; })
       .def_prop_ro("n_audited_estimates", [](const Decider& d) { return d.counters().audited_estimates; })
       .def_prop_ro("audit_squares", [](const Decider& d) { return d.counters().audit_squares; });

@@ -412,6 +412,11 @@ class DerivativeRange(Range):
 
     def __init__(self, constant: float) -> None: ...
 
+class RemainderRange(Range):
+    """Twice the largest of the blocks' bounds on remainders; infinite beyond the last radius."""
+
+    def __init__(self, bounds: RemainderBounds) -> None: ...
+
 class ScannedRange(Range):
     """The range itself, from an evaluation of all blocks."""
 
@@ -468,6 +473,8 @@ class RemainderBounds:
         c_b of each block.
     share : float
         Where more candidates than this share of the blocks are expected, all of them are evaluated.
+    proved : bool
+        Whether they hold for certain; elsewhere a larger remainder is counted and taken for its bound.
 
     Raises
     ------
@@ -483,13 +490,16 @@ class RemainderBounds:
         radii: NDArray[np.float64],
         constants: NDArray[np.float64],
         share: float,
+        proved: bool = True,
     ) -> None: ...
 
 class Density(Enum):
     """Log likelihoods of one observation, up to constants, as functions of the arguments that depend on parameters.
 
-    `binomial` takes successes and trials, `poisson` a count, `neg_binomial` a count and the dispersion, `normal` and
-    `logistic` an outcome and the scale of its error, `student_t` an outcome, degrees of freedom and the scale.
+    `binomial` takes successes and trials, `poisson` a count and its exposure, `neg_binomial` a count and its
+    dispersion, `normal` and `logistic` an outcome and the scale of its error, `student_t` an outcome, degrees of
+    freedom and the scale; with `_scale` behind the name the log of the scale is the second argument. The others take
+    the observation alone, a category from 0 or, for `extreme_scale`, the log of a Weibull variable.
     """
 
     binomial = ...
@@ -498,6 +508,14 @@ class Density(Enum):
     normal = ...
     student_t = ...
     logistic = ...
+    normal_scale = ...
+    student_t_scale = ...
+    logistic_scale = ...
+    extreme_scale = ...
+    neg_binomial_2 = ...
+    gamma = ...
+    categorical = ...
+    ordered = ...
 
 def density_log_lik(density: Density, data: NDArray[np.float64], eta: NDArray[np.float64]) -> float:
     """Of one observation, from its data and its arguments, shape (q,)."""
@@ -564,7 +582,7 @@ class DeciderState:
         NDArray[np.int32],
         NDArray[np.int32],
         NDArray[np.int32],
-        tuple[int, int, int, int, int, int, int, int, int, float, float, int, float],
+        tuple[int, int, int, int, int, int, int, int, int, float, float, int, float, int, float],
     ]:
         """Position, global log density there, blocks known there, their values; the order in which blocks are drawn.
 
@@ -601,7 +619,8 @@ class Decider:
         Control variates.
     bounds : RemainderBounds, optional
         Of these control variates, which are about one anchor: decisions about all blocks are then factorised (Cornish
-        et al. 2019) and take no looks. A remainder above its bound is a RuntimeError that names the block.
+        et al. 2019) and take no looks. A remainder above a proved bound is a RuntimeError that names the block; above
+        one that is not proved it is taken for the bound, and the decision says so (`Decision.bound_violated`).
     observations : Observations, optional
         The same with a factor for each observation, in the place of control variates and bounds of blocks.
 
@@ -775,6 +794,14 @@ class Decider:
     @property
     def bound_tightness(self) -> float:
         """Largest remainder of these, as a share of its bound."""
+
+    @property
+    def n_audited_acceptances(self) -> int:
+        """Audits of factorised decisions whose bounds are not proved."""
+
+    @property
+    def acceptance_error(self) -> float:
+        """Sum over these of how far the acceptance probability is above that of all blocks."""
 
     @property
     def n_fallback(self) -> int:

@@ -106,7 +106,7 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     assert code == 0
     assert "ess_bulk" in out
     assert "beta[1]" in out
-    assert "Audit" in out
+    assert "Bounds" in out
     assert err == "Draws: logistic.nc (2 warnings below the summary)\n", "nothing else where nobody looks"
     assert out.count("Warning: ") == 2
     draws = inference_data.read(place / "logistic.nc")
@@ -168,9 +168,13 @@ def test_a_line_tells_of_each_stage_of_set_up(
     stages = [line.rpartition(": ")[0] for line in lines]
     assert stages[:4] == ["Reading program and data", "Loading data", "Making blocks", "Proving the cut into blocks"]
     assert "Curvature at the mode" in stages
+    assert stages.index("Control variates of single observations") < stages.index("Trying proposals")
+    assert all(line.endswith(" s") for line in lines)
+    code, _, err = run(["sample", LOGISTIC, "data.json", *QUICK, "--test", "pocock", "--force"], capsys)
+    stages = [line.rpartition(": ")[0] for line in err.splitlines()]
+    assert code == 0
     assert "Control variates of order 2" in stages
     assert stages.index("Trying proposals") < stages.index("Trying first looks")
-    assert all(line.endswith(" s") for line in lines)
     code, _, err = run(["sample", LOGISTIC, "data.json", *QUICK, "--quiet", "--force"], capsys)
     assert (code, err.count("\n")) == (0, 1)
 
@@ -277,7 +281,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "delta for a t-test": (lambda: options("--test", "pocock", "--delta", "0.1"), "takes no delta"),
     "epsilon for exact": (lambda: options("--test", "exact", "--epsilon", "0.1"), "takes no epsilon"),
     "range for a t-test": (lambda: options("--range", "scan"), "needs no range"),
-    "no range for a bound": (lambda: options("--test", "hoeffding"), "--range estimate"),
+    "no range for a bound": (lambda: options("--test", "hoeffding", "--control-variates", "0"), "--range estimate"),
     "one block to begin with": (lambda: options("--first-look", "1", "--block-size", "2"), "at least 2 blocks"),
     "no chains": (lambda: options("--chains", "0"), "chains 0"),
     "no iterations": (lambda: options("--iter-sampling", "0"), "iter_sampling 0"),

@@ -67,7 +67,11 @@ class _Combined(ABC):
     def counts(self) -> dict[str, float]:
         """What has no value a step."""
         several = [counts_of(one) for one in self.deciders]
-        return {count.name: (max if count.largest else sum)(one[count.name] for one in several) for count in COUNTS}
+        return {
+            count.name: max([0, *values]) if count.largest else sum(values)
+            for count in COUNTS
+            for values in [[one[count.name] for one in several]]
+        }
 
     def save(self) -> Any:
         """What each part remembers."""

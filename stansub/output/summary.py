@@ -10,9 +10,17 @@ from rich.text import Text
 from stansub.findings import Finding, Severity
 from stansub.output.checks import R_HAT_MAX, findings_of
 from stansub.output.inference_data import attrs
-from stansub.output.record import UNKNOWN, RunRecord, error_level, n_decisions, record_of, total
+from stansub.output.record import LEARNED, UNKNOWN, RunRecord, error_level, n_decisions, record_of, total
 from stansub.output.statistics import affordable, count, table
-from stansub.output.words import audited_decisions, audited_estimates, normality_trial, percent, with_level, words
+from stansub.output.words import (
+    audited_acceptances,
+    audited_decisions,
+    audited_estimates,
+    normality_trial,
+    percent,
+    with_level,
+    words,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,6 +175,8 @@ def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
         "exact": "every decision is taken on all data",
         "exact by proved bounds": "exact: the chains leave the posterior itself as it is, so that only Monte "
         "Carlo error and convergence remain",
+        LEARNED: "approximate: the bounds were learned from draws about the mode, and the audit says how far the "
+        "acceptance probability is off",
         UNKNOWN: "what this test promises is not known",
     }
     guarantee = str(facts.get("guarantee", ""))
@@ -227,8 +237,16 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
             f"{picked:.2g} factors of the acceptance probability picked per decision; the largest remainder was "
             f"{tightness} of its bound",
         )
+        yield from _learned(record, facts)
     elif estimates is None and n_decisions(facts):
         yield "Audit", "none"
+
+
+def _learned(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """How often learned bounds were exceeded, and what that did."""
+    if facts.get("guarantee") == LEARNED:
+        audit = audited_acceptances(record.acceptances) if record.acceptances else "none was audited"
+        yield "Audit", f"{total(facts, 'n_bound_violated') or 0:,.0f} decisions met a block beyond its bound; {audit}"
 
 
 def _nuts(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:

@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 
 from stansub import chosen, findings, memory
 from stansub.chosen import BlockReason, Chosen, LookTrial, RaceOutcome
-from stansub.findings import Audit, ErrorLevel, Estimates, Finding, HeavyTail, Quantities, TrialDecisionsWrong
+from stansub.findings import (
+    Acceptances,
+    Audit,
+    ErrorLevel,
+    Estimates,
+    Finding,
+    HeavyTail,
+    Quantities,
+    TrialDecisionsWrong,
+)
 
 
 class Words(NamedTuple):
@@ -288,6 +297,19 @@ def _(found: findings.RangeViolated) -> Words:
     )
 
 
+@words.register
+def _(found: findings.BoundsTooSmall) -> Words:
+    acceptances = found.acceptances
+    return Words(
+        f"The learned bounds may be too small: {audited_acceptances(acceptances)}, more than the "
+        f"{percent(found.accepted)} accepted (`max_error`); {found.n_violated:,} decisions met a block beyond its "
+        "bound.",
+        "Use `test='pocock'` or `test='exact'`; the draws may be biased as they are."
+        if acceptances.mean > found.accepted
+        else "Raise `audit` or `iter_sampling`, so that more decisions tell; or use `test='pocock'`.",
+    )
+
+
 # Efficiency
 
 
@@ -364,6 +386,14 @@ def audited_estimates(estimates: Estimates) -> str:
     """What the audit of the estimates gave, in a clause."""
     off, n = math.sqrt(estimates.mean_square), estimates.n_audited
     return f"{n:,} audited estimates were off by {off:.2f} standard errors (root mean square; 1 expected)"
+
+
+def audited_acceptances(acceptances: Acceptances) -> str:
+    """What the audit of acceptance probabilities gave, in a clause."""
+    return (
+        f"they raise the acceptance probability by {percent(acceptances.mean)} on average over "
+        f"{acceptances.n_audited:,} audited decisions, by at most {percent(acceptances.limit)} with 95 % confidence"
+    )
 
 
 def audited_decisions(audit: Audit, which: str = "audited") -> str:
@@ -456,7 +486,14 @@ def _(choice: chosen.VariatesAsAsked) -> str:
 
 @sentence.register
 def _(choice: chosen.VariatesForBounds) -> str:
-    return f"{_order(choice.order)}: what they leave has proved bounds, which the test needs"
+    bounds = f"bounds learned from {choice.n_draws} draws" if choice.n_draws else "proved bounds"
+    return f"{_order(choice.order)}: what they leave has {bounds}, which the test needs"
+
+
+@sentence.register
+def _(choice: chosen.RangeByPredictors) -> str:
+    why = "as asked" if choice.asked else "no function of the program gives another"
+    return f"what control variates leave has proved bounds, for the likelihood is one of linear predictors; {why}"
 
 
 @sentence.register

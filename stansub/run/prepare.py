@@ -165,6 +165,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         observations=config.observations,
         evaluator=config.evaluator,
         log=progress,
+        predictors=config.exact_free or rule.factorised,
     )
     if config.max_error is not None:
         rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
@@ -191,7 +192,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
         ),
         trial=_is_tried(promise, fitted, config, posterior.full.param_unc_names()),
-        notes=updated(notes, _block_note(posterior, fitted, found, given=given), *audit_note),
+        notes=updated(notes, _block_note(posterior, fitted, found, given=given), *ranges.notes, *audit_note),
     )
     data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
     return Prepared(setup, posterior, ranges, compiled_at, data_file)
@@ -238,7 +239,8 @@ def _block_size(rule: StoppingRule, config: SampleConfig, program: Program, n: i
     """Observations a block where the user names none."""
     variates = config.order != "0"
     if rule.needs_range:
-        variates = bool(choices.bounded_order(rule, program, config.order, config.range_source))
+        asked = rule, program, config.order, config.range_source
+        variates = bool(choices.bounded_order(*asked)) or choices.by_predictors(*asked)
     return rule.block_size(n, instances=instances, variates=variates)
 
 
@@ -353,6 +355,7 @@ def make_posterior(
     observations: str | None,
     evaluator: str,
     log: Callable[[str], None],
+    predictors: bool = False,
 ) -> tuple[Posterior, float]:
     """The posterior, and when its program was compiled (as `time.perf_counter` gives it).
 
@@ -361,6 +364,8 @@ def make_posterior(
     block_size : int or callable
         Observations a block, or a function that chooses: of the program, the number of observations, and whether each
         block costs an instance. See `sample` for the other arguments.
+    predictors : bool
+        Whether linear predictors will be asked for.
 
     Raises
     ------
@@ -377,7 +382,9 @@ def make_posterior(
             instances = isinstance(model.population, Instances)
             model = model.recut(block_size(model.program, model.blocks.n_observations, instances))
         return model, time.perf_counter()
-    compiled, values = _compiled(model, {} if data is None else data, evaluator=evaluator, log=log)
+    compiled, values = _compiled(
+        model, {} if data is None else data, evaluator=evaluator, log=log, predictors=predictors
+    )
     compiled_at = time.perf_counter()
     posterior = compiled.with_data(
         values,
@@ -400,6 +407,7 @@ def _compiled(
     *,
     evaluator: str,
     log: Callable[[str], None],
+    predictors: bool,
 ) -> tuple[CompiledModel, data_module.Data]:
     """The compiled program, and the data that it declares."""
     if isinstance(model, CompiledModel):
@@ -412,7 +420,8 @@ def _compiled(
     if not read.program.parameters.declarations:
         raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
     values = data_module.read(data, read.program.data.declarations)
-    return compile_model(read, progress=log, rewritten=evaluator != "instances"), values
+    compiled = compile_model(read, progress=log, rewritten=evaluator != "instances", predictors=predictors)
+    return compiled, values
 
 
 def make_chain(

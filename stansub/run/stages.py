@@ -31,7 +31,8 @@ from stansub.target.gradients import scaled_steps
 from stansub.target.observations import ObservationVariates
 from stansub.target.taylor import Pilot
 from stansub.tuning.adapt import FirstWalk
-from stansub.tuning.anchored import Anchored, Request, Variates, fits, free_order
+from stansub.tuning.anchored import Anchored, Request, Variates, fits, free_order, needs_bounds
+from stansub.tuning.learned import DRAWS, learn
 from stansub.tuning.named import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -336,7 +337,7 @@ class Meetings:
         order, needed_there = weighed.order, weighed.needed_there
         if weighed.moved:
             try:
-                variates = self._make(moments, steps, order)
+                variates = self._make(moments, steps, order, rng)
             except InputError as error:
                 self._keep(chosen.KeptSinceUndefined(n_steps, distance, f"there are {error}"))
                 return evaluated
@@ -350,6 +351,7 @@ class Meetings:
                 choice = chosen.VariatesOfObservations(variates.candidates(self._posterior), n)
             self._take(variates, moved, choice)
             evaluated += int(taylor.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
+            evaluated += (DRAWS + 1) * population.blocks.n_observations if self.test.learns_bounds else 0
         elif weighed.given_up:
             given_up = chosen.VariatesGivenUp(n_steps, weighed.needed, needed_there[0], n_blocks)
             self._take(None, chosen.GivenUp(n_steps), given_up)
@@ -394,7 +396,7 @@ class Meetings:
             needed_there=taylor.blocks_by_order(there),
         )
 
-    def _make(self, moments: Moments, steps: FloatArray, order: int) -> Variates:
+    def _make(self, moments: Moments, steps: FloatArray, order: int, rng: np.random.Generator) -> Variates:
         """Control variates about the mean of moments; InputError where they are not defined."""
         posterior, log = self._posterior, self._progress
         if self.found.variates is not None and self.found.variates.blockwise is None:
@@ -402,7 +404,10 @@ class Meetings:
             return ObservationVariates.at(predictors, moments.position, moments.cholesky, threads=threads)
         threads = self._asked.request.threads
         made = taylor.build(posterior, moments.position, order=order, steps=steps, threads=threads, progress=log)
-        if not self.test.factorised:
+        if self.test.learns_bounds:
+            bounds = learn(posterior, made, moments.cholesky, rng=rng, threads=threads, progress=log)
+            return replace(made, bounds=bounds)
+        if not needs_bounds(self.test, self._asked.request.spread):
             return made
         return made.bounded(posterior.predictors(log), moments.cholesky, posterior.blocks)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -21,6 +22,7 @@ from stansub.stan.data import Data
 from stansub.stan.instances import Slicer, build
 from stansub.stan.library import Library, Model
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined, prove
+from stansub.stan.predictors import handing_out, library_name
 from stansub.stan.recognise import Form, explain, find_line, recognise, size_candidates
 from stansub.stan.remarks import locate_error
 from stansub.stan.rewritten import Rewritten, count_units
@@ -28,6 +30,7 @@ from stansub.stan.sizes import declarations, main_size
 from stansub.stan.source import Source
 from stansub.stan.syntax import Program, names, tokenize
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
+from stansub.target.remainders import NoPredictorsError
 from stansub.types import FloatArray
 
 HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
@@ -318,7 +321,11 @@ class _Given:
 
 
 def compile_model(
-    stan_file: str | Path | Source, *, progress: Callable[[str], None] | None = None, rewritten: bool = True
+    stan_file: str | Path | Source,
+    *,
+    progress: Callable[[str], None] | None = None,
+    rewritten: bool = True,
+    predictors: bool = False,
 ) -> CompiledModel:
     """Recognise the likelihood of a Stan program and compile what its evaluation needs.
 
@@ -330,6 +337,9 @@ def compile_model(
         Called with a line of text before something slow is done; the time limit of a `Progress` ends compilers.
     rewritten : bool
         Whether to compile the rewritten program too, where there is one.
+    predictors : bool
+        Whether the program that hands linear predictors out will be wanted (see `stansub.stan.predictors`): where the
+        text has any it is compiled beside the others.
 
     Raises
     ------
@@ -348,6 +358,9 @@ def compile_model(
         if rewritten and form.kind != "sum":
             block_code = rewrite.silent(rewrite.block_program(program, form))
             blocks = compiled(block_code, user_header=HEADER, stanc_args=["--allow-undefined"])
+        if predictors:
+            with suppress(NoPredictorsError, InputError):
+                compiling(handing_out(program, form, main_size(program)), name=library_name(name), progress=log)
         silent = original if (silenced := rewrite.silent(code)) == code else compiled(silenced)
         whole = Library(original.result())
         return CompiledModel(

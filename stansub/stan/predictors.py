@@ -1,66 +1,76 @@
 """Linear predictors of recognised likelihoods, from a program that hands them out; what is read off the text is proved.
 
-The statement's family is read off its text. That its argument is affine in the unconstrained parameters, that nothing
-else of it depends on them, and that these are the log likelihoods of the observations, is checked numerically: at
-several random points, for all observations.
+The statement's density is read off its text. That each of its arguments is affine in the unconstrained parameters under
+its link or does not depend on them, and that these are the log likelihoods of the observations, is checked numerically:
+at several random points, for all observations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from stansub.errors import RunError
+from stansub.errors import InputError, RunError
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
+from stansub.stan.densities import PRODUCTS, SPECS, Link, Rows, Spec
 from stansub.stan.library import Library
-from stansub.stan.recognise import Form, normalised, partial_sums
-from stansub.stan.sizes import changing_names, observations_in
-from stansub.stan.syntax import Call, For, Function, Other, Program, Span, Statement, Target, Tilde, calls, names, walk
+from stansub.stan.recognise import Form, normalised, partial_sums, recognise
+from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size, observations_in
+from stansub.stan.syntax import (
+    Assign,
+    Call,
+    Declaration,
+    For,
+    Function,
+    Other,
+    Program,
+    Span,
+    Statement,
+    Target,
+    Tilde,
+    calls,
+    expression_of,
+    names,
+    walk,
+)
 from stansub.target.factors import Population
-from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
-from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
 
+# Observations that are compared at once.
+_PART = 1 << 14
 _AFFINE, _SAME = 1e-9, 1e-8
-_SEVERAL = "more than one argument of its density depends on parameters"
-
-
-class _Spec(NamedTuple):
-    """Where a density has its linear predictor among its arguments, and its family from y and the other ones."""
-
-    place: int
-    n_others: int
-    make: Callable[..., Family]
-
-
-_FAMILIES = {
-    "bernoulli_logit": _Spec(0, 0, lambda y: Binomial(y, np.ones_like(y))),
-    "binomial_logit": _Spec(1, 1, Binomial),
-    "poisson_log": _Spec(0, 0, Poisson),
-    "neg_binomial_2_log": _Spec(0, 1, NegativeBinomial),
-    "normal": _Spec(0, 1, Normal),
-    "student_t": _Spec(1, 2, StudentT),
-    "cauchy": _Spec(0, 1, lambda y, scale: StudentT(y, np.ones_like(y), scale)),
-    "logistic": _Spec(0, 1, Logistic),
-}
-# Densities with the product of a matrix and a vector in them, and the family of which they are one.
-_PRODUCTS = {
-    "bernoulli_logit_glm": "bernoulli_logit",
-    "binomial_logit_glm": "binomial_logit",
-    "poisson_log_glm": "poisson_log",
-    "neg_binomial_2_log_glm": "neg_binomial_2_log",
-    "normal_id_glm": "normal",
-}
-_SPREAD = """\
+# Values that an observation may have of one argument.
+_WIDEST = 64
+_CHANGING = "what its density is of depends on parameters"
+_HELPERS = """\
   vector stansub_spread(int n, real x) { return rep_vector(x, n); }
   vector stansub_spread(int n, vector x) { return x; }
   vector stansub_spread(int n, row_vector x) { return x'; }
   vector stansub_spread(int n, array[] int x) { return to_vector(x); }
-  vector stansub_spread(int n, array[] real x) { return to_vector(x); }"""
+  vector stansub_spread(int n, array[] real x) { return to_vector(x); }
+  matrix stansub_rows(int n, vector x) { return rep_matrix(x', n); }
+  matrix stansub_rows(int n, row_vector x) { return rep_matrix(x, n); }
+  matrix stansub_rows(int n, matrix x) { return x; }
+  matrix stansub_rows(int n, array[] vector x) {
+    matrix[n, n > 0 ? size(x[1]) : 0] rows;
+    for (i in 1 : n) rows[i] = x[i]';
+    return rows;
+  }
+  matrix stansub_rows(int n, array[] row_vector x) {
+    matrix[n, n > 0 ? size(x[1]) : 0] rows;
+    for (i in 1 : n) rows[i] = x[i];
+    return rows;
+  }
+  matrix stansub_padded(int width, matrix x) {
+    matrix[rows(x), width] found = rep_matrix(not_a_number(), rows(x), width);
+    if (cols(x) <= width) found[ , 1 : cols(x)] = x;
+    return found;
+  }"""
 
 
 @dataclass(frozen=True)
@@ -69,12 +79,13 @@ class Density:
 
     Attributes
     ----------
-    family : str
+    name : str
+        Of `stansub.stan.densities.SPECS`.
     columns : tuple of str
-        Stan expressions: the linear predictor, the observations, and the other arguments.
+        Stan expressions: the observations, and the arguments in Stan's order.
     """
 
-    family: str
+    name: str
     columns: tuple[str, ...]
 
     @classmethod
@@ -86,16 +97,24 @@ class Density:
         NoPredictorsError
             When it is of no family that is known.
         """
-        family = _PRODUCTS.get(name, name)
-        if family not in _FAMILIES:
-            raise NoPredictorsError(f"{name} is none of {', '.join([*_FAMILIES, *_PRODUCTS])}")
-        spec, given = _FAMILIES[family], list(arguments)
-        if family != name:
-            x, alpha, beta = given[spec.place : spec.place + 3]
-            given[spec.place : spec.place + 3] = [f"stansub_spread(rows({x}), {alpha}) + ({x}) * ({beta})"]
-        if len(given) != 1 + spec.n_others:
-            raise NoPredictorsError(f"{name} has {len(arguments)} arguments")
-        return cls(family, (given.pop(spec.place), left, *given))
+        product, given = PRODUCTS.get(name), list(arguments)
+        density = product.density if product else name
+        if density not in SPECS:
+            raise NoPredictorsError(f"{name} is none of {', '.join([*SPECS, *PRODUCTS])}")
+        wrong = NoPredictorsError(f"{name} has {len(arguments)} arguments")
+        if product:
+            there = slice(product.place, product.place + product.n_arguments)
+            if len(given[there]) != product.n_arguments:
+                raise wrong
+            given[there] = [product.predictor.format(*given[there])]
+        if len(given) != len(SPECS[density].links):
+            raise wrong
+        return cls(density, (left, *given))
+
+    @property
+    def vectors(self) -> tuple[bool, ...]:
+        """For each column, whether an observation has several values of it."""
+        return (False, *(link.is_vector for link in SPECS[self.name].links))
 
     @classmethod
     def of_statement(cls, statement: Statement) -> Density | None:
@@ -126,21 +145,22 @@ class _Parts(NamedTuple):
 
     Attributes
     ----------
-    family : str
+    density : str
     functions : str
         Beside the user's.
     span : Span
         The likelihood statement.
     text : str
         In its place in generated quantities.
-    n_columns : int
+    widths : tuple of str
+        For each column, how many values an observation has of it, or a Stan expression of no fewer.
     """
 
-    family: str
+    density: str
     functions: str
     span: Span
     text: str
-    n_columns: int
+    widths: tuple[str, ...]
 
 
 def _parts(program: Program, form: Form, size: str) -> _Parts:
@@ -160,16 +180,60 @@ def _parts(program: Program, form: Form, size: str) -> _Parts:
     density = Density.of_statement(statement)
     if density is None:
         raise NoPredictorsError(f"`{program.text(statement.span)}` is not the density of data")
-    _check_others(program, density)
-    lines = [f"stansub_{k} = stansub_spread(stansub_n, {column});" for k, column in enumerate(density.columns)]
-    return _Parts(density.family, "", statement.span, "\n".join(lines), len(lines))
+    _check_known(program, density)
+    widths = _widths(program, density, statement.span)
+    lines = [
+        f"stansub_{k} = {_columns('stansub_n', column, width)};"
+        for k, (column, width) in enumerate(zip(density.columns, widths, strict=True))
+    ]
+    return _Parts(density.name, "", statement.span, "\n".join(lines), widths)
 
 
-def _check_others(program: Program, density: Density) -> None:
+def _columns(n: str, column: str, width: str) -> str:
+    """An expression for all observations as a vector, or as a matrix where its width is not 1."""
+    if width == "1":
+        return f"stansub_spread({n}, {column})"
+    return f"stansub_padded({width}, stansub_rows({n}, {column}))"
+
+
+def _check_known(program: Program, density: Density) -> None:
     """Spare the compilation where the text shows what the numerical check would find."""
     changing = changing_names(program)
-    if any(names(column) & changing for column in density.columns[1:]):
-        raise NoPredictorsError(_SEVERAL)
+    if names(density.columns[0]) & changing:
+        raise NoPredictorsError(_CHANGING)
+    for k, (column, link) in enumerate(zip(density.columns[1:], SPECS[density.name].links, strict=True)):
+        if link.is_known and names(column) & changing:
+            raise NoPredictorsError(_not_known(density.name, k))
+
+
+def _not_known(density: str, k: int) -> str:
+    return f"argument {k + 1} of {density} depends on parameters, and must be known"
+
+
+def _widths(program: Program, density: Density, span: Span) -> tuple[str, ...]:
+    """Of its columns; of vectors no less than the sizes of whatever they are computed from, and one more."""
+    if not any(density.vectors):
+        return ("1",) * len(density.columns)
+    reached = names(program.text(span))
+    steps = [
+        one
+        for one in walk([*program.transformed_parameters.statements, *program.model.statements])
+        if isinstance(one, Declaration | Assign)
+    ]
+    while more := set().union(*(names(expression_of(one)) for one in steps if _written(one) & reached)) - reached:
+        reached |= more
+    known, changing = {one.name for one in data_declarations(program)}, changing_names(program)
+    sizes = sorted(
+        dim
+        for dim in {dim for one in declarations(program) if one.name in reached & changing for dim in one.all_dims}
+        if names(dim) <= known
+    )
+    wide = f"min({{{_WIDEST}, 1 + max({{{', '.join(sizes)}}})}})" if sizes else str(_WIDEST)
+    return tuple(wide if is_vector else "1" for is_vector in density.vectors)
+
+
+def _written(statement: Declaration | Assign) -> set[str]:
+    return {statement.name} if isinstance(statement, Declaration) else set(statement.variables)
 
 
 def _holds(loop: Statement, statement: Statement) -> bool:
@@ -183,11 +247,15 @@ def _of_loop(program: Program, loop: For) -> _Parts:
     density = Density.of_statement(adding[0]) if len(adding) == 1 else None
     if density is None:
         raise NoPredictorsError("the loop over observations has not exactly one density in it")
-    _check_others(program, density)
-    place = f"({loop.variable}) - ({loop.lower}) + 1"
-    lines = " ".join(f"stansub_{k}[{place}] = {column};" for k, column in enumerate(density.columns))
+    _check_known(program, density)
+    place, widths = f"({loop.variable}) - ({loop.lower}) + 1", _widths(program, density, loop.span)
+    columns = [
+        column if width == "1" else f"{_columns('1', column, width)}[1]"
+        for column, width in zip(density.columns, widths, strict=True)
+    ]
+    lines = " ".join(f"stansub_{k}[{place}] = {column};" for k, column in enumerate(columns))
     text = rewrite.replaced(program, loop.span, [(adding[0].span, lines)])
-    return _Parts(density.family, "", loop.span, text, len(density.columns))
+    return _Parts(density.name, "", loop.span, text, widths)
 
 
 def _of_function(program: Program, loop: For) -> _Parts:
@@ -195,32 +263,34 @@ def _of_function(program: Program, loop: For) -> _Parts:
     assert isinstance(loop.body[0], Target)
     call = calls(loop.body[0].expression)[0]
     found = [one for one in program.functions if one.name == call.name and len(one.arguments) == len(call.arguments)]
-    family, copies, n_columns = _copied(program, found, "real", lambda column: column)
+    density, copies = _copied(program, found, "1", "real")
     place, arguments = f"({loop.variable}) - ({loop.lower}) + 1", ", ".join(call.arguments)
-    lines = "\n".join(f"stansub_{k}[{place}] = stansub_of_{k}({arguments});" for k in range(n_columns))
-    text = f"for ({loop.variable} in {loop.lower} : {loop.upper}) {{\n{lines}\n}}"
-    return _Parts(family, copies, loop.span, text, n_columns)
+    widths = _widths(program, density, loop.span)
+    lines = []
+    for k, width in enumerate(widths):
+        value = f"stansub_of_{k}({arguments})"
+        padded = value if width == "1" else f"stansub_padded({width}, {value})[1]"
+        lines.append(f"stansub_{k}[{place}] = {padded};")
+    text = "\n".join([f"for ({loop.variable} in {loop.lower} : {loop.upper}) {{", *lines, "}"])
+    return _Parts(density.name, copies, loop.span, text, widths)
 
 
 def _of_partial_sum(program: Program, call: Call, span: Span) -> _Parts:
     """A ``reduce_sum``."""
     functions = partial_sums(program, call)
-
-    def spread(column: str) -> str:
-        _, start, end, *_ = (argument.name for argument in functions[0].arguments)
-        return f"stansub_spread({end} - {start} + 1, {column})"
-
-    family, copies, n_columns = _copied(program, functions, "vector", spread)
+    _, start, end, *_ = (argument.name for argument in functions[0].arguments)
+    density, copies = _copied(program, functions, f"{end} - {start} + 1", "vector")
     first, rest = call.arguments[1], call.arguments[3:]
     arguments = ", ".join([first, "1", f"size({first})", *rest])
-    lines = [f"stansub_{k} = stansub_of_{k}({arguments});" for k in range(n_columns)]
-    return _Parts(family, copies, span, "\n".join(lines), n_columns)
+    widths, lines = _widths(program, density, span), []
+    for k, width in enumerate(widths):
+        value = f"stansub_of_{k}({arguments})"
+        lines.append(f"stansub_{k} = {value if width == '1' else f'stansub_padded({width}, {value})'};")
+    return _Parts(density.name, copies, span, "\n".join(lines), widths)
 
 
-def _copied(
-    program: Program, functions: Sequence[Function], returned: str, of: Callable[[str], str]
-) -> tuple[str, str, int]:
-    """Copies of the user's function that return the columns of its density; their family, text and number."""
+def _copied(program: Program, functions: Sequence[Function], n: str, returned: str) -> tuple[Density, str]:
+    """The density that the user's function returns, and copies of it that return its columns."""
     if len(functions) != 1 or not functions[0].body:
         raise NoPredictorsError("its function is overloaded or has no body")
     function = functions[0]
@@ -230,12 +300,71 @@ def _copied(
     if density is None or returns[0] != function.body[-1]:
         raise NoPredictorsError(f"{function.name} does not return the density of data, and nothing else")
     declared = ", ".join(f"{'data ' if one.data_only else ''}{one.type} {one.name}" for one in function.arguments)
-    copies = []
-    for k, column in enumerate(density.columns):
-        inside = Span(function.body[0].span.start, function.body[-1].span.end)
-        body = rewrite.replaced(program, inside, [(returns[0].span, f"return {of(column)};")])
-        copies.append(f"  {returned} stansub_of_{k}({declared}) {{\n{body}\n  }}")
-    return density.family, "\n".join(copies), len(copies)
+    inside, copies = Span(function.body[0].span.start, function.body[-1].span.end), []
+    for k, (column, is_vector) in enumerate(zip(density.columns, density.vectors, strict=True)):
+        value = column if returned == "real" else f"stansub_spread({n}, {column})"
+        value, kind = (f"stansub_rows({n}, {column})", "matrix") if is_vector else (value, returned)
+        body = rewrite.replaced(program, inside, [(returns[0].span, f"return {value};")])
+        copies.append(f"  {kind} stansub_of_{k}({declared}) {{\n{body}\n  }}")
+    return density, "\n".join(copies)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of the program that hands them out, at any point.
+
+    Attributes
+    ----------
+    at : callable
+        From unconstrained parameters to all values of the program, parameters first.
+    spec : Spec
+    vectors : tuple of bool
+        Which columns have several values an observation.
+    n : int
+        Observations.
+    first : int
+        Where columns begin.
+    """
+
+    at: Callable[[FloatArray], FloatArray]
+    spec: Spec
+    vectors: tuple[bool, ...]
+    n: int
+    first: int
+
+    def __call__(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Observations and known arguments, and the other arguments after their links: a row each."""
+        values = self.at(theta)[self.first :].reshape(-1, self.n)
+        wide = len(values) - self.vectors.count(False)
+        rows, start = [], 0
+        for is_vector in self.vectors:
+            stop = start + (wide if is_vector else 1)
+            rows.append(values[start:stop])
+            start = stop
+        rows = [
+            row[~np.isnan(row).any(1)] if is_vector else row for row, is_vector in zip(rows, self.vectors, strict=True)
+        ]
+        if min(map(len, rows)) == 0:
+            raise NoPredictorsError(f"an argument has more than {_WIDEST} values")
+        known = [row for row, link in zip(rows[1:], self.spec.links, strict=True) if link.is_known]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            others = [link.apply(row) for row, link in zip(rows[1:], self.spec.links, strict=True) if not link.is_known]
+        return np.concatenate([rows[0], *known]), np.concatenate(others)
+
+    def argument(self, row: int) -> tuple[int, Link]:
+        """Which of Stan's arguments a row belongs to; a vector is the last."""
+        others = [(k, link) for k, link in enumerate(self.spec.links) if not link.is_known]
+        return others[min(row, len(others) - 1)]
+
+
+def recognised(program: Program) -> bool:
+    """Whether the text of a program shows a likelihood of a family that is known; nothing is proved of it."""
+    try:
+        form = recognise(program)
+        _parts(program, form, form.n or main_size(program))
+    except InputError:
+        return False
+    return True
 
 
 def linear_predictors(
@@ -263,49 +392,103 @@ def linear_predictors(
     NoPredictorsError
         When its likelihood is of no recognised family, or not by a linear predictor; the text says why.
     """
-    parts = _parts(program, form, sizes[0] if sizes else "")
-    n = population.blocks.n_observations
-    code = rewrite.silent(
-        rewrite.quantities_program(
-            program, f"{_SPREAD}\n{parts.functions}", form.n or sizes[0], parts.span, parts.text, parts.n_columns
-        )
-    )
+    parts, code = _program(program, form, sizes[0] if sizes else "")
     try:
-        library = Library(toolchain.compile_library(code, name=f"{name}_predictors", progress=progress))
+        library = Library(toolchain.compile_library(code, name=library_name(name), progress=progress))
     except RunError as error:
         raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
-    model = values.model(library)
+    model, rng = values.model(library), library.rng(0)
+    n, first, scalar = population.blocks.n_observations, model.param_num(), set(parts.widths) == {"1"}
+    # the library makes a name for each value to count them
+    n_values = first + n * len(parts.widths) if scalar else model.param_num(include_gq=True)
 
-    def columns(theta: FloatArray) -> FloatArray:
-        found = model.param_constrain(theta, include_gq=True, rng=library.rng(0))
-        return np.asarray(found[-parts.n_columns * n :].reshape(parts.n_columns, n))
+    def values_at(theta: FloatArray) -> FloatArray:
+        try:
+            return np.asarray(model.param_constrain(theta, include_gq=True, rng=rng, out=np.empty(n_values)))
+        except RunError as error:
+            raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
 
-    base = columns(points[0])
-    design = np.empty((n, population.dim))
-    for k in range(population.dim):
-        design[:, k] = columns(points[0] + np.eye(population.dim)[k])[0] - base[0]
-    if order is not None:
-        base, design = base[:, order], design[order]
-    offset = base[0] - design @ points[0]
-    for theta in points[1:]:
-        found = columns(theta)[:, slice(None) if order is None else order]
-        scale = 1 + np.abs(found[0]) + np.abs(design) @ np.abs(theta)
-        if not (np.abs(found[0] - offset - design @ theta) <= _AFFINE * scale).all():
-            raise NoPredictorsError("the argument of its density is not affine in the unconstrained parameters")
-        if not np.array_equal(found[1:], base[1:]):
-            raise NoPredictorsError(_SEVERAL)
-    predictors = LinearPredictors((design,), (offset,), _FAMILIES[parts.family].make(*base[1:]))
+    vectors = tuple(width != "1" for width in parts.widths)
+    columns = _Columns(values_at, SPECS[parts.density], vectors, n, first)
+    predictors = replace(_affine(parts.density, columns, population.dim, points), order=order)
     _prove(predictors, population, points)
     return predictors
 
 
+def library_name(name: str) -> str:
+    """Of the library of the program that hands the predictors of a program out."""
+    return f"{name}_predictors"
+
+
+def handing_out(program: Program, form: Form, size: str) -> str:
+    """A program that hands the arguments of a program's density out, where ``size`` counts the observations.
+
+    Raises
+    ------
+    NoPredictorsError
+        When the text shows no density of a recognised family.
+    """
+    return _program(program, form, size)[1]
+
+
+def _program(program: Program, form: Form, size: str) -> tuple[_Parts, str]:
+    parts = _parts(program, form, size)
+    functions = f"{_HELPERS}\n{parts.functions}"
+    code = rewrite.quantities_program(program, functions, form.n or size, parts.span, parts.text, parts.widths)
+    return parts, rewrite.silent(code)
+
+
+def _affine(density: str, columns: _Columns, dim: int, points: Sequence[FloatArray]) -> LinearPredictors:
+    """What the arguments are in the unconstrained parameters; NoPredictorsError when not affine."""
+    given, base = columns(points[0])
+    steps = [_shortest(list(columns(points[0] + one)[1] - base)) for one in np.eye(dim)]
+    design = [np.stack(np.broadcast_arrays(*(step[row] for step in steps)), 1) for row in range(len(base))]
+    offset = [row - z @ points[0] for row, z in zip(base, design, strict=True)]
+    for theta in points[1:]:
+        known, found = columns(theta)
+        _check_same(density, columns.spec, given, known)
+        for row, (value, z, o) in enumerate(zip(found, design, offset, strict=True)):
+            k, link = columns.argument(row)
+            if not _is_affine(value, z, o, theta, link):
+                what = link.words.format(f"argument {k + 1} of {density}")
+                raise NoPredictorsError(f"{what} is not affine in the unconstrained parameters")
+    constant = [None if z.any() else row for row, z in zip(base, design, strict=True)]
+    family, kept = columns.spec.choose(Rows(given[0], list(given[1:]), constant))
+    offsets = [offset[kept[0]], *(_shortest([offset[row]])[0] for row in kept[1:])]
+    return LinearPredictors(tuple(design[row] for row in kept), tuple(offsets), family)
+
+
+def _is_affine(value: FloatArray, z: FloatArray, o: FloatArray, theta: FloatArray, link: Link) -> bool:
+    """Whether all values are z . theta + o, as far as rounding lets one see; in parts that fit into a cache."""
+    for first in range(0, len(value), _PART):
+        part = slice(first, first + _PART)
+        scale = 1 + np.abs(value[part]) + np.abs(z[part]) @ np.abs(theta)
+        if not (np.abs(value[part] - o[part] - z[part] @ theta) <= _AFFINE * scale + link.rounding(value[part])).all():
+            return False
+    return True
+
+
+def _check_same(density: str, spec: Spec, given: FloatArray, again: FloatArray) -> None:
+    """Observations and known arguments at two points."""
+    if not np.array_equal(given[0], again[0]):
+        raise NoPredictorsError(_CHANGING)
+    places = [k for k, link in enumerate(spec.links) if link.is_known]
+    for k, before, after in zip(places, given[1:], again[1:], strict=True):
+        if not np.array_equal(before, after):
+            raise NoPredictorsError(_not_known(density, k))
+
+
+def _shortest(rows: Sequence[FloatArray]) -> list[FloatArray]:
+    """Rows, with one entry where it is the same for all observations."""
+    return [row[:1] if (row == row[0]).all() else row for row in rows]
+
+
 def _prove(predictors: LinearPredictors, population: Population, points: Sequence[FloatArray]) -> None:
     """Compare changes of all blocks' log likelihoods with those that the family gives."""
-    evaluator, starts = population.evaluator(), population.blocks.starts
-    first = points[0]
+    evaluator, blocks, first = population.evaluator(), population.blocks, points[0]
+    at_first, given_first = predictors.log_lik(first), evaluator.block_log_lik(first)
     for theta in points[1:3]:
-        own = predictors.family.log_lik(predictors.at(theta)) - predictors.family.log_lik(predictors.at(first))
-        given = evaluator.block_log_lik(theta) - evaluator.block_log_lik(first)
-        scale = 1 + np.abs(evaluator.block_log_lik(first)) + np.add.reduceat(np.abs(own), starts)
-        if not (np.abs(np.add.reduceat(own, starts) - given) <= _SAME * scale).all():
+        own, given = predictors.log_lik(theta) - at_first, evaluator.block_log_lik(theta) - given_first
+        scale = 1 + np.abs(given_first) + predictors.sums(np.abs(own), blocks)
+        if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale).all():
             raise NoPredictorsError("the log likelihoods of the blocks are not those of the density alone")

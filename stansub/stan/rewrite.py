@@ -373,8 +373,8 @@ def range_program(program: Program) -> str:
     )
 
 
-def quantities_program(program: Program, functions: str, n: str, span: Span, text: str, n_columns: int) -> str:
-    """The user's program with ``vector[n] stansub_0, stansub_1, ...`` as its only generated quantities.
+def quantities_program(program: Program, functions: str, n: str, span: Span, text: str, widths: Sequence[str]) -> str:
+    """The user's program with ``stansub_0, stansub_1, ...`` of n rows as its only generated quantities.
 
     Parameters
     ----------
@@ -387,7 +387,8 @@ def quantities_program(program: Program, functions: str, n: str, span: Span, tex
         A statement of the model block.
     text : str
         What stands in its place, with the locals that it needs, and assigns them.
-    n_columns : int
+    widths : sequence of str
+        How many columns each has as a Stan expression of data; with ``1`` it is a vector, else a matrix.
 
     Raises
     ------
@@ -396,7 +397,8 @@ def quantities_program(program: Program, functions: str, n: str, span: Span, tex
     """
     _reserve_names(program)
     code, _ = _carried(program, program.model.statements, span, text)
-    declared = "\n".join(f"  vector[{n}] stansub_{k};" for k in range(n_columns))
+    types = [f"vector[{n}]" if width == "1" else f"matrix[{n}, {width}]" for width in widths]
+    declared = "\n".join(f"  {one} stansub_{k};" for k, one in enumerate(types))
     return "\n".join(
         [
             _block("functions", program.text(program.functions_block.inside), functions),

@@ -22,7 +22,7 @@ from stansub import _loop
 from stansub.types import FloatArray
 
 # Where s_3 is largest.
-_PEAK = math.log(2 + math.sqrt(3))
+PEAK = math.log(2 + math.sqrt(3))
 # Above it e^x is taken for e to this power, which is no bound but a number beyond all use.
 _LOG_MAX = 700.0
 # With u = r / (sigma sqrt nu) the log density of Student's t is -(nu + 1) / 2 log(1 + u^2). The third derivative of
@@ -42,13 +42,13 @@ def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatA
     """The largest s_2 or s_3 on intervals."""
     near = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
     far = np.maximum(np.abs(low), np.abs(high))
-    at = near if order == 2 else np.where(far < _PEAK, far, np.maximum(near, _PEAK))
+    at = near if order == 2 else np.where(far < PEAK, far, np.maximum(near, PEAK))
     p = expit(at)
     slope = p * expit(-at)
     return np.asarray(slope if order == 2 else slope * (2 * p - 1))
 
 
-class _Columns:
+class Columns:
     """A family whose fields are what its density takes of each observation."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -63,7 +63,7 @@ class _Columns:
         return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
 
-class OneArgument(_Columns, ABC):
+class OneArgument(Columns, ABC):
     """A family with one argument."""
 
     n_arguments = 1
@@ -126,25 +126,29 @@ class Binomial(OneArgument):
 
 @dataclass(frozen=True)
 class Poisson(OneArgument):
-    """Counts by the log of their mean: every derivative from the second on is -e^eta.
+    """Counts by the log of their rate: every derivative from the second on is -t e^eta, t the exposure.
+
+    Gamma variables t of a known shape y, by the log of their rate, have the same log likelihood.
 
     Attributes
     ----------
     counts : ndarray, shape (n,)
+    exposure : ndarray, shape (n,)
     """
 
     counts: FloatArray
+    exposure: FloatArray
     bounded = False
     density = _loop.Density.poisson
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
-        """y eta - e^eta."""
+        """y eta - t e^eta."""
         line = (self.counts * eta, self.counts, 0)[order]
-        return np.asarray(line - np.exp(np.minimum(eta, _LOG_MAX)))
+        return np.asarray(line - self.exposure * np.exp(np.minimum(eta, _LOG_MAX)))
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """At the upper end."""
-        return np.exp(np.minimum(high, _LOG_MAX))
+        return np.asarray(self.exposure * np.exp(np.minimum(high, _LOG_MAX)))
 
 
 @dataclass(frozen=True)

@@ -86,26 +86,30 @@ class _Expanded(NamedTuple):
 
 def memory_needed(predictors: LinearPredictors) -> int:
     """Bytes of what the decision loop keeps of the observations, its alias table included."""
+    return int(predictors.n_observations * (_width(predictors) + 3) * np.dtype(np.float64).itemsize)
+
+
+def _width(predictors: LinearPredictors) -> int:
+    """Numbers of a record."""
     q, dim = len(predictors.design), predictors.design[0].shape[1]
     own = sum(len(z) > 1 for z in predictors.design)
-    width = 1 + 3 * q + q * (q + 1) // 2 + len(predictors.family.data) + own * dim
-    return int(predictors.n_observations * (width + 3) * np.dtype(np.float64).itemsize)
+    return int(1 + 3 * q + q * (q + 1) // 2 + len(predictors.family.data) + own * dim)
 
 
 def _expand(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, threads: int) -> _Expanded:
     if predictors.family.density is None:
         raise NoPredictorsError("the family has no density for single observations")
-    radii = predictors.radii()
+    radii, records = predictors.radii(), np.empty((predictors.n_observations, _width(predictors)))
 
-    def expand(part: LinearPredictors) -> _Part:
+    def expand(part: LinearPredictors, rows: slice) -> _Part:
         centre, lengths = part.at(anchor), part.lengths(cholesky)
         constants = np.array([part.constants(centre, lengths, radius) for radius in radii])
-        return _Part(_records(part, centre, lengths, constants[0]), *part.derivatives(centre), _ratios(constants))
+        _record(records[rows], part, centre, lengths, constants[0])
+        return _Part(*part.derivatives(centre), _ratios(constants))
 
     # BLAS's own threads would wait for each other in parts as small as these.
     with threadpool_limits(limits=1, user_api="blas"):
         parts = predictors.map(expand, threads=threads)
-    records = np.concatenate([part.records for part in parts])
     hessian = np.sum([part.hessian for part in parts], axis=0)
     # One set of constants, so that one alias table serves: at larger radii they are multiplied by the worst ratio.
     factors = np.maximum.accumulate(np.max([part.ratios for part in parts], axis=0))
@@ -126,22 +130,22 @@ def _expand(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArr
 
 
 class _Part(NamedTuple):
-    """Of some observations: records, derivatives of the sum of log likelihoods, and by what bounds grow with radii."""
+    """Of some observations: derivatives of the sum of log likelihoods, and by what bounds grow with radii."""
 
-    records: FloatArray
     gradient: FloatArray
     hessian: FloatArray
     ratios: FloatArray
 
 
-def _records(part: LinearPredictors, centre: FloatArray, lengths: FloatArray, constants: FloatArray) -> FloatArray:
+def _record(
+    out: FloatArray, part: LinearPredictors, centre: FloatArray, lengths: FloatArray, constants: FloatArray
+) -> None:
     family = part.family
     slopes, curves = family.gradient(centre), family.hessian(centre)
     inverse = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     lower = curves[np.tril_indices(len(slopes))]
     columns = [constants[np.newaxis], inverse, centre, slopes, lower, family.data]
-    own = [z for z in part.design if len(z) > 1]
-    return np.concatenate([np.concatenate(columns).T, *own], axis=1)
+    np.concatenate([np.concatenate(columns).T, *(z for z in part.design if len(z) > 1)], axis=1, out=out)
 
 
 def _ratios(constants: FloatArray) -> FloatArray:

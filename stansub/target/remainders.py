@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from stansub import _loop
@@ -118,15 +119,18 @@ class LinearPredictors:
     Attributes
     ----------
     design : tuple of ndarray, each of shape (n_observations, dim) or (1, dim)
-        z_k for each argument, in the order of the population; one row where it is the same for all.
+        z_k for each argument; one row where it is the same for all.
     offset : tuple of ndarray, each of shape (n_observations,) or (1,)
         o_k. The first has `n_observations` entries.
     family : Family
+    order : ndarray of int64, shape (n_observations,), optional
+        Which of these observations each of the population is; by default they are in its order.
     """
 
     design: tuple[FloatArray, ...]
     offset: tuple[FloatArray, ...]
     family: Family
+    order: NDArray[np.int64] | None = None
 
     @property
     def n_observations(self) -> int:
@@ -141,17 +145,19 @@ class LinearPredictors:
         return LinearPredictors(design, (first, *offset[1:]), self.family.part(rows))
 
     @cached_property
-    def parts(self) -> list[LinearPredictors]:
-        """All observations in parts that fit into a processor's cache."""
+    def parts(self) -> dict[tuple[int, int], LinearPredictors]:
+        """All observations in parts that fit into a processor's cache, by where these begin and end."""
         n = self.n_observations
-        return [self.part(slice(first, min(first + _PART, n))) for first in range(0, n, _PART)]
+        ends = [(first, min(first + _PART, n)) for first in range(0, n, _PART)]
+        return {(first, end): self.part(slice(first, end)) for first, end in ends}
 
-    def map(self, work: Callable[[LinearPredictors], R], *, threads: int) -> list[R]:
-        """What work makes of each of the parts, in their order."""
-        if threads <= 1 or len(self.parts) == 1:
-            return [work(part) for part in self.parts]
+    def map(self, work: Callable[[LinearPredictors, slice], R], *, threads: int = 1) -> list[R]:
+        """What work makes of each of the parts, in their order, with where they are."""
+        rows = [slice(*ends) for ends in self.parts]
+        if threads <= 1 or len(rows) == 1:
+            return [work(part, where) for part, where in zip(self.parts.values(), rows, strict=True)]
         with ThreadPoolExecutor(max_workers=threads) as pool:
-            return list(pool.map(work, self.parts))
+            return list(pool.map(work, self.parts.values(), rows))
 
     def at(self, theta: FloatArray) -> FloatArray:
         """The arguments, shape (q, n_observations)."""
@@ -164,11 +170,17 @@ class LinearPredictors:
     def bounds(self, anchor: FloatArray, cholesky: FloatArray, blocks: Blocks, order: int) -> RemainderBounds:
         """Bounds on the remainders of expansions of an order about an anchor, in the metric of a covariance there."""
         centre, lengths, radii = self.at(anchor), self.lengths(cholesky), self.radii()
-        constants = [
-            np.add.reduceat(self.constants(centre, lengths, radius, order=order), blocks.starts) for radius in radii
-        ]
+        constants = [self.sums(self.constants(centre, lengths, radius, order=order), blocks) for radius in radii]
         whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
         return RemainderBounds(anchor, whitening, order, radii, np.array(constants))
+
+    def sums(self, values: FloatArray, blocks: Blocks) -> FloatArray:
+        """Sums of values of observations over the blocks of the population."""
+        return np.asarray(np.add.reduceat(values if self.order is None else values[self.order], blocks.starts))
+
+    def log_lik(self, theta: FloatArray) -> FloatArray:
+        """Of all observations, up to constants, shape (n_observations,)."""
+        return np.concatenate(self.map(lambda part, _: part.family.log_lik(part.at(theta))))
 
     def radii(self) -> FloatArray:
         """Up to which |w| there are bounds, increasing."""
@@ -224,6 +236,8 @@ class RemainderBounds:
         Increasing: row k of the constants holds where |w| is no more than radius k.
     constants : ndarray, shape (k, M)
         c_b.
+    proved : bool
+        Whether they hold for certain; otherwise they were learned from trials.
     """
 
     anchor: FloatArray
@@ -231,6 +245,7 @@ class RemainderBounds:
     order: int
     radii: FloatArray
     constants: FloatArray
+    proved: bool = True
 
     @property
     def candidates(self) -> float:
@@ -239,7 +254,9 @@ class RemainderBounds:
 
     def compiled(self, share: float = SHARE) -> _loop.RemainderBounds:
         """The same for the decision loop, which evaluates all blocks where it would pick more than this share."""
-        return _loop.RemainderBounds(self.anchor, self.whitening, self.order, self.radii, self.constants, share)
+        return _loop.RemainderBounds(
+            self.anchor, self.whitening, self.order, self.radii, self.constants, share, self.proved
+        )
 
 
 def mean_power(dim: int, power: int) -> float:

@@ -18,6 +18,17 @@ from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal
 from stansub.target.functions import FunctionFactors
 from stansub.target.observations import ObservationVariates
 from stansub.target.remainders import Family, LinearPredictors
+from stansub.target.several import (
+    Categorical,
+    ExtremeErrors,
+    Gamma,
+    LocationScale,
+    LogisticErrors,
+    NegativeBinomial2,
+    NormalErrors,
+    Ordered,
+    StudentErrors,
+)
 
 Array = NDArray[np.float64]
 N, DIM = 60, 2
@@ -39,7 +50,7 @@ class Regression:
         eta = z @ [0.5, -0.3]
         made: Family = Binomial((rng.random(n) < 1 / (1 + np.exp(-eta))).astype(float), np.ones(n))
         if family == "poisson":
-            made = Poisson(rng.poisson(np.exp(eta)).astype(float))
+            made = Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(n))
         predictors = LinearPredictors((z,), (np.full(n, 0.1),), made)
         factors = FunctionFactors(
             ["a", "b"],
@@ -190,19 +201,31 @@ def families(rng: np.random.Generator, n: int) -> list[Family]:
     counts, scale, y = rng.poisson(3.0, n).astype(float), rng.gamma(3.0, size=n) + 0.1, rng.standard_normal(n)
     return [
         Binomial(np.minimum(counts, 5.0), np.full(n, 5.0)),
-        Poisson(counts),
+        Poisson(counts, scale),
         NegativeBinomial(counts, scale),
         Normal(y, scale),
         StudentT(y, scale + 1, scale),
         Logistic(y, scale),
+        *(
+            LocationScale(y, law)
+            for law in (NormalErrors(), StudentErrors(scale + 1), LogisticErrors(), ExtremeErrors())
+        ),
+        LocationScale(y, StudentErrors(np.array([3.0]))),
+        NegativeBinomial2(counts),
+        NegativeBinomial2(100 * counts),
+        Gamma(scale),
+        Categorical(rng.integers(4, size=n), 4),
+        Ordered(rng.integers(4, size=n), 4),
+        Ordered(rng.integers(2, size=n), 2),
     ]
 
 
-@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("place", range(17))
 def test_densities_are_those_of_the_families(place: int) -> None:
     rng, n = np.random.default_rng(2), 50
     family = families(rng, n)[place]
-    one, other = rng.normal(scale=3, size=(2, family.n_arguments, n))
+    spread = 3 if family.n_arguments == 1 else 1
+    one, other = rng.normal(scale=spread, size=(2, family.n_arguments, n))
     assert family.density is not None
 
     def by_loop(eta: Array) -> Array:

@@ -21,7 +21,8 @@ one = np.ones(1)
 FAMILIES: dict[str, tuple[Family, Callable[[Any], Any]]] = {
     "bernoulli": (Binomial(one, one), lambda x: x - mpmath.log(1 + mpmath.exp(x))),
     "binomial": (Binomial(3 * one, 7 * one), lambda x: 3 * x - 7 * mpmath.log(1 + mpmath.exp(x))),
-    "poisson": (Poisson(4 * one), lambda x: 4 * x - mpmath.exp(x)),
+    "poisson": (Poisson(4 * one, one), lambda x: 4 * x - mpmath.exp(x)),
+    "poisson, exposed": (Poisson(4 * one, 0.3 * one), lambda x: 4 * x - mpmath.mpf("0.3") * mpmath.exp(x)),
     "negative binomial": (
         NegativeBinomial(5 * one, 1.7 * one),
         lambda x: 5 * x - mpmath.mpf("6.7") * mpmath.log(mpmath.exp(x) + mpmath.mpf("1.7")),

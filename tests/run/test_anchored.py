@@ -23,6 +23,7 @@ from stansub.output.summary import table
 from stansub.progress import TimeLimitError
 from stansub.run import choices
 from stansub.target import taylor
+from stansub.target.remainders import LinearPredictors
 from stansub.tuning import anchored
 from stansub.tuning import race as racing
 from stansub.tuning.mode import NoModeError, find_modes
@@ -108,6 +109,17 @@ def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(anchored, "decider_with", wrong)
 
 
+def wrong_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum of the expansions of single observations has a Hessian that is not the sum of theirs."""
+    right = LinearPredictors.derivatives
+
+    def wrong(predictors: LinearPredictors, eta: Array) -> tuple[Array, Array]:
+        gradient, hessian = right(predictors, eta)
+        return gradient, 1.3 * hessian
+
+    monkeypatch.setattr(LinearPredictors, "derivatives", wrong)
+
+
 @pytest.mark.parametrize("program", ["normal_mean", "logistic"])
 def test_the_default_is_true_and_a_wrong_total_is_not(
     program: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -120,6 +132,11 @@ def test_the_default_is_true_and_a_wrong_total_is_not(
     assert settings(idata)["control_variates"] in (1, 2)
     assert share_used(idata) < 0.1
     assert settings(idata)["proposal"].startswith("Laplace pCN")
+    assert facts(idata)["guarantee"] == "exact by proved bounds"
+    with monkeypatch.context() as patch:
+        wrong_sum(patch)
+        wrong = stansub.sample(compiled, data, seed=1)
+        assert largest_z(wrong, *truth) > 2 * MAX_Z
     wrong_total(monkeypatch)
     wrong = stansub.sample(compiled, data, seed=1, control_variates=2)
     assert largest_z(wrong, *truth) > 2 * MAX_Z
@@ -225,11 +242,13 @@ def test_a_chain_does_not_depend_on_how_many_others_there_are(
     np.testing.assert_array_equal(theta(alone)[0], theta(three)[0])
 
 
-def test_audits_leave_the_draws_as_they_are(short: Any, logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
-    assert settings(short)["audit"] == 0.01
-    none, every = (stansub.sample(logistic, logistic_data, audit=audit, **SHORT) for audit in (0.0, 1.0))
+def test_audits_leave_the_draws_as_they_are(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
+    few, none, every = (
+        stansub.sample(logistic, logistic_data, test="pocock", audit=audit, **SHORT) for audit in (None, 0.0, 1.0)
+    )
+    assert settings(few)["audit"] == 0.01
     for idata in (none, every):
-        np.testing.assert_array_equal(theta(idata), theta(short))
+        np.testing.assert_array_equal(theta(idata), theta(few))
     assert facts(none)["n_audited"] == [0] * 3
     assert facts(every)["n_audited"] == [80] * 3
     assert sum(facts(every)["n_audit_wrong"]) <= 5
@@ -320,7 +339,7 @@ def test_coefficients_that_do_not_fit_are_refused(
     monkeypatch.setattr(taylor, "max_memory_default", lambda: 2000)
     with pytest.raises(InputError, match=r"of order 2 take 3\.6 KB .* choose `control_variates=1` \(1\.2 KB\)"):
         stansub.sample(logistic, logistic_data, control_variates=2, **SHORT)
-    idata = stansub.sample(logistic, logistic_data, **SHORT)
+    idata = stansub.sample(logistic, logistic_data, test="pocock", **SHORT)
     assert settings(idata)["control_variates"] == 1
     assert facts(idata)["choice_values"]["control variates"]["too_large"] == [{"order": 2, "memory": 3600}]
     assert "order 2 would take 3.6 KB" in facts(idata)["choices"]["control variates"]
@@ -482,7 +501,7 @@ def test_the_penalty_method_where_decisions_need_much_of_the_data(
 def test_the_test_stays_where_the_penalty_method_gains_little(
     logistic: CompiledModel, logistic_data: dict[str, Any]
 ) -> None:
-    idata = stansub.sample(logistic, logistic_data, **SHORT)
+    idata = stansub.sample(logistic, logistic_data, audit=0.01, **SHORT)
     assert facts(idata)["test"] == "pocock"
     stays = facts(idata)["choice_values"]["test"]
     assert (stays["kind"], stays["other"], stays["wanted"]) == ("TestStays", "penalty", 2.0)

@@ -163,7 +163,7 @@ def test_what_speaks_against_draws_stays_with_them(
     stored = inference_data.read(draws).attrs["warnings"].splitlines()
     assert stored
     assert f"{len(stored)} warning" in printed.err
-    after = printed.out[printed.out.index("Audit ") :]
+    after = printed.out[printed.out.index("Decisions ") :]
     assert after.count("Warning: ") == len(stored)
 
 

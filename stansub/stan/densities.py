@@ -1,0 +1,213 @@
+"""Densities of observations that have a family with bounds: their arguments, what of them is affine, and the family.
+
+Each argument of a density has a link, under which it must be affine in the unconstrained parameters. A positive
+parameter is by its log, a probability by its logit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import logit
+
+from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
+from stansub.target.remainders import Family
+from stansub.target.several import (
+    Categorical,
+    Errors,
+    ExtremeErrors,
+    Gamma,
+    LocationScale,
+    LogisticErrors,
+    NegativeBinomial2,
+    NormalErrors,
+    Ordered,
+    StudentErrors,
+)
+from stansub.types import FloatArray
+
+
+class Link(NamedTuple):
+    """What of an argument must be affine.
+
+    Attributes
+    ----------
+    apply : callable
+        From its values, shape (width, n), to what must be affine, shape (width, n).
+    words : str
+        What that is, with ``{}`` for the argument.
+    is_vector : bool
+        Whether an observation has several values of it, not one.
+    is_known : bool
+        Whether it must not depend on parameters at all.
+    rounding : callable, optional
+        From values under the link to their rounding errors, where these are not small: near a probability of 1.
+    """
+
+    apply: Callable[[FloatArray], FloatArray]
+    words: str
+    is_vector: bool = False
+    is_known: bool = False
+    rounding: Callable[[FloatArray], FloatArray] = np.zeros_like
+
+
+def _cutpoints(values: FloatArray) -> FloatArray:
+    return np.concatenate([values[:1], np.log(np.diff(values, axis=0))])
+
+
+IDENTITY = Link(lambda values: values, "{}")
+LOG = Link(np.log, "the log of {}")
+MINUS_LOG = Link(lambda values: -np.log(values), "the log of {}")
+LOGIT = Link(logit, "the logit of {}", rounding=lambda eta: 8 * np.finfo(float).eps * np.cosh(eta))
+VECTOR = Link(lambda values: values, "{}", is_vector=True)
+CUTPOINTS = Link(_cutpoints, "the first, or the log of a difference, of {}", is_vector=True)
+KNOWN = Link(lambda values: values, "{}", is_known=True)
+
+
+class Chosen(NamedTuple):
+    """A family, and which rows of arguments it takes, in its order."""
+
+    family: Family
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a family is chosen by.
+
+    Attributes
+    ----------
+    y : ndarray, shape (n,)
+        The observations.
+    known : sequence of ndarray, shape (n,)
+        Arguments that must be known.
+    constant : sequence of ndarray, shape (n,), or None
+        The others after their links, row by row: their values, or None for those that depend on parameters.
+    """
+
+    y: FloatArray
+    known: Sequence[FloatArray]
+    constant: Sequence[FloatArray | None]
+
+
+class Spec(NamedTuple):
+    """A density: the links of its arguments, in Stan's order, and the family."""
+
+    links: tuple[Link, ...]
+    choose: Callable[[Rows], Chosen]
+
+
+def _located(single: Callable[..., Family], errors: Callable[..., Errors]) -> Callable[[Rows], Chosen]:
+    """A location and the log of a scale."""
+
+    def choose(rows: Rows) -> Chosen:
+        log_scale = rows.constant[1]
+        if log_scale is None:
+            known = [one[:1] if (one == one[0]).all() else one for one in rows.known]
+            return Chosen(LocationScale(rows.y, errors(*known)), (0, 1))
+        return Chosen(single(rows.y, *rows.known, np.exp(log_scale)), (0,))
+
+    return choose
+
+
+def _cauchy(y: FloatArray, scale: FloatArray) -> StudentT:
+    return StudentT(y, np.ones_like(y), scale)
+
+
+def _lognormal(rows: Rows) -> Chosen:
+    return _located(Normal, NormalErrors)(Rows(np.log(rows.y), rows.known, rows.constant))
+
+
+def _weibull(rows: Rows) -> Chosen:
+    return Chosen(LocationScale(np.log(rows.y), ExtremeErrors()), (1, 0))
+
+
+def _negative_binomial(rows: Rows) -> Chosen:
+    log_phi = rows.constant[1]
+    if log_phi is None:
+        return Chosen(NegativeBinomial2(rows.y), (0, 1))
+    return Chosen(NegativeBinomial(rows.y, np.exp(log_phi)), (0,))
+
+
+def _gamma(rows: Rows) -> Chosen:
+    log_shape = rows.constant[0]
+    return Chosen(Gamma(rows.y), (0, 1)) if log_shape is None else Chosen(Poisson(np.exp(log_shape), rows.y), (1,))
+
+
+def _binomial(rows: Rows) -> Chosen:
+    trials = rows.known[0] if rows.known else np.ones_like(rows.y)
+    return Chosen(Binomial(rows.y, trials), (0,))
+
+
+def _poisson(rows: Rows) -> Chosen:
+    return Chosen(Poisson(rows.y, np.ones_like(rows.y)), (0,))
+
+
+def _exponential(rows: Rows) -> Chosen:
+    return Chosen(Poisson(np.ones_like(rows.y), rows.y), (0,))
+
+
+def _categories(family: Callable[..., Family]) -> Callable[[Rows], Chosen]:
+    def choose(rows: Rows) -> Chosen:
+        k = len(rows.constant)
+        return Chosen(family(rows.y.astype(np.int64) - 1, k), tuple(range(k)))
+
+    return choose
+
+
+SPECS = {
+    "bernoulli_logit": Spec((IDENTITY,), _binomial),
+    "bernoulli": Spec((LOGIT,), _binomial),
+    "binomial_logit": Spec((KNOWN, IDENTITY), _binomial),
+    "binomial": Spec((KNOWN, LOGIT), _binomial),
+    "poisson_log": Spec((IDENTITY,), _poisson),
+    "poisson": Spec((LOG,), _poisson),
+    "neg_binomial_2_log": Spec((IDENTITY, LOG), _negative_binomial),
+    "neg_binomial_2": Spec((LOG, LOG), _negative_binomial),
+    "normal": Spec((IDENTITY, LOG), _located(Normal, NormalErrors)),
+    "lognormal": Spec((IDENTITY, LOG), _lognormal),
+    "student_t": Spec((KNOWN, IDENTITY, LOG), _located(StudentT, StudentErrors)),
+    "cauchy": Spec((IDENTITY, LOG), _located(_cauchy, lambda: StudentErrors(np.ones(1)))),
+    "logistic": Spec((IDENTITY, LOG), _located(Logistic, LogisticErrors)),
+    "gamma": Spec((LOG, LOG), _gamma),
+    "exponential": Spec((LOG,), _exponential),
+    "weibull": Spec((MINUS_LOG, LOG), _weibull),
+    "categorical_logit": Spec((VECTOR,), _categories(Categorical)),
+    "ordered_logistic": Spec((IDENTITY, CUTPOINTS), _categories(Ordered)),
+}
+
+
+class Product(NamedTuple):
+    """A density with the product of a matrix and coefficients in it.
+
+    Attributes
+    ----------
+    density : str
+        The one without.
+    place : int
+        Where the matrix is among its arguments.
+    n_arguments : int
+        From the matrix on, in place of one argument.
+    predictor : str
+        That argument, from the others by their numbers.
+    """
+
+    density: str
+    place: int
+    n_arguments: int
+    predictor: str
+
+
+_WITH_INTERCEPT = "stansub_spread(rows({0}), {1}) + ({0}) * ({2})"
+PRODUCTS = {
+    "bernoulli_logit_glm": Product("bernoulli_logit", 0, 3, _WITH_INTERCEPT),
+    "binomial_logit_glm": Product("binomial_logit", 1, 3, _WITH_INTERCEPT),
+    "poisson_log_glm": Product("poisson_log", 0, 3, _WITH_INTERCEPT),
+    "neg_binomial_2_log_glm": Product("neg_binomial_2_log", 0, 3, _WITH_INTERCEPT),
+    "normal_id_glm": Product("normal", 0, 3, _WITH_INTERCEPT),
+    "categorical_logit_glm": Product("categorical_logit", 0, 3, "stansub_rows(rows({0}), {1}) + ({0}) * ({2})"),
+    "ordered_logistic_glm": Product("ordered_logistic", 0, 2, "({0}) * ({1})"),
+}
