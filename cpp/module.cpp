@@ -372,8 +372,8 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
 
 Observations to_observations(Density density, const std::vector<std::optional<Vector<double>>>& shared,
                              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
-                             const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& radii,
-                             const Vector<double>& factors, double share) {
+                             const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
+                             const Vector<double>& radii, const Vector<double>& factors, double share) {
   Observations::SharedRows rows;
   for (const auto& row : shared) rows.push_back(row ? to_vector(*row) : std::vector<double>());
   const auto square = [](const Matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
@@ -381,7 +381,8 @@ Observations to_observations(Density density, const std::vector<std::optional<Ve
   std::vector<Observations::Level> levels;
   for (std::size_t k = 0; k < radii.shape(0); ++k) levels.push_back({radii.data()[k], factors.data()[k]});
   return Observations(density, std::move(rows), records.data(), records.shape(0), records.shape(1),
-                      {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian)}, std::move(levels), share);
+                      {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian), to_vector(third)},
+                      std::move(levels), share);
 }
 
 void define_observations(nb::module_& m) {
@@ -414,12 +415,13 @@ void define_observations(nb::module_& m) {
           "__init__",
           [](Observations* self, Density density, const std::vector<std::optional<Vector<double>>>& shared,
              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
-             const Matrix& hessian, const Vector<double>& radii, const Vector<double>& factors, double share) {
-            new (self) Observations(to_observations(density, shared, records, anchor, whitening, gradient, hessian, radii,
-                                                    factors, share));
+             const Matrix& hessian, const Vector<double>& third, const Vector<double>& radii,
+             const Vector<double>& factors, double share) {
+            new (self) Observations(to_observations(density, shared, records, anchor, whitening, gradient, hessian, third,
+                                                    radii, factors, share));
           },
           "density"_a, "shared"_a, "records"_a.noconvert(), "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a,
-          "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 4>());
+          "third"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 4>());
 }
 
 std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,

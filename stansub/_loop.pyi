@@ -521,10 +521,11 @@ def density_log_lik(density: Density, data: NDArray[np.float64], eta: NDArray[np
     """Of one observation, from its data and its arguments, shape (q,)."""
 
 class Observations:
-    """Second-order expansions of single observations' log likelihoods about an anchor, and bounds on what they leave.
+    """Expansions of single observations' log likelihoods about an anchor, and bounds on what they leave.
 
-    With w = A (theta - anchor), observation i's expansion is off by at most factor c_i t^3 wherever |w| is no more than
-    a radius, t being the largest of its arguments' changes from the anchor, each times 1 / l_k; t is at most |w|.
+    With w = A (theta - anchor), observation i's expansion of order p is off by at most factor c_i t^(p + 1) wherever
+    |w| is no more than a radius, t being the largest of its arguments' changes from the anchor, each times 1 / l_k; t
+    is at most |w|.
 
     Parameters
     ----------
@@ -533,13 +534,17 @@ class Observations:
         For each of the q arguments its row of the design, where all observations have the same one.
     records : ndarray, shape (n, width)
         A row an observation: c_i; for its arguments 1 / l_k, values at the anchor, slopes of the log likelihood (q
-        each) and its second derivatives (lower triangle row by row); data of the density; rows of the design of those
+        each) and its second derivatives (lower triangle row by row), and in the third order the third one; data of the
+        density; rows of the design of those
         arguments that do not share theirs. Kept, not copied.
     anchor : ndarray, shape (dim,)
     whitening : ndarray, shape (dim, dim)
         A.
     gradient, hessian : ndarray, shapes (dim,) and (dim, dim)
         Of the sum of all log likelihoods at the anchor.
+    third : ndarray, shape (dim (dim + 1) (dim + 2) / 6,) or (0,)
+        Its third derivatives for j, k <= j, l <= k, times the number of orders in which the three can stand: p is 3,
+        and there is one argument. Nothing where p is 2.
     radii, factors : ndarray, shape (k,)
         Radii increase.
     share : float
@@ -560,6 +565,7 @@ class Observations:
         whitening: NDArray[np.float64],
         gradient: NDArray[np.float64],
         hessian: NDArray[np.float64],
+        third: NDArray[np.float64],
         radii: NDArray[np.float64],
         factors: NDArray[np.float64],
         share: float,

@@ -152,11 +152,13 @@ class VariatesOfObservations(Chosen):
 
     Attributes
     ----------
+    order : {2, 3}
     candidates : float
         Observations that a decision is expected to pick, of `n_observations`.
     """
 
     about = "control variates"
+    order: int
     candidates: float
     n_observations: int
 
@@ -472,6 +474,7 @@ class BlockReason(StrEnum):
     CONTROL_VARIATES = "control variates"
     RANGE = "range"
     SPEED = "speed"
+    SINGLE = "single observations"
 
 
 @dataclass(frozen=True)

@@ -149,6 +149,28 @@ def acceptances_of(n_audited: int, error: float) -> Acceptances | None:
     return Acceptances(n_audited, mean, limit)
 
 
+def step_bias(record: RunRecord, facts: Mapping[str, Any]) -> float | None:
+    """A limit on the total variation by which a step with exact decisions would move the distribution of the draws.
+
+    A step with exact decisions and one with the run's own, from the same state, proposal and uniform number, end apart
+    only where the decision is wrong. So the distributions after them are no further apart than the mean share of wrong
+    decisions over the states of the chain, of which the audit gives an upper limit: the epsilon of Johndrow et al.
+    (2015), theorem 2.3, as far as its proof needs it. With learned bounds it is the mean error of the acceptance
+    probability.
+
+    Returns
+    -------
+    float or None
+        None where nothing was audited, or a step is more than one decision, or decisions are not meant to be those
+        of an exact kernel.
+    """
+    if record.estimates is not None or counts_noise(facts) or "n_decisions" in facts:
+        return None
+    if record.acceptances is not None:
+        return record.acceptances.limit
+    return record.audit.high if record.audit is not None else None
+
+
 def counts_noise(facts: Mapping[str, Any]) -> bool:
     """Whether decisions count the noise of their estimates in."""
     return facts.get("test") in ("barker", "penalty")

@@ -10,13 +10,23 @@ from rich.text import Text
 from stansub.findings import Finding, Severity
 from stansub.output.checks import R_HAT_MAX, findings_of
 from stansub.output.inference_data import attrs
-from stansub.output.record import LEARNED, UNKNOWN, RunRecord, error_level, n_decisions, record_of, total
+from stansub.output.record import (
+    LEARNED,
+    UNKNOWN,
+    RunRecord,
+    error_level,
+    n_decisions,
+    record_of,
+    step_bias,
+    total,
+)
 from stansub.output.statistics import affordable, count, table
 from stansub.output.words import (
     audited_acceptances,
     audited_decisions,
     audited_estimates,
     normality_trial,
+    one_step_bias,
     percent,
     with_level,
     words,
@@ -112,10 +122,10 @@ def render(
         if finding.severity is Severity.REJECT:
             warn(finding, "bold red")
     _write_table(shown, write)
-    parts = [_trust(shown.record, facts), _cost(shown.record, facts), *([_choices(facts)] if verbose else [])]
+    parts = [_trust, _cost, *([_details] if verbose else [])]
     for part in parts:
         write("")
-        for label, text in part:
+        for label, text in part(shown.record, facts):
             for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", _WIDTH, subsequent_indent=" " * _LABEL):
                 write(line)
     write("")
@@ -206,12 +216,15 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
         yield "Time", ", ".join(f"{_seconds(facts[name])} {what}" for name, what in times if name in facts)
 
 
-def _choices(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """How the sampler was chosen, with the reasons."""
+def _details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """How the sampler was chosen, with the reasons, and what its decisions may do to the posterior."""
     for name, reason in facts.get("choices", {}).items():
         yield name.capitalize(), reason
     if "normality" in facts:
         yield "Normality", normality_trial(facts["normality"])
+    limit = step_bias(record, facts)
+    if limit is not None:
+        yield "Bias", one_step_bias(limit)
 
 
 def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:

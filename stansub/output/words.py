@@ -407,6 +407,15 @@ def audited_decisions(audit: Audit, which: str = "audited") -> str:
     )
 
 
+def one_step_bias(limit: float) -> str:
+    """What an audit says about the posterior, in a sentence."""
+    return (
+        f"a step with exact decisions would move the distribution of the draws by at most {percent(limit)} in total "
+        "variation (95 % confidence, from the audit). The posterior may be further away, by a factor that depends on "
+        "how fast such steps mix and that no run shows."
+    )
+
+
 def with_level(test: str, level: ErrorLevel) -> str:
     """A test with the error that was accepted of it, where there is any."""
     return f"{test} with {level.option} = {level.value:g}" if level.value else test
@@ -499,8 +508,8 @@ def _(choice: chosen.RangeByPredictors) -> str:
 @sentence.register
 def _(choice: chosen.VariatesOfObservations) -> str:
     return (
-        f"order 2, of single observations: a decision near the mode looks at about {choice.candidates:.2g} of "
-        f"{choice.n_observations:,} observations"
+        f"{_order(choice.order)}, of single observations: a decision near the mode looks at about "
+        f"{choice.candidates:.2g} of {choice.n_observations:,} observations"
     )
 
 
@@ -692,6 +701,7 @@ _BLOCK_REASONS = {
     BlockReason.EXACT: "exact decisions use them all",
     BlockReason.CONTROL_VARIATES: "with control variates a decision needs so many blocks, nearly whatever their size",
     BlockReason.RANGE: "the range of a block's sum grows as its size",
+    BlockReason.SINGLE: "for the proof and the search for modes; decisions are about single observations",
     BlockReason.SPEED: "adjacent observations are read several times faster than single ones",
 }
 

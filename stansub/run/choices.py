@@ -105,10 +105,12 @@ def with_looks(test: StoppingRule, looks: str | None, first_look: int | None) ->
     return test.with_looks(Fixed(size=first) if looks == "fixed" else own.starting_at(first))
 
 
-def block_size_chosen(size: int, *, given: bool, test: StoppingRule, variates: bool) -> BlockSize:
-    """The size of a block, and why."""
+def block_size_chosen(size: int, *, given: bool, test: StoppingRule, variates: bool, single: bool) -> BlockSize:
+    """The size of a block, and why; control variates may be those of single observations."""
     if given:
         return BlockSize(size, BlockReason.GIVEN)
+    if single:
+        return BlockSize(size, BlockReason.SINGLE)
     if test.exact:
         return BlockSize(size, BlockReason.EXACT)
     if variates:

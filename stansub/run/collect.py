@@ -379,7 +379,8 @@ def _evaluated(found: Anchored | None, posterior: Posterior) -> float:
     """Observations evaluated before any chain, a gradient counted as one evaluation of each."""
     if found is None:
         return 0.0
-    gradients = {0: 0, 1: 1, 2: 1 + 2 * posterior.dim}[found.order]
+    single = found.variates is not None and found.variates.blockwise is None
+    gradients = 1 if single else {0: 0, 1: 1, 2: 1 + 2 * posterior.dim}[found.order]
     return (
         found.n_obs_evaluated
         + (found.modes.n_passes + len(found.modes.found) * gradients) * posterior.blocks.n_observations

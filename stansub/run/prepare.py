@@ -245,8 +245,10 @@ def _block_size(rule: StoppingRule, config: SampleConfig, program: Program, n: i
 
 
 def _block_note(posterior: Posterior, rule: StoppingRule, found: Anchored | None, *, given: bool) -> Chosen:
-    variates = found is not None and found.order > 0
-    return choices.block_size_chosen(posterior.blocks.size, given=given, test=rule, variates=variates)
+    variates = found.variates if found is not None else None
+    single = variates is not None and variates.blockwise is None
+    size, some = posterior.blocks.size, variates is not None
+    return choices.block_size_chosen(size, given=given, test=rule, variates=some, single=single)
 
 
 def _check_memory(posterior: Posterior, config: SampleConfig) -> None:

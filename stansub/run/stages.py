@@ -348,7 +348,7 @@ class Meetings:
             choice: chosen.Chosen = chosen.VariatesMoved(order, needed_there, n_blocks)
             if variates.blockwise is None:
                 n = population.blocks.n_observations
-                choice = chosen.VariatesOfObservations(variates.candidates(self._posterior), n)
+                choice = chosen.VariatesOfObservations(variates.order, variates.candidates(self._posterior), n)
             self._take(variates, moved, choice)
             evaluated += int(taylor.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
             evaluated += (DRAWS + 1) * population.blocks.n_observations if self.test.learns_bounds else 0
@@ -381,18 +381,19 @@ class Meetings:
     def _weigh(self, here: Pilot, there: Pilot, left: int) -> _Weighed:
         """Compare what the steps that are left cost with control variates here, there and without any."""
         population, found, free = self._posterior.population, self.found, self._asked.free_order
+        present = min(found.order, 2)  # a cubic costs no more blocks
         n_blocks, dim = len(population.blocks), population.dim
         fits_in = [taylor.memory_needed(n_blocks, dim, order) <= taylor.max_memory_default() for order in range(3)]
         setup, decisions = taylor.setup_cost(n_blocks, dim), taylor.decision_cost(there, dim, left)
-        costs = {order: setup[order] + decisions[order] for order in (1, 2) if free or order == found.order}
+        costs = {order: setup[order] + decisions[order] for order in (1, 2) if free or order == present}
         costs = {order: cost for order, cost in costs.items() if fits_in[order]}
         new = min(costs, key=lambda order: costs[order], default=0)
-        now = taylor.decision_cost(here, dim, left)[found.order]
+        now = taylor.decision_cost(here, dim, left)[present]
         return _Weighed(
             order=new,
             moved=bool(new and costs[new] < _SAVED * min(now, decisions[0] if free else np.inf)),
             given_up=bool(found.variates is not None and free and decisions[0] < _SAVED * now),
-            needed=taylor.blocks_by_order(here)[found.order],
+            needed=taylor.blocks_by_order(here)[present],
             needed_there=taylor.blocks_by_order(there),
         )
 

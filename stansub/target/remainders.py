@@ -40,6 +40,8 @@ SHARE = 0.3
 _LARGEST = 1e250
 # Observations of a part.
 _PART = 1 << 14
+# Observations whose products of pairs of covariates are kept at once.
+_PRODUCTS = 1 << 11
 
 R = TypeVar("R")
 
@@ -57,6 +59,8 @@ class Family(Protocol):
         q.
     bounded : bool
         Whether derivatives are bounded on the whole space.
+    highest : {2, 3}
+        Order of the expansions that it has derivatives and bounds for; 3 for families of one argument.
     density : Density or None
         The same for the decision loop, where it has it: decisions can then be about single observations.
     data : ndarray, shape (p, n)
@@ -68,6 +72,9 @@ class Family(Protocol):
 
     @property
     def bounded(self) -> bool: ...
+
+    @property
+    def highest(self) -> int: ...
 
     @property
     def density(self) -> _loop.Density | None: ...
@@ -96,7 +103,8 @@ class Family(Protocol):
 
         Parameters
         ----------
-        order : {2, 3}
+        order : {2, 3, 4}
+            4 where `highest` is 3.
         centre, lengths : ndarray, shape (q, n)
             The arguments are off the centre by no more than `lengths * radius`.
         radius : float
@@ -216,6 +224,26 @@ class LinearPredictors:
             for other, curve in zip(self.design, curves, strict=True):
                 hessian += _weighted(z, curve, other)
         return self.gradient(eta), (hessian + hessian.T) / 2
+
+    def third(self, eta: FloatArray) -> FloatArray:
+        """Third derivative of the sum of all log likelihoods, of one argument each, at such arguments.
+
+        Returns
+        -------
+        ndarray, shape (dim (dim + 1) (dim + 2) / 6,)
+            For j, then k <= j, then l <= k, times the number of orders in which j, k and l can stand.
+        """
+        (z,), dim = self.design, self.design[0].shape[1]
+        first, second = np.tril_indices(dim)
+        weights = self.family.third(eta)  # type: ignore[attr-defined]
+        products = np.zeros((len(first), dim))
+        for start in range(0, len(weights), _PRODUCTS):
+            rows = slice(start, start + _PRODUCTS)
+            own = np.broadcast_to(z, (len(weights), dim))[rows]
+            products += (own[:, first] * own[:, second]).T @ (own * weights[rows, np.newaxis])
+        row, last = np.nonzero(np.arange(dim) <= second[:, np.newaxis])
+        alike = (first == second)[row].astype(int) + (second[row] == last)
+        return np.asarray(np.array([6.0, 3.0, 1.0])[alike] * products[row, last])
 
     def _spread(self, rows: Sequence[FloatArray]) -> FloatArray:
         return np.array([np.broadcast_to(row, self.n_observations) for row in rows])

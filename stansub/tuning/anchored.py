@@ -380,7 +380,7 @@ class _Site:
         if single and known and memory_needed(predictors) <= max_memory_default():
             self.log("Control variates of single observations")
             variates = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
-            return variates, VariatesOfObservations(variates.expected, blocks.n_observations)
+            return variates, VariatesOfObservations(variates.order, variates.expected, blocks.n_observations)
         made = self._made(order)
         assert made is not None
         return made.bounded(predictors, mode.cholesky, blocks), VariatesForBounds(order)
