@@ -460,6 +460,7 @@ def _affine(density: str, columns: _Columns, dim: int, points: Sequence[FloatArr
 
 def _is_affine(value: FloatArray, z: FloatArray, o: FloatArray, theta: FloatArray, link: Link) -> bool:
     """Whether all values are z . theta + o, as far as rounding lets one see; in parts that fit into a cache."""
+    z, o = np.broadcast_to(z, (len(value), len(theta))), np.broadcast_to(o, len(value))
     for first in range(0, len(value), _PART):
         part = slice(first, first + _PART)
         scale = 1 + np.abs(value[part]) + np.abs(z[part]) @ np.abs(theta)
