@@ -12,7 +12,15 @@ from stansub.output.checks import R_HAT_MAX, findings_of
 from stansub.output.inference_data import attrs
 from stansub.output.record import UNKNOWN, RunRecord, error_level, record_of, total
 from stansub.output.statistics import affordable, count, table
-from stansub.output.words import audited_decisions, audited_estimates, normality_trial, percent, with_level, words
+from stansub.output.words import (
+    audited_decisions,
+    audited_estimates,
+    last_check,
+    normality_trial,
+    percent,
+    with_level,
+    words,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,6 +145,8 @@ def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]
     if record.acceptance_rate is not None:
         drawn += f", {percent(record.acceptance_rate)} of the proposals accepted"
     yield "Draws", drawn
+    if "last_check" in facts:
+        yield "Ended", last_check(facts["last_check"], str(facts["settings"]["until"]))
     yield from _nuts(facts)
     if "mode_check" in facts:
         yield "Modes", _modes(facts["mode_check"])
