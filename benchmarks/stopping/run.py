@@ -16,6 +16,8 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +31,7 @@ from stansub.run.until import convergence, schedule
 
 REPORTS = Path(__file__).resolve().parent.parent.parent / "reports" / "stopping"
 
-CHAINS, MOST, BATCH = 4, 12_000, 100
+CHAINS, MOST, BATCH = 4, 8_000, 50
 # Sd of a step; the correlation time is some tens of steps.
 STEP = 0.7
 ASKED = ("ess=400,rhat=1.01", "ess=100")
@@ -113,48 +115,73 @@ class Ends(NamedTuple):
     estimates: Array
 
 
-Rule = Callable[[Array], int]
+class Until(NamedTuple):
+    """The rule of the package, with a precision in words."""
+
+    asked: str
+    most: int
+
+    def __call__(self, draws: Array) -> int:
+        precision = Precision.of(self.asked)
+
+        def reached(some: Array) -> bool:
+            found = convergence(some)
+            return found is not None and precision.reached(*found)
+
+        return end(draws, reached, schedule(self.most))
 
 
-def _until(text: str) -> Rule:
-    precision = Precision.of(text)
+class Eager(NamedTuple):
+    """The control."""
 
-    def reached(draws: Array) -> bool:
-        found = convergence(draws)
-        return found is not None and precision.reached(*found)
+    most: int
 
-    return lambda draws: end(draws, reached, schedule(MOST))
-
-
-def _eager(draws: Array) -> int:
-    return end(draws, lambda some: float(arviz.ess(some, method="bulk")) >= CONTROL_ESS, range(EAGER_FROM, EAGER_TO))
+    def __call__(self, draws: Array) -> int:
+        return end(
+            draws, lambda some: float(arviz.ess(some, method="bulk")) >= CONTROL_ESS, range(EAGER_FROM, self.most)
+        )
 
 
-def _fixed(n: int) -> Rule:
-    return lambda draws: n
+class Fixed(NamedTuple):
+    """A number of draws."""
+
+    most: int
+
+    def __call__(self, draws: Array) -> int:
+        return self.most
 
 
-def run_all(n_runs: int, seed: int) -> dict[str, Ends]:
+Rule = Until | Eager | Fixed
+
+
+def run_all(n_runs: int, seed: int, jobs: int = 1) -> dict[str, Ends]:
     """Every run by every rule, and ended after the mean number of draws of each."""
-    rules: dict[str, Rule] = {f"`until {text}`": _until(text) for text in ASKED}
-    ends = _ended(rules | {f"control: ess={CONTROL_ESS}, every draw": _eager}, n_runs, seed)
-    fixed = {name: round(float(found.n_draws.mean())) for name, found in ends.items()}
+    rules: dict[str, Rule] = {f"`until {asked}`": Until(asked, MOST) for asked in ASKED}
+    ends = _ended(rules | {f"control: ess={CONTROL_ESS}, every draw": Eager(EAGER_TO)}, n_runs, seed, jobs)
+    fixed = sorted({round(float(found.n_draws.mean())) for found in ends.values()}, reverse=True)
     # The same chains again, now that the numbers are known.
-    return ends | _ended({f"fixed number, {n:,}": _fixed(n) for n in fixed.values()}, n_runs, seed)
+    return ends | _ended({f"fixed number, {n:,}": Fixed(n) for n in fixed}, n_runs, seed, jobs)
 
 
-def _ended(rules: Mapping[str, Rule], n_runs: int, seed: int) -> dict[str, Ends]:
-    rng = np.random.default_rng(seed)
-    n_draws: dict[str, list[int]] = {name: [] for name in rules}
-    estimates: dict[str, list[list[tuple[float, float]]]] = {name: [] for name in rules}
-    for begun in range(0, n_runs, BATCH):
-        for draws in chains(rng, min(BATCH, n_runs - begun), MOST):
-            for name, rule in rules.items():
-                n = rule(draws)
-                n_draws[name].append(n)
-                estimates[name].append(estimate(draws[:, :n]))
-        print(f"{min(begun + BATCH, n_runs):,} of {n_runs:,} runs", file=sys.stderr)
-    return {name: Ends(np.array(n_draws[name]), np.array(estimates[name])) for name in rules}
+def _ended(rules: Mapping[str, Rule], n_runs: int, seed: int, jobs: int) -> dict[str, Ends]:
+    batches, found = range(0, n_runs, BATCH), []
+    with ProcessPoolExecutor(jobs) as pool:
+        some = partial(_batch, tuple(rules.values()), n_runs, seed)
+        for begun, batch in zip(batches, pool.map(some, batches), strict=True):
+            found.append(batch)
+            print(f"{min(begun + BATCH, n_runs):,} of {n_runs:,} runs", file=sys.stderr)
+    n_draws, estimates = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
+    return {name: Ends(n_draws[place], estimates[place]) for place, name in enumerate(rules)}
+
+
+def _batch(rules: Sequence[Rule], n_runs: int, seed: int, begun: int) -> tuple[NDArray[np.int64], Array]:
+    """Draws of each chain, shape (rule, run), and estimates, (rule, run, estimand, 2), of a batch of runs."""
+    rng, ends = np.random.default_rng([seed, begun]), []
+    for draws in chains(rng, min(BATCH, n_runs - begun), max(rule.most for rule in rules)):
+        numbers = [rule(draws) for rule in rules]
+        ends.append((numbers, [estimate(draws[:, :n]) for n in numbers]))
+    numbers, estimates = zip(*ends, strict=True)
+    return np.array(numbers).T, np.array(estimates).swapaxes(0, 1)
 
 
 def row(name: str, ends: Ends, place: int) -> dict[str, Any]:
@@ -233,15 +260,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=800, help="800 by default")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="processes; the figures do not depend on it")
     parser.add_argument("--output-dir", type=Path, default=REPORTS)
     parser.add_argument("--force", action="store_true", help="overwrite what is in the folder")
     options = parser.parse_args(arguments)
-    if options.runs < 2 or options.seed < 0:
-        parser.error("--runs must be at least 2, --seed at least 0")
+    if options.runs < 2 or options.seed < 0 or options.jobs < 1:
+        parser.error("--runs must be at least 2, --seed at least 0, --jobs at least 1")
     results = options.output_dir / "results.json"
     if results.exists() and not options.force:
         parser.error(f"{results} exists already; --force overwrites it")
-    ends = run_all(options.runs, options.seed)
+    ends = run_all(options.runs, options.seed, options.jobs)
     rows = [row(name, found, place) for name, found in ends.items() for place in range(len(ESTIMANDS))]
     text = page(rows, options.runs, options.seed)
     options.output_dir.mkdir(parents=True, exist_ok=True)
