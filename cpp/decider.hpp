@@ -54,6 +54,8 @@ struct Counters {
   double audit_seconds = 0;
   std::int64_t candidates = 0;  // of factorised decisions: blocks picked
   double tightness = 0;         // largest remainder of these, as a share of its bound
+  std::int64_t audited_acceptances = 0;
+  double acceptance_error = 0;  // sum over these of what exceeded bounds add to the acceptance probability
 };
 
 // Mean, squared deviations and extremes of numbers that come in batches: two passes over a batch, then
@@ -317,8 +319,12 @@ class Decider {
   // Against all blocks. A decision that counts its noise in is not wrong for differing from theirs, but its estimate
   // can be off by more than it should.
   void check(Decision& decision, const Population& blocks, const Table& table, double rest, double threshold) {
-    decision.audited = !factorised(blocks);  // factorised decisions are exact, and not those of a threshold
-    if (!decision.audited || !std::isfinite(decision.log_ratio) || decision.n_obs_used >= blocks.n_observations) return;
+    if (factorised(blocks)) {  // factorised decisions are not those of a threshold
+      if (bounds_ && !bounds_->proved()) check_acceptance(rest);
+      return;
+    }
+    decision.audited = true;
+    if (!std::isfinite(decision.log_ratio) || decision.n_obs_used >= blocks.n_observations) return;
     const double exact = rest + total_difference(blocks, counters_.evaluated_extra);
     decision.audited = decision.standard_error == 0 || !std::isfinite(exact);
     if (decision.audited) {
@@ -409,30 +415,24 @@ class Decider {
       finish_nonfinite(decision, decision.log_ratio, log_u);
       return decision;
     }
-    const double length = bounds_->length(current_.theta.data()), length_new = bounds_->length(proposed_.theta.data());
-    const AliasTable* constants = bounds_->constants(length, length_new);
-    const double factor = bounds_->factor(length, length_new);
-    const double rounding = surrogate_->rounding(all_.sums), n_blocks = n_blocks_;
-    const double by_constants = constants ? factor * constants->total() : infinity;
-    const double rate = by_constants + rounding * n_blocks;
-    if (!(rate <= bounds_->share() * n_blocks)) {
+    const RemainderBounds::Rates rates = rates_of_candidates();
+    if (bounds_->too_many(rates)) {
       settle_by_product(decision, bits);
       return decision;
     }
-    const std::int64_t n_points = random_poisson(bits, rate);
+    const std::int64_t n_points = random_poisson(bits, rates.total);
     decision.accepted = true;
     for (std::int64_t k = 0; k < n_points && decision.accepted; ++k) {
-      const bool known = bits->next_double(bits->state) * rate < by_constants;
-      const std::int32_t b = known ? constants->draw(bits)
+      const bool known = bits->next_double(bits->state) * rates.total < rates.by_constants;
+      const std::int32_t b = known ? rates.constants->draw(bits)
                                    : static_cast<std::int32_t>(uniform_below(bits, static_cast<std::uint32_t>(n_blocks_)));
-      const double bound = factor * constants->weight(b) + rounding;
-      const double r = evaluated_remainder(b, decision);
+      const double bound = rates.bound(b), r = evaluated_remainder(b, decision);
       ++decision.n_looks;
       if (!std::isfinite(r)) {
         finish_nonfinite(decision, r, log_u);
         return decision;
       }
-      require_within("block", b, r, bound);
+      decision.bound_violated |= !within(b, r, bound);
       decision.accepted = bits->next_double(bits->state) * bound >= -r;
     }
     counters_.candidates += decision.n_looks;
@@ -519,6 +519,38 @@ class Decider {
     if (!std::isfinite(proposed_.blocks[b].value)) return proposed_.blocks[b].value;
     learn(current_, &b, 1, counters_.evaluated);
     return remainder(b);
+  }
+
+  RemainderBounds::Rates rates_of_candidates() const {
+    return bounds_->rates(current_.theta.data(), proposed_.theta.data(), surrogate_->rounding(all_.sums));
+  }
+
+  // Whether a block's remainder is within its bound; an error where that was proved.
+  bool within(std::int32_t b, double r, double bound) {
+    if (bounds_->proved()) {
+      require_within("block", b, r, bound);
+      return true;
+    }
+    counters_.tightness = std::max(counters_.tightness, std::abs(r) / bound);
+    return std::abs(r) <= bound;
+  }
+
+  // Where bounds were learned: a remainder r below -B has the factor exp(-B) in place of exp(r). Adds by how much that
+  // raises the acceptance probability of this move.
+  void check_acceptance(double rest) {
+    ++counters_.audited_acceptances;
+    const double log_ratio = rest + surrogate_->total_change(all_.sums);
+    const RemainderBounds::Rates rates = rates_of_candidates();
+    if (!(log_ratio > -infinity) || bounds_->too_many(rates)) return;
+    learn_all(proposed_, all_, counters_.evaluated_extra);
+    learn_all(current_, all_, counters_.evaluated_extra);
+    double exact = 0, taken = 0;
+    for (const std::int32_t b : all_.which) {
+      const double r = remainder(b), lost = std::isnan(r) ? infinity : std::max(0.0, -r);
+      exact += lost;
+      taken += std::min(lost, rates.bound(b));
+    }
+    counters_.acceptance_error += std::exp(std::min(0.0, log_ratio)) * (std::exp(-taken) - std::exp(-exact));
   }
 
   void require_within(const char* what, std::int32_t b, double r, double bound) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ class AliasTable {
     for (const double w : weights_) {
       if (!(w >= 0) || !std::isfinite(w)) throw std::invalid_argument("weights must be finite and not negative");
       total_ += w;
+      largest_ = std::max(largest_, w);
     }
     const double n = static_cast<double>(weights_.size());
     std::vector<std::int32_t> small, large;
@@ -44,6 +46,7 @@ class AliasTable {
   std::size_t size() const { return weights_.size(); }
   double total() const { return total_; }
   double weight(std::int32_t i) const { return weights_[i]; }
+  double largest() const { return largest_; }
 
   std::int32_t draw(bitgen_t* bits) const {
     const double at = bits->next_double(bits->state) * static_cast<double>(rows_.size());
@@ -59,11 +62,12 @@ class AliasTable {
 
   std::vector<double> weights_;
   std::vector<Row> rows_;
-  double total_ = 0;
+  double total_ = 0, largest_ = 0;
 };
 
 // Bounds on the remainders of all blocks about an anchor: with w = A (theta - anchor), block b's expansion of order p is
 // off by at most c_b |w|^(p + 1) wherever |w| is no more than a radius. There may be several radii, each with its c.
+// Bounds that are not proved, but learned from trials, can be exceeded.
 class RemainderBounds {
  public:
   struct Level {
@@ -71,14 +75,23 @@ class RemainderBounds {
     AliasTable constants;
   };
 
+  // Those of one move: block b is a candidate at rate `bound(b)`, all of them at rate `total`.
+  struct Rates {
+    const AliasTable* constants;  // null beyond the last radius
+    double factor, rounding, by_constants, total;
+
+    double bound(std::int32_t b) const { return factor * constants->weight(b) + rounding; }
+  };
+
   // `whitening` is A, dim by dim; candidates above `share` of the blocks are more than evaluating all of them costs.
   RemainderBounds(std::vector<double> anchor, std::vector<double> whitening, int order, std::vector<Level> levels,
-                  double share)
+                  double share, bool proved = true)
       : anchor_(std::move(anchor)),
         whitening_(std::move(whitening)),
         order_(order),
         levels_(std::move(levels)),
-        share_(share) {
+        share_(share),
+        proved_(proved) {
     if (whitening_.size() != anchor_.size() * anchor_.size())
       throw std::invalid_argument("the whitening matrix must have dim rows and columns");
     if (order != 1 && order != 2) throw std::invalid_argument("the order of an expansion is 1 or 2");
@@ -91,8 +104,26 @@ class RemainderBounds {
   std::size_t dim() const { return anchor_.size(); }
   std::size_t n_blocks() const { return levels_.front().constants.size(); }
   int order() const { return order_; }
-  double share() const { return share_; }
+  bool proved() const { return proved_; }
 
+  // Those of a move between two points, with what rounding adds to each block's remainder.
+  Rates rates(const double* theta, const double* theta_new, double rounding) const {
+    const double from = length(theta), to = length(theta_new), by = factor(from, to);
+    const AliasTable* own = constants(from, to);
+    const double by_constants = own ? by * own->total() : std::numeric_limits<double>::infinity();
+    return {own, by, rounding, by_constants, by_constants + rounding * static_cast<double>(n_blocks())};
+  }
+
+  // Of all blocks' bounds of a move the largest; infinite beyond the last radius.
+  double largest(const double* theta, const double* theta_new, double rounding) const {
+    const Rates move = rates(theta, theta_new, rounding);
+    return move.constants ? move.factor * move.constants->largest() + rounding : std::numeric_limits<double>::infinity();
+  }
+
+  // Whether so many candidates cost more than evaluating all blocks.
+  bool too_many(const Rates& rates) const { return !(rates.total <= share_ * static_cast<double>(n_blocks())); }
+
+ private:
   // |w| at a point.
   double length(const double* theta) const {
     double squares = 0;
@@ -118,11 +149,11 @@ class RemainderBounds {
     return nullptr;
   }
 
- private:
   std::vector<double> anchor_, whitening_;
   int order_;
   std::vector<Level> levels_;
   double share_;
+  bool proved_;
 };
 
 }  // namespace stansub

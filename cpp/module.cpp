@@ -292,7 +292,8 @@ nb::tuple to_tuple(const DeciderState& s) {
                         blocks(s.subset), blocks(s.subset_order),
                         nb::make_tuple(c.decisions, c.accepted, c.obs_used, c.evaluated, c.evaluated_extra, c.nonfinite,
                                        c.bound_violated, c.fallback, c.audited_estimates, c.audit_squares,
-                                       c.audit_seconds, c.candidates, c.tightness));
+                                       c.audit_seconds, c.candidates, c.tightness, c.audited_acceptances,
+                                       c.acceptance_error));
 }
 
 DeciderState to_decider_state(const nb::tuple& t) {
@@ -302,7 +303,8 @@ DeciderState to_decider_state(const nb::tuple& t) {
   const auto blocks = [&](int k) { return to_vector(nb::cast<Vector<std::int32_t>>(t[k])); };
   return {numbers(0), nb::cast<double>(t[1]), blocks(2), numbers(3), blocks(4), blocks(5), blocks(6),
           {count(0), count(1), count(2), count(3), count(4), count(5), count(6), count(7), count(8),
-           nb::cast<double>(counters[9]), nb::cast<double>(counters[10]), count(11), nb::cast<double>(counters[12])}};
+           nb::cast<double>(counters[9]), nb::cast<double>(counters[10]), count(11), nb::cast<double>(counters[12]),
+           count(13), nb::cast<double>(counters[14])}};
 }
 
 // Tables, ranges, noise rules and subsets: what a decider is made of.
@@ -356,7 +358,7 @@ void define_parts(nb::module_& m) {
 }
 
 RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening, int order, const Vector<double>& radii,
-                          const Matrix& constants, double share) {
+                          const Matrix& constants, double share, bool proved) {
   for (const std::size_t axis : {0, 1}) require_length(whitening.shape(axis), anchor.shape(0), "a side of the whitening");
   require_length(constants.shape(0), radii.shape(0), "constants");
   std::vector<RemainderBounds::Level> levels;
@@ -365,13 +367,13 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
     levels.push_back({radii.data()[k], AliasTable({row, row + constants.shape(1)})});
   }
   std::vector<double> matrix(whitening.data(), whitening.data() + whitening.size());
-  return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share);
+  return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share, proved);
 }
 
 Observations to_observations(Density density, const std::vector<std::optional<Vector<double>>>& shared,
                              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
-                             const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& radii,
-                             const Vector<double>& factors, double share) {
+                             const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
+                             const Vector<double>& radii, const Vector<double>& factors, double share) {
   Observations::SharedRows rows;
   for (const auto& row : shared) rows.push_back(row ? to_vector(*row) : std::vector<double>());
   const auto square = [](const Matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
@@ -379,7 +381,8 @@ Observations to_observations(Density density, const std::vector<std::optional<Ve
   std::vector<Observations::Level> levels;
   for (std::size_t k = 0; k < radii.shape(0); ++k) levels.push_back({radii.data()[k], factors.data()[k]});
   return Observations(density, std::move(rows), records.data(), records.shape(0), records.shape(1),
-                      {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian)}, std::move(levels), share);
+                      {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian), to_vector(third)},
+                      std::move(levels), share);
 }
 
 void define_observations(nb::module_& m) {
@@ -412,12 +415,13 @@ void define_observations(nb::module_& m) {
           "__init__",
           [](Observations* self, Density density, const std::vector<std::optional<Vector<double>>>& shared,
              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
-             const Matrix& hessian, const Vector<double>& radii, const Vector<double>& factors, double share) {
-            new (self) Observations(to_observations(density, shared, records, anchor, whitening, gradient, hessian, radii,
-                                                    factors, share));
+             const Matrix& hessian, const Vector<double>& third, const Vector<double>& radii,
+             const Vector<double>& factors, double share) {
+            new (self) Observations(to_observations(density, shared, records, anchor, whitening, gradient, hessian, third,
+                                                    radii, factors, share));
           },
           "density"_a, "shared"_a, "records"_a.noconvert(), "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a,
-          "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 4>());
+          "third"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 4>());
 }
 
 std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,
@@ -549,10 +553,12 @@ NB_MODULE(_loop, m) {
       .def(
           "__init__",
           [](RemainderBounds* self, const Vector<double>& anchor, const Matrix& whitening, int order,
-             const Vector<double>& radii, const Matrix& constants, double share) {
-            new (self) RemainderBounds(to_bounds(anchor, whitening, order, radii, constants, share));
+             const Vector<double>& radii, const Matrix& constants, double share, bool proved) {
+            new (self) RemainderBounds(to_bounds(anchor, whitening, order, radii, constants, share, proved));
           },
-          "anchor"_a, "whitening"_a, "order"_a, "radii"_a, "constants"_a, "share"_a);
+          "anchor"_a, "whitening"_a, "order"_a, "radii"_a, "constants"_a, "share"_a, "proved"_a = true);
+
+  nb::class_<RemainderRange, Range>(m, "RemainderRange").def(nb::init<std::shared_ptr<RemainderBounds>>(), "bounds"_a);
 
   nb::class_<DeciderState>(m, "DeciderState")
       .def_prop_ro("theta", [](const DeciderState& state) { return to_numpy(state.theta); }, nb::rv_policy::automatic)
@@ -604,6 +610,8 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("n_bound_violated", [](const Decider& d) { return d.counters().bound_violated; })
       .def_prop_ro("n_candidates", [](const Decider& d) { return d.counters().candidates; })
       .def_prop_ro("bound_tightness", [](const Decider& d) { return d.counters().tightness; })
+      .def_prop_ro("n_audited_acceptances", [](const Decider& d) { return d.counters().audited_acceptances; })
+      .def_prop_ro("acceptance_error", [](const Decider& d) { return d.counters().acceptance_error; })
       .def_prop_ro("n_fallback", [](const Decider& d) { return d.counters().fallback; })
       .def_prop_ro("n_audited_estimates", [](const Decider& d) { return d.counters().audited_estimates; })
       .def_prop_ro("audit_squares", [](const Decider& d) { return d.counters().audit_squares; });

@@ -18,12 +18,12 @@
 namespace stansub {
 
 // An observation depends on theta through q arguments of its density, eta_k = z_k . theta + o_k. Its log likelihood is
-// expanded to second order about an anchor m. With w = A (theta - m) and l_k = |A^-T z_k|, argument k changes by
-// delta_k, at most l_k |w|, and the expansion is off by at most c t^3, t = max_k |delta_k| / l_k, which is c |w|^3 at
-// most: by the latter observations are picked, by the former most of them are sent away again without a likelihood.
+// expanded to order p about an anchor m. With w = A (theta - m) and l_k = |A^-T z_k|, argument k changes by
+// delta_k, at most l_k |w|, and the expansion is off by at most c t^(p + 1), t = max_k |delta_k| / l_k, which is
+// c |w|^(p + 1) at most: by the latter observations are picked, by the former most of them are sent away again without a likelihood.
 //
 // All that is asked of an observation lies together as one record: c; then 1 / l_k, eta_k at the anchor, and df / deta_k
-// there (q numbers each); the lower triangle of the second derivatives, row by row; the data of its density; and the
+// there (q numbers each); the lower triangle of the second derivatives, row by row; in the third order, which is for one argument, the third one; the data of its density; and the
 // rows z_k of those arguments whose row is not the same for all observations.
 class Observations {
  public:
@@ -37,9 +37,10 @@ class Observations {
     double radius, factor;
   };
 
-  // About which log likelihoods are expanded: A, dim by dim, and gradient and Hessian of the sum of the expansions.
+  // About which log likelihoods are expanded: A, dim by dim, and gradient, Hessian and, in the third order, third
+  // derivatives of the sum of the expansions: for j, k <= j, l <= k, times the orders in which the three can stand.
   struct Expansion {
-    std::vector<double> anchor, whitening, gradient, hessian;
+    std::vector<double> anchor, whitening, gradient, hessian, third;
   };
 
   // The records (n of `width` numbers) stay the caller's. More candidates than a share of the observations cost more
@@ -66,22 +67,33 @@ class Observations {
     const std::size_t square = dim() * dim();
     if (expansion_.whitening.size() != square || expansion_.gradient.size() != dim() || expansion_.hessian.size() != square)
       throw std::invalid_argument("the expansion must have dim parameters throughout");
+    if (order() == 3 && (q_ != 1 || expansion_.third.size() != dim() * (dim() + 1) * (dim() + 2) / 6))
+      throw std::invalid_argument("the third order is for one argument and has dim (dim + 1) (dim + 2) / 6 derivatives");
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t k = 1; k < levels_.size(); ++k)
       if (!(levels_[k].radius > levels_[k - 1].radius)) throw std::invalid_argument("radii must increase");
   }
 
+  int order() const { return expansion_.third.empty() ? 2 : 3; }
   std::size_t dim() const { return expansion_.anchor.size(); }
   std::size_t size() const { return constants_.size(); }
   double share() const { return share_; }
 
-  // Two parameter values, as far as all observations share what they are: scratch memory of a chain.
+  // A parameter value, as far as all observations share what it is.
+  struct Point {
+    std::vector<double> d;       // theta - m
+    std::vector<double> shared;  // changes of shared arguments
+    double length = 0;           // |w|^(p + 1)
+    double total = 0;            // of all expansions
+  };
+
+  // Two of them: scratch memory of a chain.
   struct Pair {
-    std::vector<double> from, to;                 // theta - m
-    std::vector<double> shared_from, shared_to;   // changes of shared arguments
-    double factor = 0;                            // of bounds there; infinite beyond the last radius
-    double lengths = 0;                           // |w|^3 + |w'|^3
-    double rate = 0;                              // sum of the bounds by which observations are picked
+    Point from, to;
+    double factor = 0;   // of bounds there; infinite beyond the last radius
+    double lengths = 0;  // |w|^(p + 1) + |w'|^(p + 1)
+    double rate = 0;     // sum of the bounds by which observations are picked
+    std::vector<double> d;
   };
 
   // Changes of an observation's arguments from the anchor.
@@ -89,18 +101,25 @@ class Observations {
     double from[most_arguments], to[most_arguments];
   };
 
+  // Where a chain stands is one of the two points before, mostly.
   void set_pair(const double* theta, const double* theta_new, Pair& pair) const {
-    const double a = set_point(theta, pair.from, pair.shared_from), b = set_point(theta_new, pair.to, pair.shared_to);
-    const double longest = std::max(a, b);
+    set_change(theta, pair.d);
+    if (pair.d == pair.to.d)
+      std::swap(pair.from, pair.to);
+    else if (pair.d != pair.from.d)
+      set_point(pair.d, pair.from);
+    set_change(theta_new, pair.d);
+    set_point(pair.d, pair.to);
+    const double longest = std::max(pair.from.length, pair.to.length);
     pair.factor = std::numeric_limits<double>::infinity();
-    for (auto level = levels_.rbegin(); level != levels_.rend() && longest <= level->radius; ++level)
+    for (auto level = levels_.rbegin(); level != levels_.rend() && longest <= power(level->radius); ++level)
       pair.factor = level->factor;
-    pair.lengths = a * a * a + b * b * b;
+    pair.lengths = pair.from.length + pair.to.length;
     pair.rate = std::isinf(pair.factor) ? pair.factor : pair.factor * pair.lengths * constants_.total();
   }
 
   // The change of the sum of all expansions.
-  double total_change(const Pair& pair) const { return total(pair.to) - total(pair.from); }
+  double total_change(const Pair& pair) const { return pair.to.total - pair.from.total; }
 
   // An observation in proportion to its bound.
   std::int32_t pick(bitgen_t* bits) const { return constants_.draw(bits); }
@@ -122,17 +141,17 @@ class Observations {
     double t_from = 0, t_to = 0;
     for (std::size_t k = 0; k < q_; ++k) {
       if (shared_[k].empty()) {
-        changes.from[k] = dot(row, pair.from);
-        changes.to[k] = dot(row, pair.to);
+        changes.from[k] = dot(row, pair.from.d);
+        changes.to[k] = dot(row, pair.to.d);
         row += dim();
       } else {
-        changes.from[k] = pair.shared_from[k];
-        changes.to[k] = pair.shared_to[k];
+        changes.from[k] = pair.from.shared[k];
+        changes.to[k] = pair.to.shared[k];
       }
       t_from = std::max(t_from, std::abs(changes.from[k]) * own[1 + k]);
       t_to = std::max(t_to, std::abs(changes.to[k]) * own[1 + k]);
     }
-    return pair.factor * own[0] * (t_from * t_from * t_from + t_to * t_to * t_to);
+    return pair.factor * own[0] * (power(t_from) + power(t_to));
   }
 
   // The change of its log likelihood less that of its expansion, and what rounding may make of it.
@@ -150,6 +169,10 @@ class Observations {
       for (std::size_t l = 0; l < k; ++l) expansion += *curve++ * (b * changes.to[l] - a * changes.from[l]);
       expansion += 0.5 * *curve++ * (b - a) * (b + a);
     }
+    if (order() == 3) {
+      const double a = changes.from[0], b = changes.to[0];
+      expansion += *curve / 6 * (b - a) * (a * a + a * b + b * b);
+    }
     for (std::size_t k = 0; k < q_; ++k) eta[k] = centre[k] + changes.from[k];
     const double from = density_.log_lik(data, eta, q_);
     for (std::size_t k = 0; k < q_; ++k) eta[k] = centre[k] + changes.to[k];
@@ -160,7 +183,7 @@ class Observations {
  private:
   static constexpr double kRounding = 1e-12;
 
-  std::size_t at_data() const { return 1 + 3 * q_ + q_ * (q_ + 1) / 2; }
+  std::size_t at_data() const { return 1 + 3 * q_ + q_ * (q_ + 1) / 2 + (order() == 3); }
   std::size_t at_rows() const { return at_data() + density_.n_data; }
   const double* record(std::int32_t i) const { return records_ + static_cast<std::size_t>(i) * width_; }
 
@@ -170,35 +193,55 @@ class Observations {
     return constants;
   }
 
-  static double dot(const double* row, const std::vector<double>& d) {
+  static double dot(const double* row, const std::vector<double>& d) { return dot(row, d, d.size()); }
+
+  // As several sums, which the compiler makes vector instructions of.
+  static double dot(const double* row, const std::vector<double>& d, std::size_t n) {
     constexpr std::size_t lanes = 4;
     double sums[lanes] = {};
     std::size_t j = 0;
-    for (; j + lanes <= d.size(); j += lanes)
+    for (; j + lanes <= n; j += lanes)
       for (std::size_t lane = 0; lane < lanes; ++lane) sums[lane] += row[j + lane] * d[j + lane];
     double rest = 0;
-    for (; j < d.size(); ++j) rest += row[j] * d[j];
+    for (; j < n; ++j) rest += row[j] * d[j];
     return (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest;
   }
 
-  // Writes what observations share of a point; |w| there.
-  double set_point(const double* theta, std::vector<double>& d, std::vector<double>& shared) const {
+  double power(double t) const { return order() == 3 ? t * t * t * t : t * t * t; }
+
+  void set_change(const double* theta, std::vector<double>& d) const {
     d.resize(dim());
     for (std::size_t j = 0; j < dim(); ++j) d[j] = theta[j] - expansion_.anchor[j];
-    shared.resize(q_);
-    for (std::size_t k = 0; k < q_; ++k) shared[k] = shared_[k].empty() ? 0 : dot(shared_[k].data(), d);
+  }
+
+  void set_point(const std::vector<double>& d, Point& point) const {
+    point.d = d;
+    point.shared.resize(q_);
+    for (std::size_t k = 0; k < q_; ++k) point.shared[k] = shared_[k].empty() ? 0 : dot(shared_[k].data(), d);
     double squares = 0;
     for (std::size_t j = 0; j < dim(); ++j) {
       const double along = dot(&expansion_.whitening[j * dim()], d);
       squares += along * along;
     }
-    return std::sqrt(squares);
+    point.length = power(std::sqrt(squares));
+    point.total = total(d);
   }
 
   double total(const std::vector<double>& d) const {
     double sum = 0;
     for (std::size_t j = 0; j < dim(); ++j)
       sum += d[j] * (expansion_.gradient[j] + 0.5 * dot(&expansion_.hessian[j * dim()], d));
+    return order() == 3 ? sum + cubic(d) / 6 : sum;
+  }
+
+  double cubic(const std::vector<double>& d) const {
+    const double* row = expansion_.third.data();
+    double sum = 0;
+    for (std::size_t j = 0; j < dim(); ++j) {
+      double slope = 0;
+      for (std::size_t k = 0; k <= j; row += ++k) slope += d[k] * dot(row, d, k + 1);
+      sum += d[j] * slope;
+    }
     return sum;
   }
 

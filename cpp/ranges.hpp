@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
+#include "factorised.hpp"
 #include "surrogate.hpp"
 
 namespace stansub {
@@ -89,6 +92,20 @@ class DerivativeRange final : public Range {
 
  private:
   double constant_;
+};
+
+// Twice the largest remainder, by bounds on each block's.
+class RemainderRange final : public Range {
+ public:
+  explicit RemainderRange(std::shared_ptr<const RemainderBounds> bounds) : bounds_(std::move(bounds)) {}
+  bool promised() const override { return true; }
+  bool needs_surrogate() const override { return true; }
+  double of(const Move& move) const override {
+    return 2 * bounds_->largest(move.theta.data(), move.theta_new.data(), move.surrogate->rounding(move.sums));
+  }
+
+ private:
+  std::shared_ptr<const RemainderBounds> bounds_;
 };
 
 // The range itself, from an evaluation of all blocks.

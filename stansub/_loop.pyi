@@ -412,6 +412,11 @@ class DerivativeRange(Range):
 
     def __init__(self, constant: float) -> None: ...
 
+class RemainderRange(Range):
+    """Twice the largest of the blocks' bounds on remainders; infinite beyond the last radius."""
+
+    def __init__(self, bounds: RemainderBounds) -> None: ...
+
 class ScannedRange(Range):
     """The range itself, from an evaluation of all blocks."""
 
@@ -468,6 +473,8 @@ class RemainderBounds:
         c_b of each block.
     share : float
         Where more candidates than this share of the blocks are expected, all of them are evaluated.
+    proved : bool
+        Whether they hold for certain; elsewhere a larger remainder is counted and taken for its bound.
 
     Raises
     ------
@@ -483,6 +490,7 @@ class RemainderBounds:
         radii: NDArray[np.float64],
         constants: NDArray[np.float64],
         share: float,
+        proved: bool = True,
     ) -> None: ...
 
 class Density(Enum):
@@ -513,10 +521,11 @@ def density_log_lik(density: Density, data: NDArray[np.float64], eta: NDArray[np
     """Of one observation, from its data and its arguments, shape (q,)."""
 
 class Observations:
-    """Second-order expansions of single observations' log likelihoods about an anchor, and bounds on what they leave.
+    """Expansions of single observations' log likelihoods about an anchor, and bounds on what they leave.
 
-    With w = A (theta - anchor), observation i's expansion is off by at most factor c_i t^3 wherever |w| is no more than
-    a radius, t being the largest of its arguments' changes from the anchor, each times 1 / l_k; t is at most |w|.
+    With w = A (theta - anchor), observation i's expansion of order p is off by at most factor c_i t^(p + 1) wherever
+    |w| is no more than a radius, t being the largest of its arguments' changes from the anchor, each times 1 / l_k; t
+    is at most |w|.
 
     Parameters
     ----------
@@ -525,13 +534,17 @@ class Observations:
         For each of the q arguments its row of the design, where all observations have the same one.
     records : ndarray, shape (n, width)
         A row an observation: c_i; for its arguments 1 / l_k, values at the anchor, slopes of the log likelihood (q
-        each) and its second derivatives (lower triangle row by row); data of the density; rows of the design of those
+        each) and its second derivatives (lower triangle row by row), and in the third order the third one; data of the
+        density; rows of the design of those
         arguments that do not share theirs. Kept, not copied.
     anchor : ndarray, shape (dim,)
     whitening : ndarray, shape (dim, dim)
         A.
     gradient, hessian : ndarray, shapes (dim,) and (dim, dim)
         Of the sum of all log likelihoods at the anchor.
+    third : ndarray, shape (dim (dim + 1) (dim + 2) / 6,) or (0,)
+        Its third derivatives for j, k <= j, l <= k, times the number of orders in which the three can stand: p is 3,
+        and there is one argument. Nothing where p is 2.
     radii, factors : ndarray, shape (k,)
         Radii increase.
     share : float
@@ -552,6 +565,7 @@ class Observations:
         whitening: NDArray[np.float64],
         gradient: NDArray[np.float64],
         hessian: NDArray[np.float64],
+        third: NDArray[np.float64],
         radii: NDArray[np.float64],
         factors: NDArray[np.float64],
         share: float,
@@ -574,7 +588,7 @@ class DeciderState:
         NDArray[np.int32],
         NDArray[np.int32],
         NDArray[np.int32],
-        tuple[int, int, int, int, int, int, int, int, int, float, float, int, float],
+        tuple[int, int, int, int, int, int, int, int, int, float, float, int, float, int, float],
     ]:
         """Position, global log density there, blocks known there, their values; the order in which blocks are drawn.
 
@@ -611,7 +625,8 @@ class Decider:
         Control variates.
     bounds : RemainderBounds, optional
         Of these control variates, which are about one anchor: decisions about all blocks are then factorised (Cornish
-        et al. 2019) and take no looks. A remainder above its bound is a RuntimeError that names the block.
+        et al. 2019) and take no looks. A remainder above a proved bound is a RuntimeError that names the block; above
+        one that is not proved it is taken for the bound, and the decision says so (`Decision.bound_violated`).
     observations : Observations, optional
         The same with a factor for each observation, in the place of control variates and bounds of blocks.
 
@@ -785,6 +800,14 @@ class Decider:
     @property
     def bound_tightness(self) -> float:
         """Largest remainder of these, as a share of its bound."""
+
+    @property
+    def n_audited_acceptances(self) -> int:
+        """Audits of factorised decisions whose bounds are not proved."""
+
+    @property
+    def acceptance_error(self) -> float:
+        """Sum over these of how far the acceptance probability is above that of all blocks."""
 
     @property
     def n_fallback(self) -> int:

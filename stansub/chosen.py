@@ -118,10 +118,32 @@ class VariatesAsAsked(Chosen):
 
 @dataclass(frozen=True)
 class VariatesForBounds(Chosen):
-    """The test needs bounds on what control variates leave, and they are proved for this order."""
+    """The test needs bounds on what control variates of this order leave: proved ones, or learned from some draws.
+
+    Attributes
+    ----------
+    order : int
+    n_draws : int
+        That bounds were learned from; 0 where they are proved.
+    """
 
     about = "control variates"
     order: int
+    n_draws: int = 0
+
+
+@dataclass(frozen=True)
+class RangeByPredictors(Chosen):
+    """The range of a concentration bound follows from proved bounds on what control variates leave.
+
+    Attributes
+    ----------
+    asked : bool
+        Whether the user named this source; otherwise no function of the program gives the range.
+    """
+
+    about = "range"
+    asked: bool
 
 
 @dataclass(frozen=True)
@@ -130,11 +152,13 @@ class VariatesOfObservations(Chosen):
 
     Attributes
     ----------
+    order : {2, 3}
     candidates : float
         Observations that a decision is expected to pick, of `n_observations`.
     """
 
     about = "control variates"
+    order: int
     candidates: float
     n_observations: int
 
@@ -450,6 +474,7 @@ class BlockReason(StrEnum):
     CONTROL_VARIATES = "control variates"
     RANGE = "range"
     SPEED = "speed"
+    SINGLE = "single observations"
 
 
 @dataclass(frozen=True)

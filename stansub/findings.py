@@ -81,6 +81,24 @@ class Estimates:
 
 
 @dataclass(frozen=True)
+class Acceptances:
+    """Acceptance probabilities by learned bounds, compared with those of all data.
+
+    Attributes
+    ----------
+    n_audited : int
+    mean : float
+        By which they are too large, on average.
+    limit : float
+        Upper limit of this with 95 % confidence, of an interval with as much on either side.
+    """
+
+    n_audited: int
+    mean: float
+    limit: float
+
+
+@dataclass(frozen=True)
 class ErrorLevel:
     """The decision error that the user accepted.
 
@@ -421,6 +439,24 @@ class RangeViolated(Finding):
 
     n: int
     n_steps: int
+
+
+@dataclass(frozen=True)
+class BoundsTooSmall(Finding):
+    """Remainders beyond their learned bounds may change acceptance probabilities by more than is tolerated.
+
+    Attributes
+    ----------
+    acceptances : Acceptances
+    accepted : float
+        What is tolerated.
+    n_violated : int
+        Decisions that met such a remainder.
+    """
+
+    acceptances: Acceptances
+    accepted: float
+    n_violated: int
 
 
 # Efficiency

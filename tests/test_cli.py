@@ -282,7 +282,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "delta for a t-test": (lambda: options("--test", "pocock", "--delta", "0.1"), "takes no delta"),
     "epsilon for exact": (lambda: options("--test", "exact", "--epsilon", "0.1"), "takes no epsilon"),
     "range for a t-test": (lambda: options("--range", "scan"), "needs no range"),
-    "no range for a bound": (lambda: options("--test", "hoeffding"), "--range estimate"),
+    "no range for a bound": (lambda: options("--test", "hoeffding", "--control-variates", "0"), "--range estimate"),
     "one block to begin with": (lambda: options("--first-look", "1", "--block-size", "2"), "at least 2 blocks"),
     "no chains": (lambda: options("--chains", "0"), "chains 0"),
     "no iterations": (lambda: options("--iter-sampling", "0"), "iter_sampling 0"),

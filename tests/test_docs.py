@@ -21,7 +21,7 @@ def shell_blocks() -> list[str]:
 
 
 def test_ci_runs_the_command_of_the_readme():
-    commands = [line for block in shell_blocks() for line in block.splitlines() if line.endswith("&& pytest")]
+    commands = [line for block in shell_blocks() for line in block.splitlines() if line.endswith("&& pytest -n auto")]
     assert len(commands) == 1
     assert commands[0] in (ROOT / ".ci" / "run").read_text().splitlines()
 

@@ -12,6 +12,7 @@ LAYERS = (
     "report",
     "diagnostics",
     "nuts",
+    "planning",
     "run",
     "stan",
     "tuning",

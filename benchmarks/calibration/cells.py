@@ -87,11 +87,11 @@ def _cells() -> Iterator[Cell]:
     for name in PROPOSALS:
         if name != "auto":  # that of the tests
             length = _WALKS if name in ("adaptive-metropolis", "random-walk") else _MOVES
-            yield Cell(name, "proposal", {**_ALWAYS, **length, "proposal": name})
+            yield Cell(name, "proposal", {**_ALWAYS, **length, "test": "pocock", "proposal": name})
     walk = {**_ALWAYS, **_WALKS, "proposal": "adaptive-metropolis"}
     yield Cell("loose austerity", "control", {**walk, **_LOOSE})
-    yield Cell("wrong ratio", "control", {**_ALWAYS, **_MOVES, "proposal": SkewedWalk()})
-    yield Cell("data fourfold", "control", {**_ALWAYS, **_MOVES}, copies=4)
+    yield Cell("wrong ratio", "control", {**_ALWAYS, **_MOVES, "test": "pocock", "proposal": SkewedWalk()})
+    yield Cell("data fourfold", "control", {**_ALWAYS, **_MOVES, "test": "pocock"}, copies=4)
 
 
 CELLS = {cell.name: cell for cell in _cells()}

@@ -28,6 +28,7 @@ def _logistic(about: str, run: Callable[..., Run], **options: Any) -> Engine:
 
 ENGINES: dict[str, Engine] = {
     "stansub-auto": _stansub("`stansub sample` without options"),
+    "stansub-learned": _stansub("`--test factorised --bounds learned`", test="factorised", bounds="learned"),
     "stansub-pocock": _plain("plain random walk, `--test pocock`", test="pocock"),
     "stansub-austerity": _plain("plain random walk, `--test austerity --epsilon 0.05`", test="austerity", epsilon=0.05),
     "stansub-bernstein": Engine(

@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Application(NamedTuple):
-    """Where a paper has it: Korattikara et al. (2014), Bardenet et al. (2014) or Chen et al. (2014)."""
+    """Where a paper has it: Korattikara et al., Bardenet et al., Chen et al. (2014) or Johndrow et al. (2015)."""
 
     name: str
     paper: str
@@ -41,6 +41,8 @@ APPLICATIONS = (
     Application("sublinear_logistic", "Chen, Mansinghka and Ghahramani", "4.1; fig. 5"),
     Application("joint_dpm", "Chen, Mansinghka and Ghahramani", "4.2; fig. 6"),
     Application("stochastic_volatility", "Chen, Mansinghka and Ghahramani", "4.3; fig. 9"),
+    Application("compminimax", "Johndrow, Mattingly, Mukherjee and Dunson", "2, 3; table 1, fig. 1, 2"),
+    Application("low_rank_gp", "Johndrow, Mattingly, Mukherjee and Dunson", "4.3, 4.4; fig. 5, 6"),
 )
 
 HEAD = """# Applications of the papers

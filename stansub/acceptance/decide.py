@@ -38,11 +38,11 @@ def make_decider(
     spread : Range, optional
         Where the range of the differences comes from, for tests that need it. With control variates the test looks at
         remainders; a `Lipschitz` constant or a `RangeFunction` is then taken for theirs, and whoever gives it vouches
-        for it. A `Derivative` needs control variates of its order.
+        for it. A `Derivative` needs control variates of its order, `Predictors` those and their bounds.
     surrogate : Surrogate, optional
         Control variates of first or second order.
     bounds : RemainderBounds, optional
-        Bounds on their remainders, for factorised decisions.
+        Bounds on their remainders, for factorised decisions and the range of `Predictors`.
     observations : Observations, optional
         In their place, expansions and bounds of single observations.
 
@@ -67,7 +67,7 @@ def make_decider(
         evaluator,
         block_sizes,
         loop_table(rule, evaluator.n_blocks),
-        range=spread.compiled(surrogate) if rule.needs_range and spread is not None else None,
+        range=spread.compiled(surrogate, bounds) if rule.needs_range and spread is not None else None,
         noise=rule.noise_rule(),
         surrogate=surrogate,
         bounds=bounds.compiled() if rule.factorised and bounds is not None else None,

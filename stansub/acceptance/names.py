@@ -12,3 +12,5 @@ RULE_HOMES: dict[str, str] = {
     "exact": "stansub.acceptance.stopping:Exact",
 }
 TEST_NAMES = tuple(RULE_HOMES)
+# Where the bounds of factorised decisions come from.
+BOUNDS = ("proved", "learned")

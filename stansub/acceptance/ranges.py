@@ -13,6 +13,7 @@ import numpy as np
 
 from stansub import _loop
 from stansub.errors import InputError
+from stansub.target.remainders import RemainderBounds
 
 # Functions of a program that bound the derivative of order p + 1 of an observation's log likelihood, by p.
 DERIVATIVES = {1: "log_lik_second_derivative_i", 2: "log_lik_third_derivative_i"}
@@ -31,8 +32,13 @@ class Range(Protocol):
         """Whether it is estimated, which voids the guarantee of a bound."""
         ...
 
-    def compiled(self, surrogate: _loop.Surrogate | None) -> _loop.Range:
-        """The range as the decision loop takes it, for decisions with such control variates."""
+    @property
+    def by_predictors(self) -> bool:
+        """Whether it needs control variates whose remainders have proved bounds, block by block."""
+        ...
+
+    def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
+        """The range as the decision loop takes it, for decisions with such control variates and their bounds."""
         ...
 
 
@@ -54,12 +60,13 @@ class Lipschitz:
     constant: float
     order = 0
     estimated = False
+    by_predictors = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.constant < np.inf:
             raise InputError(f"a Lipschitz constant must be finite and not negative, not {self.constant}")
 
-    def compiled(self, surrogate: _loop.Surrogate | None) -> _loop.Range:
+    def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         return _loop.LipschitzRange(self.constant)
 
 
@@ -86,8 +93,9 @@ class RangeFunction:
     factor: float = 1.0
     order = 0
     estimated = False
+    by_predictors = False
 
-    def compiled(self, surrogate: _loop.Surrogate | None) -> _loop.Range:
+    def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         return _loop.FunctionRange(self.address, self.self_address, self.factor)
 
 
@@ -115,12 +123,13 @@ class Derivative:
     constant: float
     order: int
     estimated = False
+    by_predictors = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.constant < np.inf:
             raise InputError(f"a bound on a derivative must be finite and not negative, not {self.constant}")
 
-    def compiled(self, surrogate: _loop.Surrogate | None) -> _loop.Range:
+    def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         """Raise InputError where the control variates are not of this order."""
         order = 0 if surrogate is None else surrogate.order
         if order != self.order:
@@ -131,13 +140,38 @@ class Derivative:
 
 
 @dataclass(frozen=True)
+class Predictors:
+    """With control variates of order p, for likelihoods of linear predictors: twice the largest bound on a remainder.
+
+    The bounds are those of `stansub.target.remainders`, in the metric of the posterior's covariance; beyond their last
+    radius there is none, and everything is evaluated. What rounding adds is added.
+
+    Attributes
+    ----------
+    order : {1, 2}
+        p.
+    """
+
+    order: int
+    estimated = False
+    by_predictors = True
+
+    def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
+        """Raise InputError where there are no proved bounds of this order."""
+        if bounds is None or not bounds.proved or bounds.order != self.order:
+            raise InputError("this range needs control variates whose remainders have proved bounds")
+        return _loop.RemainderRange(bounds.compiled())
+
+
+@dataclass(frozen=True)
 class Scan:
     """The exact range, from an evaluation of all blocks: for audits, it saves nothing."""
 
     order = 0
     estimated = False
+    by_predictors = False
 
-    def compiled(self, surrogate: _loop.Surrogate | None) -> _loop.Range:
+    def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         return _loop.ScannedRange()
 
 
@@ -147,6 +181,7 @@ class Estimate:
 
     order = 0
     estimated = True
+    by_predictors = False
 
-    def compiled(self, surrogate: _loop.Surrogate | None) -> _loop.Range:
+    def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         return _loop.EstimatedRange()

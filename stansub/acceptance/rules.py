@@ -47,7 +47,12 @@ RULES: dict[str, type[StoppingRule]] = {name: _rule(home) for name, home in RULE
 
 
 def make_test(
-    name: str, *, epsilon: float | None = None, delta: float | None = None, looks: Schedule | None = None
+    name: str,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    looks: Schedule | None = None,
+    bounds: str | None = None,
 ) -> StoppingRule:
     """Make a stopping rule from its name and settings; None stands for the rule's default.
 
@@ -62,6 +67,8 @@ def make_test(
         Error of a whole decision under the concentration bounds.
     looks : Schedule, optional
         When to look.
+    bounds : {"proved", "learned"}, optional
+        Where those of factorised decisions come from.
 
     Raises
     ------
@@ -71,7 +78,7 @@ def make_test(
     if name not in RULES:
         raise InputError(f"unknown test '{name}': take one of {', '.join(TEST_NAMES)}")
     rule = RULES[name]
-    given = {"epsilon": epsilon, "delta": delta, "looks": looks}
+    given = {"epsilon": epsilon, "delta": delta, "looks": looks, "bounds": bounds}
     settings = {key: value for key, value in given.items() if value is not None}
     known = {field.name for field in fields(rule)}  # type: ignore[arg-type]
     for key in settings:

@@ -21,6 +21,7 @@ import numpy as np
 
 from stansub import _loop
 from stansub.acceptance.looks import Schedule, Table, check_units
+from stansub.acceptance.names import BOUNDS
 from stansub.acceptance.ranges import Range
 from stansub.errors import InputError
 from stansub.target.blocks import PLAIN_BLOCK_SIZE, VARIATES_BLOCK_SIZE, fitting_size
@@ -38,6 +39,7 @@ class Guarantee(StrEnum):
 
     EXACT = "exact"
     PROVED = "exact by proved bounds"
+    LEARNED = "approximate: bounds learned"
     BOUND = "bound"
     ASYMPTOTIC = "asymptotic"
     VOID = "void: range estimated"
@@ -82,8 +84,8 @@ class StoppingRule:
     level_of_a_look : bool
         Whether the error level is that of a single look, not of a whole decision.
     factorised : bool
-        Whether decisions are taken by thinning, which needs proved bounds on remainders; its looks are for populations
-        of some of the blocks.
+        Whether decisions are taken by thinning, which needs bounds on remainders; its looks are for populations of some
+        of the blocks.
     """
 
     name: str
@@ -94,6 +96,11 @@ class StoppingRule:
     fits_looks = False
     level_of_a_look = False
     factorised = False
+
+    @property
+    def learns_bounds(self) -> bool:
+        """Whether the bounds of a factorised test are learned from trials, so that they need no proof."""
+        return False
 
     def table(self, n_units: int, level: float | None = None) -> Table:
         """The looks for a population of ``n_units`` units, with ``level`` in place of the rule's own error level."""
@@ -198,17 +205,37 @@ class Factorised(Exact):
     Cornish, Vanetti, Bouchard-Cote, Deligiannidis and Doucet (2019), on blocks, in the metric of the posterior: see
     `stansub.target.remainders` for the bounds, without which it cannot be taken. Decisions about some of the blocks
     evaluate all of these.
+
+    Attributes
+    ----------
+    bounds : {"proved", "learned"}
+        Where the bounds come from: proved for likelihoods of linear predictors, or learned from trials for any
+        likelihood (see `stansub.tuning.learned`), which makes the test an approximate one.
+
+    Raises
+    ------
+    InputError
+        For any other bounds.
     """
 
+    bounds: str = "proved"
     name = "factorised"
     factorised = True
+
+    def __post_init__(self) -> None:
+        if self.bounds not in BOUNDS:
+            raise InputError(f"bounds {self.bounds!r} are unknown; choose from {', '.join(BOUNDS)}")
+
+    @property
+    def learns_bounds(self) -> bool:
+        return self.bounds == "learned"
 
     @property
     def exact(self) -> bool:
         return False
 
     def guarantee(self, source: Range | None) -> Guarantee:
-        return Guarantee.PROVED
+        return Guarantee.LEARNED if self.learns_bounds else Guarantee.PROVED
 
 
 class _Given(StoppingRule):

@@ -25,7 +25,12 @@ STATS = (
     Stat("log_ratio", float, "Estimated log acceptance ratio; exact where all the data were used."),
     Stat("audited", bool, "Whether the decision was taken again on all the data.", "n_audited"),
     Stat("audit_wrong", bool, "Whether it came out differently there.", "n_audit_wrong"),
-    Stat("bound_violated", bool, "Whether a range constant was seen to be too small.", "n_bound_violated"),
+    Stat(
+        "bound_violated",
+        bool,
+        "Whether a range constant or a learned bound was seen to be too small.",
+        "n_bound_violated",
+    ),
 )
 
 COUNTS = (
@@ -43,6 +48,14 @@ COUNTS = (
         False,
         True,
     ),
+    Stat(
+        "n_audited_acceptances",
+        int,
+        "Acceptance probabilities compared with all data's.",
+        "n_audited_acceptances",
+        False,
+    ),
+    Stat("acceptance_error", float, "Sum of what learned bounds add to these.", "acceptance_error", False),
     Stat("audit_time", float, "Seconds taken by audits.", "audit_time", False),
 )
 
@@ -175,6 +188,8 @@ def counts_of(decider: Decider) -> dict[str, float]:
         "audit_squares": decider.audit_squares,
         "n_candidates": decider.n_candidates,
         "bound_tightness": decider.bound_tightness,
+        "n_audited_acceptances": decider.n_audited_acceptances,
+        "acceptance_error": decider.acceptance_error,
         "audit_time": decider.audit_seconds,
     }
 

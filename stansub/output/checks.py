@@ -164,7 +164,7 @@ def _wrong_decisions(run: _Run) -> Iterable[Finding]:
     if "n_steps" not in run.facts or (exact and audit is None):
         return
     if audit is None:
-        if record.estimates is None:
+        if record.estimates is None and record.acceptances is None:
             yield findings.NoAudit(asked_for=bool(run.facts.get("settings", {}).get("audit")))
     elif audit.low > accepted:
         test = str(run.facts.get("test"))
@@ -225,10 +225,15 @@ def _normality(run: _Run) -> Iterable[Finding]:
 
 def _bounds(run: _Run) -> Iterable[Finding]:
     kind, _, reason = str(run.facts.get("guarantee", "")).partition(":")
-    if kind == "void":
+    acceptances, n_violated = run.record.acceptances, int(total(run.facts, "n_bound_violated") or 0)
+    if acceptances is not None:
+        accepted = error_level(run.facts).value or _TOLERABLE
+        if acceptances.limit > accepted:
+            yield findings.BoundsTooSmall(acceptances, accepted, n_violated)
+    elif kind == "void":
         yield findings.VoidGuarantee(reason.strip())
-    elif violated := total(run.facts, "n_bound_violated"):
-        yield findings.RangeViolated(int(violated), int(total(run.facts, "n_steps") or 0))
+    elif n_violated:
+        yield findings.RangeViolated(n_violated, int(total(run.facts, "n_steps") or 0))
 
 
 def _precision(run: _Run) -> Iterable[Finding]:

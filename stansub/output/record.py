@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scipy.special import betaincinv, gammaincinv
+from scipy.optimize import brentq
+from scipy.special import betaincinv, gammaincinv, rel_entr
 
-from stansub.findings import Audit, ErrorLevel, Estimates, MissedMode
+from stansub.findings import Acceptances, Audit, ErrorLevel, Estimates, MissedMode
 from stansub.output.inference_data import attrs, group
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
-# What tests promise that are not of this package.
-UNKNOWN = "unknown"
+# What tests promise that are not of this package, and factorised ones whose bounds were learned.
+UNKNOWN, LEARNED = "unknown", "approximate: bounds learned"
 BOUNDS = ("hoeffding", "bernstein", "bernstein-serfling")
 
 
@@ -43,6 +44,8 @@ class RunRecord:
         None if no estimate was audited that was decided upon with its noise.
     fallback_share : float or None
         Share of the decisions whose noise was too large for such a decision; None of other tests.
+    acceptances : Acceptances or None
+        None if no acceptance probability by learned bounds was audited.
     """
 
     n_chains: int
@@ -56,6 +59,7 @@ class RunRecord:
     audit: Audit | None
     estimates: Estimates | None
     fallback_share: float | None
+    acceptances: Acceptances | None
 
 
 def record_of(idata: InferenceData) -> RunRecord:
@@ -84,6 +88,9 @@ def record_of(idata: InferenceData) -> RunRecord:
         audit=audit_of(int(audited), int(wrong)) if audited and wrong is not None else None,
         estimates=estimates_of(int(total(facts, "n_audited_estimates") or 0), total(facts, "audit_squares") or 0.0),
         fallback_share=ratio(total(facts, "n_fallback"), decisions) if counts_noise(facts) else None,
+        acceptances=acceptances_of(
+            int(total(facts, "n_audited_acceptances") or 0), total(facts, "acceptance_error") or 0.0
+        ),
     )
 
 
@@ -124,6 +131,46 @@ def estimates_of(n_audited: int, squares: float) -> Estimates | None:
     return Estimates(n_audited, squares / n_audited, squares / (2 * float(gammaincinv(n_audited / 2, 0.99))))
 
 
+def acceptances_of(n_audited: int, error: float) -> Acceptances | None:
+    """The mean error of audited acceptance probabilities, with a limit that presumes no distribution; None of none.
+
+    Each error lies between 0 and 1, so that a mean of m or less has a probability of at most exp(-n kl(m, mu)) where mu
+    is expected, kl being the Kullback-Leibler divergence of Bernoulli distributions (Hoeffding 1963, theorem 1). The
+    limit is the mu at which that is 2.5 %; with no error at all it is that of Clopper and Pearson.
+    """
+    if not n_audited:
+        return None
+    mean = error / n_audited
+
+    def excess(mu: float) -> float:
+        return float(rel_entr(mean, mu) + rel_entr(1 - mean, 1 - mu)) + math.log(0.025) / n_audited
+
+    limit = float(brentq(excess, mean, 1 - 1e-12)) if excess(1 - 1e-12) > 0 else 1.0
+    return Acceptances(n_audited, mean, limit)
+
+
+def step_bias(record: RunRecord, facts: Mapping[str, Any]) -> float | None:
+    """A limit on the total variation by which a step with exact decisions would move the distribution of the draws.
+
+    A step with exact decisions and one with the run's own, from the same state, proposal and uniform number, end apart
+    only where the decision is wrong. So the distributions after them are no further apart than the mean share of wrong
+    decisions over the states of the chain, of which the audit gives an upper limit: the epsilon of Johndrow et al.
+    (2015), theorem 2.3, as far as its proof needs it. With learned bounds it is the mean error of the acceptance
+    probability.
+
+    Returns
+    -------
+    float or None
+        None where nothing was audited, or a step is more than one decision, or decisions are not meant to be those
+        of an exact kernel.
+    """
+    if record.estimates is not None or counts_noise(facts) or "n_decisions" in facts:
+        return None
+    if record.acceptances is not None:
+        return record.acceptances.limit
+    return record.audit.high if record.audit is not None else None
+
+
 def counts_noise(facts: Mapping[str, Any]) -> bool:
     """Whether decisions count the noise of their estimates in."""
     return facts.get("test") in ("barker", "penalty")
@@ -131,7 +178,7 @@ def counts_noise(facts: Mapping[str, Any]) -> bool:
 
 def error_level(facts: Mapping[str, Any]) -> ErrorLevel:
     """The decision error the user accepted."""
-    if facts.get("test") in ("exact", "factorised"):
+    if facts.get("test") == "exact" or (facts.get("test") == "factorised" and facts.get("guarantee") != LEARNED):
         return ErrorLevel("epsilon", 0.0)
     accepted = facts.get("settings", {}).get("max_error")
     if accepted:

@@ -10,13 +10,15 @@ from rich.text import Text
 from stansub.findings import Finding, Severity
 from stansub.output.checks import R_HAT_MAX, findings_of
 from stansub.output.inference_data import attrs
-from stansub.output.record import UNKNOWN, RunRecord, error_level, record_of, total
+from stansub.output.record import LEARNED, UNKNOWN, RunRecord, error_level, record_of, step_bias, total
 from stansub.output.statistics import affordable, count, table
 from stansub.output.words import (
+    audited_acceptances,
     audited_decisions,
     audited_estimates,
     last_check,
     normality_trial,
+    one_step_bias,
     percent,
     with_level,
     words,
@@ -112,10 +114,10 @@ def render(
         if finding.severity is Severity.REJECT:
             warn(finding, "bold red")
     _write_table(shown, write)
-    parts = [_trust(shown.record, facts), _cost(shown.record, facts), *([_choices(facts)] if verbose else [])]
+    parts = [_trust, _cost, *([_details] if verbose else [])]
     for part in parts:
         write("")
-        for label, text in part:
+        for label, text in part(shown.record, facts):
             for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", _WIDTH, subsequent_indent=" " * _LABEL):
                 write(line)
     write("")
@@ -175,6 +177,8 @@ def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
         "exact": "every decision is taken on all data",
         "exact by proved bounds": "exact: the chains leave the posterior itself as it is, so that only Monte "
         "Carlo error and convergence remain",
+        LEARNED: "approximate: the bounds were learned from draws about the mode, and the audit says how far the "
+        "acceptance probability is off",
         UNKNOWN: "what this test promises is not known",
     }
     guarantee = str(facts.get("guarantee", ""))
@@ -202,12 +206,15 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
         yield "Time", ", ".join(f"{_seconds(facts[name])} {what}" for name, what in times if name in facts)
 
 
-def _choices(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """How the sampler was chosen, with the reasons."""
+def _details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """How the sampler was chosen, with the reasons, and what its decisions may do to the posterior."""
     for name, reason in facts.get("choices", {}).items():
         yield name.capitalize(), reason
     if "normality" in facts:
         yield "Normality", normality_trial(facts["normality"])
+    limit = step_bias(record, facts)
+    if limit is not None:
+        yield "Bias", one_step_bias(limit)
 
 
 def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:
@@ -233,8 +240,16 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
             f"{picked:.2g} factors of the acceptance probability picked per decision; the largest remainder was "
             f"{tightness} of its bound",
         )
+        yield from _learned(record, facts)
     elif estimates is None and "n_steps" in facts:
         yield "Audit", "none"
+
+
+def _learned(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """How often learned bounds were exceeded, and what that did."""
+    if facts.get("guarantee") == LEARNED:
+        audit = audited_acceptances(record.acceptances) if record.acceptances else "none was audited"
+        yield "Audit", f"{total(facts, 'n_bound_violated') or 0:,.0f} decisions met a block beyond its bound; {audit}"
 
 
 def _nuts(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:

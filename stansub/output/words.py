@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 
 from stansub import chosen, findings, memory
 from stansub.chosen import BlockReason, Chosen, LookTrial, RaceOutcome
-from stansub.findings import Audit, ErrorLevel, Estimates, Finding, HeavyTail, Quantities, TrialDecisionsWrong
+from stansub.findings import (
+    Acceptances,
+    Audit,
+    ErrorLevel,
+    Estimates,
+    Finding,
+    HeavyTail,
+    Quantities,
+    TrialDecisionsWrong,
+)
 
 
 class Words(NamedTuple):
@@ -311,6 +320,19 @@ def _(found: findings.RangeViolated) -> Words:
     )
 
 
+@words.register
+def _(found: findings.BoundsTooSmall) -> Words:
+    acceptances = found.acceptances
+    return Words(
+        f"The learned bounds may be too small: {audited_acceptances(acceptances)}, more than the "
+        f"{percent(found.accepted)} accepted (`max_error`); {found.n_violated:,} decisions met a block beyond its "
+        "bound.",
+        "Use `test='pocock'` or `test='exact'`; the draws may be biased as they are."
+        if acceptances.mean > found.accepted
+        else "Raise `audit` or `iter_sampling`, so that more decisions tell; or use `test='pocock'`.",
+    )
+
+
 # Efficiency
 
 
@@ -389,6 +411,14 @@ def audited_estimates(estimates: Estimates) -> str:
     return f"{n:,} audited estimates were off by {off:.2f} standard errors (root mean square; 1 expected)"
 
 
+def audited_acceptances(acceptances: Acceptances) -> str:
+    """What the audit of acceptance probabilities gave, in a clause."""
+    return (
+        f"they raise the acceptance probability by {percent(acceptances.mean)} on average over "
+        f"{acceptances.n_audited:,} audited decisions, by at most {percent(acceptances.limit)} with 95 % confidence"
+    )
+
+
 def audited_decisions(audit: Audit, which: str = "audited") -> str:
     """What the audit of decisions gave, in a sentence."""
     error = (
@@ -397,6 +427,15 @@ def audited_decisions(audit: Audit, which: str = "audited") -> str:
     return (
         f"{audit.n_wrong:,} of {audit.n_audited:,} {which} decisions were wrong: decision error {error} "
         "with 95 % confidence. This is about single decisions, not the error of the posterior."
+    )
+
+
+def one_step_bias(limit: float) -> str:
+    """What an audit says about the posterior, in a sentence."""
+    return (
+        f"a step with exact decisions would move the distribution of the draws by at most {percent(limit)} in total "
+        "variation (95 % confidence, from the audit). The posterior may be further away, by a factor that depends on "
+        "how fast such steps mix and that no run shows."
     )
 
 
@@ -479,14 +518,21 @@ def _(choice: chosen.VariatesAsAsked) -> str:
 
 @sentence.register
 def _(choice: chosen.VariatesForBounds) -> str:
-    return f"{_order(choice.order)}: what they leave has proved bounds, which the test needs"
+    bounds = f"bounds learned from {choice.n_draws} draws" if choice.n_draws else "proved bounds"
+    return f"{_order(choice.order)}: what they leave has {bounds}, which the test needs"
+
+
+@sentence.register
+def _(choice: chosen.RangeByPredictors) -> str:
+    why = "as asked" if choice.asked else "no function of the program gives another"
+    return f"what control variates leave has proved bounds, for the likelihood is one of linear predictors; {why}"
 
 
 @sentence.register
 def _(choice: chosen.VariatesOfObservations) -> str:
     return (
-        f"order 2, of single observations: a decision near the mode looks at about {choice.candidates:.2g} of "
-        f"{choice.n_observations:,} observations"
+        f"{_order(choice.order)}, of single observations: a decision near the mode looks at about "
+        f"{choice.candidates:.2g} of {choice.n_observations:,} observations"
     )
 
 
@@ -678,6 +724,7 @@ _BLOCK_REASONS = {
     BlockReason.EXACT: "exact decisions use them all",
     BlockReason.CONTROL_VARIATES: "with control variates a decision needs so many blocks, nearly whatever their size",
     BlockReason.RANGE: "the range of a block's sum grows as its size",
+    BlockReason.SINGLE: "for the proof and the search for modes; decisions are about single observations",
     BlockReason.SPEED: "adjacent observations are read several times faster than single ones",
 }
 

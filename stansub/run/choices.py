@@ -11,11 +11,12 @@ from typing import Any
 from stansub.acceptance import ranges as sources
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.acceptance.rules import Fixed, StoppingRule, as_rule, make_test
-from stansub.chosen import BlockReason, BlockSize, ErrorAudited, ErrorNotAudited
+from stansub.chosen import BlockReason, BlockSize, Chosen, ErrorAudited, ErrorNotAudited, RangeByPredictors
 from stansub.errors import InputError
 from stansub.run import config
 from stansub.run.config import MOST, MOST_COUNT, RANGES, Count
 from stansub.stan.posterior import Posterior
+from stansub.stan.predictors import recognised
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
 from stansub.stan.syntax import Program
 
@@ -48,6 +49,7 @@ def choose_test(
     looks: str | None,
     first_look: int | None,
     max_error: float | None = None,
+    bounds: str | None = None,
 ) -> StoppingRule:
     """The test asked for by name, the default, or the one given.
 
@@ -69,12 +71,13 @@ def choose_test(
     if test is None:
         test = DEFAULT_TEST
     if not isinstance(test, str):
-        if any(setting is not None for setting in (epsilon, delta, looks, first_look, max_error)):
+        if any(setting is not None for setting in (epsilon, delta, looks, first_look, max_error, bounds)):
             raise InputError(
-                "epsilon, delta, max_error, looks and first_look are set in the test itself when a test value is given"
+                "epsilon, delta, max_error, looks, first_look and bounds are set in the test itself when a test value "
+                "is given"
             )
         return as_rule(test)
-    made = make_test(test, epsilon=epsilon, delta=delta)
+    made = make_test(test, epsilon=epsilon, delta=delta, bounds=bounds)
     if max_error is not None:
         made = made.with_error(max_error)
     return with_looks(made, looks, first_look)
@@ -102,10 +105,12 @@ def with_looks(test: StoppingRule, looks: str | None, first_look: int | None) ->
     return test.with_looks(Fixed(size=first) if looks == "fixed" else own.starting_at(first))
 
 
-def block_size_chosen(size: int, *, given: bool, test: StoppingRule, variates: bool) -> BlockSize:
-    """The size of a block, and why."""
+def block_size_chosen(size: int, *, given: bool, test: StoppingRule, variates: bool, single: bool) -> BlockSize:
+    """The size of a block, and why; control variates may be those of single observations."""
     if given:
         return BlockSize(size, BlockReason.GIVEN)
+    if single:
+        return BlockSize(size, BlockReason.SINGLE)
     if test.exact:
         return BlockSize(size, BlockReason.EXACT)
     if variates:
@@ -125,11 +130,14 @@ class Ranges:
         For the chains' deciders.
     held : object
         What must live as long as they do.
+    notes : tuple of Chosen
+        Why it is this one.
     """
 
     kind: str
     source: sources.Range | None = None
     held: object = None
+    notes: tuple[Chosen, ...] = ()
 
 
 def choose_audit(audit: float | None, n_steps: int, n_observations: int) -> float:
@@ -190,6 +198,22 @@ def bounded_order(test: StoppingRule, program: Program, order: str, kind: str) -
     return next(fitting, 0)
 
 
+def by_predictors(test: StoppingRule, program: Program, order: str, kind: str, *, known: bool = False) -> bool:
+    """Whether the range is to come from proved bounds: where no function of the program gives one, and that is free.
+
+    Parameters
+    ----------
+    order, kind : str
+        Of the control variates and source of the range, as asked for.
+    known : bool
+        Whether the linear predictors were given, whatever the program's text shows.
+    """
+    if not test.needs_range or order == "0" or kind not in ("auto", "predictors"):
+        return False
+    given = {*DERIVATIVES.values(), LIPSCHITZ, "log_lik_range"} & _functions(program)
+    return kind == "predictors" or (not given and (known or recognised(program)))
+
+
 def choose_range(
     test: StoppingRule,
     posterior: Posterior,
@@ -214,6 +238,11 @@ def choose_range(
     if not test.needs_range:
         return Ranges("none")
     functions, bounded = _functions(posterior.program), bounded_order(test, posterior.program, order, kind)
+    if by_predictors(test, posterior.program, order, kind, known=posterior.known_predictors is not None):
+        predicted = sources.Predictors(2 if order == "auto" else int(order))
+        return Ranges("predictors", predicted, notes=(RangeByPredictors(kind != "auto"),))
+    if kind == "predictors":
+        raise InputError("`range_source='predictors'` is that of remainders: leave `control_variates=0` out")
     if kind == "auto":
         own = {"derivative": bounded > 0, "lipschitz": LIPSCHITZ in functions, "function": "log_lik_range" in functions}
         kind = next((name for name, there in own.items() if there), kind)
@@ -221,8 +250,9 @@ def choose_range(
         where = {"auto": "", "0": " without control variates"}.get(order, f" with control variates of order {order}")
         raise InputError(
             f"the test {test.name} needs the range of what it averages, and the program has none of the functions that "
-            f"give it{where}: add {DERIVATIVES[1 if order == '1' else 2]} (with control variates) or {LIPSCHITZ} or "
-            "log_lik_range (without), or choose `range_source='scan'` (all data, every decision) or "
+            f"give it{where}, nor a likelihood of linear predictors that is recognised: add "
+            f"{DERIVATIVES[1 if order == '1' else 2]} (with control variates) or {LIPSCHITZ} or log_lik_range "
+            "(without), or choose `range_source='scan'` (all data, every decision) or "
             "`range_source='estimate'` (no guarantee)"
         )
     if kind in ("lipschitz", "function") and order in ("1", "2"):

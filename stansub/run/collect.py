@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
 # Options that say which test is taken; the test itself is described by facts of its own.
-_OF_THE_TEST = ("test", "epsilon", "delta", "looks", "first_look")
+_OF_THE_TEST = ("test", "bounds", "epsilon", "delta", "looks", "first_look")
 
 _R_HAT_DRAWS, _R_HAT_PARAMETERS = 100, 20
 _AUDITED = (LEVEL.name, "audited", "audit_wrong")
@@ -384,7 +384,8 @@ def _evaluated(found: Anchored | None, posterior: Posterior) -> float:
     """Observations evaluated before any chain, a gradient counted as one evaluation of each."""
     if found is None:
         return 0.0
-    gradients = {0: 0, 1: 1, 2: 1 + 2 * posterior.dim}[found.order]
+    single = found.variates is not None and found.variates.blockwise is None
+    gradients = 1 if single else {0: 0, 1: 1, 2: 1 + 2 * posterior.dim}[found.order]
     return (
         found.n_obs_evaluated
         + (found.modes.n_passes + len(found.modes.found) * gradients) * posterior.blocks.n_observations

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
-from stansub.acceptance.names import TEST_NAMES
+from stansub.acceptance.names import BOUNDS, TEST_NAMES
 from stansub.errors import InputError
 from stansub.run.precision import Precision
 
@@ -110,7 +110,7 @@ class OneOf(Named):
             raise InputError(f"{name} {value!r} is unknown; choose from {', '.join(self.names)}")
 
 
-RANGES = OneOf(("auto", "lipschitz", "function", "derivative", "scan", "estimate"))
+RANGES = OneOf(("auto", "lipschitz", "function", "derivative", "predictors", "scan", "estimate"))
 
 
 @dataclass(frozen=True)
@@ -253,11 +253,19 @@ class SampleConfig:
         None,
         "How a decision is taken from a subset of the data: by a t-test (pocock, austerity) or a concentration bound, "
         "with the noise of the estimated log ratio counted in (barker, penalty), from all the data (exact), or from a "
-        "few with proved bounds (factorised).",
+        "few by bounds on what the others add (factorised).",
         DECISIONS,
         Named(TEST_NAMES),
         type_="name or StoppingRule",
         means="pocock",
+    )
+    bounds: Literal["proved", "learned"] | str | None = _option(
+        None,
+        "Where the factorised test has its bounds from: proved, for likelihoods of one linear predictor an "
+        "observation, or learned from draws about the mode, for any; the test is approximate then.",
+        DECISIONS,
+        Named(BOUNDS),
+        means="proved",
     )
     epsilon: float | None = _option(
         None,
@@ -289,8 +297,9 @@ class SampleConfig:
     )
     range_source: str = _option(
         "auto",
-        "Where the bounds' range constant comes from: functions of the program (derivative with control variates, "
-        "lipschitz and function without) or, at a price, scan or estimate.",
+        "Where the range of the concentration bounds comes from: functions of the program (derivative with control "
+        "variates, lipschitz and function without), proof for likelihoods of linear predictors (predictors) or, at a "
+        "price, scan or estimate.",
         DECISIONS,
         Named(RANGES.names),
         flag="range",
@@ -451,6 +460,7 @@ class SampleConfig:
             looks=self.looks,
             first_look=self.first_look,
             max_error=self.max_error,
+            bounds=self.bounds,
         )
 
     @property

@@ -192,7 +192,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
         ),
         trial=_is_tried(promise, fitted, config, posterior.full.param_unc_names()),
-        notes=updated(notes, _block_note(posterior, fitted, found, given=given), *audit_note),
+        notes=updated(notes, _block_note(posterior, fitted, found, given=given), *ranges.notes, *audit_note),
     )
     data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
     return Prepared(setup, posterior, ranges, compiled_at, data_file)
@@ -239,13 +239,16 @@ def _block_size(rule: StoppingRule, config: SampleConfig, program: Program, n: i
     """Observations a block where the user names none."""
     variates = config.order != "0"
     if rule.needs_range:
-        variates = bool(choices.bounded_order(rule, program, config.order, config.range_source))
+        asked = rule, program, config.order, config.range_source
+        variates = bool(choices.bounded_order(*asked)) or choices.by_predictors(*asked)
     return rule.block_size(n, instances=instances, variates=variates)
 
 
 def _block_note(posterior: Posterior, rule: StoppingRule, found: Anchored | None, *, given: bool) -> Chosen:
-    variates = found is not None and found.order > 0
-    return choices.block_size_chosen(posterior.blocks.size, given=given, test=rule, variates=variates)
+    variates = found.variates if found is not None else None
+    single = variates is not None and variates.blockwise is None
+    size, some = posterior.blocks.size, variates is not None
+    return choices.block_size_chosen(size, given=given, test=rule, variates=some, single=single)
 
 
 def _check_memory(posterior: Posterior, config: SampleConfig) -> None:

@@ -31,7 +31,8 @@ from stansub.target.gradients import scaled_steps
 from stansub.target.observations import ObservationVariates
 from stansub.target.taylor import Pilot
 from stansub.tuning.adapt import FirstWalk
-from stansub.tuning.anchored import Anchored, Request, Variates, fits, free_order
+from stansub.tuning.anchored import Anchored, Request, Variates, fits, free_order, needs_bounds
+from stansub.tuning.learned import DRAWS, learn
 from stansub.tuning.named import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -336,7 +337,7 @@ class Meetings:
         order, needed_there = weighed.order, weighed.needed_there
         if weighed.moved:
             try:
-                variates = self._make(moments, steps, order)
+                variates = self._make(moments, steps, order, rng)
             except InputError as error:
                 self._keep(chosen.KeptSinceUndefined(n_steps, distance, f"there are {error}"))
                 return evaluated
@@ -347,9 +348,10 @@ class Meetings:
             choice: chosen.Chosen = chosen.VariatesMoved(order, needed_there, n_blocks)
             if variates.blockwise is None:
                 n = population.blocks.n_observations
-                choice = chosen.VariatesOfObservations(variates.candidates(self._posterior), n)
+                choice = chosen.VariatesOfObservations(variates.order, variates.candidates(self._posterior), n)
             self._take(variates, moved, choice)
             evaluated += int(taylor.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
+            evaluated += (DRAWS + 1) * population.blocks.n_observations if self.test.learns_bounds else 0
         elif weighed.given_up:
             given_up = chosen.VariatesGivenUp(n_steps, weighed.needed, needed_there[0], n_blocks)
             self._take(None, chosen.GivenUp(n_steps), given_up)
@@ -379,22 +381,23 @@ class Meetings:
     def _weigh(self, here: Pilot, there: Pilot, left: int) -> _Weighed:
         """Compare what the steps that are left cost with control variates here, there and without any."""
         population, found, free = self._posterior.population, self.found, self._asked.free_order
+        present = min(found.order, 2)  # a cubic costs no more blocks
         n_blocks, dim = len(population.blocks), population.dim
         fits_in = [taylor.memory_needed(n_blocks, dim, order) <= taylor.max_memory_default() for order in range(3)]
         setup, decisions = taylor.setup_cost(n_blocks, dim), taylor.decision_cost(there, dim, left)
-        costs = {order: setup[order] + decisions[order] for order in (1, 2) if free or order == found.order}
+        costs = {order: setup[order] + decisions[order] for order in (1, 2) if free or order == present}
         costs = {order: cost for order, cost in costs.items() if fits_in[order]}
         new = min(costs, key=lambda order: costs[order], default=0)
-        now = taylor.decision_cost(here, dim, left)[found.order]
+        now = taylor.decision_cost(here, dim, left)[present]
         return _Weighed(
             order=new,
             moved=bool(new and costs[new] < _SAVED * min(now, decisions[0] if free else np.inf)),
             given_up=bool(found.variates is not None and free and decisions[0] < _SAVED * now),
-            needed=taylor.blocks_by_order(here)[found.order],
+            needed=taylor.blocks_by_order(here)[present],
             needed_there=taylor.blocks_by_order(there),
         )
 
-    def _make(self, moments: Moments, steps: FloatArray, order: int) -> Variates:
+    def _make(self, moments: Moments, steps: FloatArray, order: int, rng: np.random.Generator) -> Variates:
         """Control variates about the mean of moments; InputError where they are not defined."""
         posterior, log = self._posterior, self._progress
         if self.found.variates is not None and self.found.variates.blockwise is None:
@@ -402,7 +405,10 @@ class Meetings:
             return ObservationVariates.at(predictors, moments.position, moments.cholesky, threads=threads)
         threads = self._asked.request.threads
         made = taylor.build(posterior, moments.position, order=order, steps=steps, threads=threads, progress=log)
-        if not self.test.factorised:
+        if self.test.learns_bounds:
+            bounds = learn(posterior, made, moments.cholesky, rng=rng, threads=threads, progress=log)
+            return replace(made, bounds=bounds)
+        if not needs_bounds(self.test, self._asked.request.spread):
             return made
         return made.bounded(posterior.predictors(log), moments.cholesky, posterior.blocks)
 

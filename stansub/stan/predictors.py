@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stansub.errors import RunError
+from stansub.errors import InputError, RunError
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.densities import PRODUCTS, SPECS, Link, Rows, Spec
 from stansub.stan.library import Library
-from stansub.stan.recognise import Form, normalised, partial_sums
-from stansub.stan.sizes import changing_names, data_declarations, declarations, observations_in
+from stansub.stan.recognise import Form, normalised, partial_sums, recognise
+from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size, observations_in
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -357,6 +357,16 @@ class _Columns:
         return others[min(row, len(others) - 1)]
 
 
+def recognised(program: Program) -> bool:
+    """Whether the text of a program shows a likelihood of a family that is known; nothing is proved of it."""
+    try:
+        form = recognise(program)
+        _parts(program, form, form.n or main_size(program))
+    except InputError:
+        return False
+    return True
+
+
 def linear_predictors(
     program: Program,
     form: Form,
@@ -388,7 +398,9 @@ def linear_predictors(
     except RunError as error:
         raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
     model, rng = values.model(library), library.rng(0)
-    n_values, first = model.param_num(include_gq=True), model.param_num()
+    n, first, scalar = population.blocks.n_observations, model.param_num(), set(parts.widths) == {"1"}
+    # the library makes a name for each value to count them
+    n_values = first + n * len(parts.widths) if scalar else model.param_num(include_gq=True)
 
     def values_at(theta: FloatArray) -> FloatArray:
         try:
@@ -397,7 +409,7 @@ def linear_predictors(
             raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
 
     vectors = tuple(width != "1" for width in parts.widths)
-    columns = _Columns(values_at, SPECS[parts.density], vectors, population.blocks.n_observations, first)
+    columns = _Columns(values_at, SPECS[parts.density], vectors, n, first)
     predictors = replace(_affine(parts.density, columns, population.dim, points), order=order)
     _prove(predictors, population, points)
     return predictors
@@ -448,6 +460,7 @@ def _affine(density: str, columns: _Columns, dim: int, points: Sequence[FloatArr
 
 def _is_affine(value: FloatArray, z: FloatArray, o: FloatArray, theta: FloatArray, link: Link) -> bool:
     """Whether all values are z . theta + o, as far as rounding lets one see; in parts that fit into a cache."""
+    z, o = np.broadcast_to(z, (len(value), len(theta))), np.broadcast_to(o, len(value))
     for first in range(0, len(value), _PART):
         part = slice(first, first + _PART)
         scale = 1 + np.abs(value[part]) + np.abs(z[part]) @ np.abs(theta)

@@ -2,10 +2,11 @@
 
 What bounds a remainder is the supremum of a derivative on an interval of predictors. With p the inverse logit,
 
-    s_2(x) = p (1 - p),    s_3(x) = p (1 - p) |1 - 2 p|
+    s_2(x) = p (1 - p),    s_3(x) = p (1 - p) |1 - 2 p|,    s_4(x) = p (1 - p) |1 - 6 p (1 - p)|
 
-are the second and third derivative of log(1 + e^x) in absolute value. The first is largest, 1/4, at 0 and falls with
-|x|; the second is 0 at 0, rises to 1 / (6 sqrt 3) at |x| = log(2 + sqrt 3), where p (1 - p) = 1/6, and falls again.
+are the second to fourth derivative of log(1 + e^x) in absolute value. The first is largest, 1/4, at 0 and falls with
+|x|; the second is 0 at 0, rises to 1 / (6 sqrt 3) at |x| = log(2 + sqrt 3), where p (1 - p) = 1/6, and falls again; the
+third is 1/8 at 0, falls to 0 where the second is largest, rises to 1/24 where p (1 - p) = 1/12, and falls again.
 """
 
 from __future__ import annotations
@@ -23,25 +24,31 @@ from stansub.types import FloatArray
 
 # Where s_3 is largest.
 PEAK = math.log(2 + math.sqrt(3))
+# Where s_4 is largest beside 0: the logit of (1 + sqrt(2/3)) / 2.
+_SECOND_PEAK = 2 * math.atanh(math.sqrt(2 / 3))
 # Above it e^x is taken for e to this power, which is no bound but a number beyond all use.
 _LOG_MAX = 700.0
 # With u = r / (sigma sqrt nu) the log density of Student's t is -(nu + 1) / 2 log(1 + u^2). The third derivative of
 # log(1 + u^2), 4 u (u^2 - 3) / (1 + u^2)^3, is largest in absolute value where 1 - 6 u^2 + u^4 = 0, at u = sqrt 2 - 1;
-# its second, 2 (1 - u^2) / (1 + u^2)^2, at 0.
-_STUDENT = {2: 2.0, 3: 4 * (math.sqrt(2) - 1) * (2 * math.sqrt(2)) / (4 - 2 * math.sqrt(2)) ** 3}
+# its second, 2 (1 - u^2) / (1 + u^2)^2, at 0, and so its fourth, -12 (u^4 - 6 u^2 + 1) / (1 + u^2)^4.
+_STUDENT = {2: 2.0, 3: 4 * (math.sqrt(2) - 1) * (2 * math.sqrt(2)) / (4 - 2 * math.sqrt(2)) ** 3, 4: 12.0}
 
 
 def softplus(order: int, x: FloatArray) -> FloatArray:
-    """log(1 + e^x), or its first or second derivative."""
+    """log(1 + e^x), or its first, second or third derivative."""
     if order == 0:
         return np.asarray(np.logaddexp(0, x))
-    return np.asarray(expit(x) if order == 1 else expit(x) * expit(-x))
+    p, q = expit(x), expit(-x)
+    return np.asarray((p, p * q, p * q * (q - p))[order - 1])
 
 
 def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-    """The largest s_2 or s_3 on intervals."""
+    """The largest s_2, s_3 or s_4 on intervals."""
     near = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
     far = np.maximum(np.abs(low), np.abs(high))
+    if order == 4:
+        slopes = [softplus(2, np.asarray(at)) for at in (near, far, np.clip(_SECOND_PEAK, near, far))]
+        return np.asarray(np.max([slope * np.abs(1 - 6 * slope) for slope in slopes], axis=0))
     at = near if order == 2 else np.where(far < PEAK, far, np.maximum(near, PEAK))
     p = expit(at)
     slope = p * expit(-at)
@@ -52,6 +59,7 @@ class Columns:
     """A family whose fields are what its density takes of each observation."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+    highest = 2
 
     @property
     def data(self) -> FloatArray:
@@ -68,14 +76,15 @@ class OneArgument(Columns, ABC):
 
     n_arguments = 1
     bounded = True
+    highest = 3
 
     @abstractmethod
     def each(self, order: int, eta: FloatArray) -> FloatArray:
-        """Log likelihoods up to constants (order 0) or their first or second derivatives, at `eta` of shape (n,)."""
+        """Log likelihoods up to constants (order 0) or their first to third derivatives, at `eta` of shape (n,)."""
 
     @abstractmethod
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
-        """The largest absolute value of a derivative of order 2 or 3 of each log likelihood on an interval each."""
+        """The largest absolute value of a derivative of order 2 to 4 of each log likelihood on an interval each."""
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Shape (n,)."""
@@ -88,6 +97,10 @@ class OneArgument(Columns, ABC):
     def hessian(self, eta: FloatArray) -> FloatArray:
         """Shape (1, 1, n)."""
         return self.each(2, eta[0])[np.newaxis, np.newaxis]
+
+    def third(self, eta: FloatArray) -> FloatArray:
+        """Shape (n,)."""
+        return np.broadcast_to(self.each(3, eta[0]), eta[0].shape)
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
         """The derivative's supremum on the interval, times the length's power; exact."""
@@ -116,7 +129,7 @@ class Binomial(OneArgument):
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """y eta - n log(1 + e^eta)."""
-        line = (self.successes * eta, self.successes, 0)[order]
+        line = (self.successes * eta, self.successes, 0, 0)[order]
         return np.asarray(line - self.trials * softplus(order, eta))
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -143,7 +156,7 @@ class Poisson(OneArgument):
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """y eta - t e^eta."""
-        line = (self.counts * eta, self.counts, 0)[order]
+        line = (self.counts * eta, self.counts, 0, 0)[order]
         return np.asarray(line - self.exposure * np.exp(np.minimum(eta, _LOG_MAX)))
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -166,7 +179,7 @@ class NegativeBinomial(OneArgument):
 
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """y eta - (y + phi) log(1 + e^(eta - log phi))."""
-        line = (self.counts * eta, self.counts, 0)[order]
+        line = (self.counts * eta, self.counts, 0, 0)[order]
         x = eta - np.log(self.dispersion)
         return np.asarray(line - (self.counts + self.dispersion) * softplus(order, x))
 
@@ -192,11 +205,11 @@ class Normal(OneArgument):
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """-x^2 / 2 at x = (y - eta) / sigma."""
         x = (self.y - eta) / self.scale
-        return np.asarray((-0.5 * x**2, x / self.scale, -1 / self.scale**2)[order])
+        return np.asarray((-0.5 * x**2, x / self.scale, -1 / self.scale**2, np.zeros_like(x))[order])
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """1 / sigma^2, or 0."""
-        return np.zeros_like(self.scale) if order == 3 else np.asarray(1 / self.scale**2)
+        return np.zeros_like(self.scale) if order > 2 else np.asarray(1 / self.scale**2)
 
 
 @dataclass(frozen=True)
@@ -218,7 +231,7 @@ class StudentT(OneArgument):
         unit = self.scale * np.sqrt(self.degrees)
         u = (self.y - eta) / unit
         v = 1 + u**2
-        found = (np.log1p(u**2), -2 * u / v / unit, 2 * (2 - v) / v**2 / unit**2)[order]
+        found = (np.log1p(u**2), 2 * u / v, 2 * (2 - v) / v**2, 4 * u * (v - 4) / v**3)[order] / (-unit) ** order
         return np.asarray(-0.5 * (self.degrees + 1) * found)
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -243,7 +256,7 @@ class Logistic(OneArgument):
     def each(self, order: int, eta: FloatArray) -> FloatArray:
         """x - 2 log(1 + e^x) at x = (y - eta) / sigma."""
         x = (self.y - eta) / self.scale
-        line = (x, 1, 0)[order]
+        line = (x, 1, 0, 0)[order]
         return np.asarray((line - 2 * softplus(order, x)) / (-self.scale) ** order)
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:

@@ -1,12 +1,13 @@
 """Control variates of single observations, where their likelihood is of a known family.
 
-Each observation's log likelihood is expanded to second order by itself: its derivatives are known, and they are
-multiplied with its rows of the design. With l_k = |L' z_k| for its argument k (see `stansub.target.remainders`) and
-delta_k the change of that argument from the anchor, the expansion is off by at most
+Each observation's log likelihood is expanded to order p by itself: its derivatives are known, and they are multiplied
+with its rows of the design. With l_k = |L' z_k| for its argument k (see `stansub.target.remainders`) and delta_k the
+change of that argument from the anchor, the expansion is off by at most
 
-    c t^3,    t = max_k |delta_k| / l_k,    c = largest third derivative / 6,
+    c t^(p + 1),    t = max_k |delta_k| / l_k,    c = largest derivative of order p + 1 / (p + 1)!,
 
-which takes the rows and no likelihood. Since t <= |w| it is no more than c |w|^3, by which observations are picked.
+which takes the rows and no likelihood. Since t <= |w| it is at most c |w|^(p + 1), by which observations are picked.
+The order is 2, or 3 where that leaves far fewer to be picked: then the sum of the expansions is a cubic.
 """
 
 from __future__ import annotations
@@ -22,13 +23,19 @@ from stansub.target.factors import Target
 from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError, mean_power
 from stansub.types import FloatArray
 
+# About what is taken by a candidate, by each of its covariates, and by each term of a cubic, in nanoseconds; so many
+# products of three covariates are summed in a few seconds.
+_CANDIDATE, _COVARIATE, _TERM = 100.0, 1.6, 0.5
+_MOST_PRODUCTS = 4e10
+
 
 @dataclass(frozen=True)
 class ObservationVariates:
-    """Second-order expansions of all observations about an anchor, with bounds on their remainders.
+    """Expansions of all observations about an anchor, with bounds on their remainders.
 
     Attributes
     ----------
+    order : {2, 3}
     anchor : ndarray, shape (dim,)
     cholesky : ndarray, shape (dim, dim)
         L, of the covariance in whose metric bounds are.
@@ -38,13 +45,13 @@ class ObservationVariates:
         Observations that a decision is expected to pick between independent draws from the normal approximation.
     """
 
+    order: int
     anchor: FloatArray
     cholesky: FloatArray
     hessian: FloatArray
     expected: float
     _kept: list[_loop.Observations] = field(default_factory=list, repr=False, compare=False)
 
-    order = 2
     blockwise = None
 
     @classmethod
@@ -58,8 +65,10 @@ class ObservationVariates:
         NoPredictorsError
             Where the family has no density in the decision loop.
         """
-        made = _expand(predictors, anchor, cholesky, threads)
-        return cls(anchor, cholesky, made.hessian, 2 * mean_power(len(anchor), 3) * made.bound, [made.loop])
+        order = _order(predictors, anchor, cholesky, threads)
+        made = _expand(predictors, anchor, cholesky, order, threads)
+        expected = 2 * mean_power(len(anchor), order + 1) * made.bound
+        return cls(order, anchor, cholesky, made.hessian, expected, [made.loop])
 
     def candidates(self, target: Target) -> float:
         """Observations that a decision is expected to pick."""
@@ -68,7 +77,7 @@ class ObservationVariates:
     def parts(self, target: Target) -> dict[str, Any]:
         """What a `stansub._loop.Decider` takes."""
         if not self._kept:
-            self._kept.append(_expand(target.predictors(), self.anchor, self.cholesky, 1).loop)
+            self._kept.append(_expand(target.predictors(), self.anchor, self.cholesky, self.order, 1).loop)
         return {"observations": self._kept[0]}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,26 +95,49 @@ class _Expanded(NamedTuple):
 
 def memory_needed(predictors: LinearPredictors) -> int:
     """Bytes of what the decision loop keeps of the observations, its alias table included."""
+    return int(predictors.n_observations * (_width(predictors, 3) + 3) * np.dtype(np.float64).itemsize)
+
+
+def _width(predictors: LinearPredictors, order: int) -> int:
+    """Numbers of a record."""
     q, dim = len(predictors.design), predictors.design[0].shape[1]
     own = sum(len(z) > 1 for z in predictors.design)
-    width = 1 + 3 * q + q * (q + 1) // 2 + len(predictors.family.data) + own * dim
-    return int(predictors.n_observations * (width + 3) * np.dtype(np.float64).itemsize)
+    return int(1 + 3 * q + q * (q + 1) // 2 + (order > 2) + len(predictors.family.data) + own * dim)
 
 
-def _expand(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, threads: int) -> _Expanded:
+def _order(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, threads: int) -> int:
+    """Of the expansions: 3 where that saves more candidates than its cubic costs."""
+    dim = len(anchor)
+    if predictors.family.highest < 3 or predictors.n_observations * dim**3 > _MOST_PRODUCTS:
+        return 2
+
+    def bounds(part: LinearPredictors, _: slice) -> list[float]:
+        centre, lengths, radius = part.at(anchor), part.lengths(cholesky), float(part.radii()[0])
+        return [float(part.constants(centre, lengths, radius, order=order).sum()) for order in (2, 3)]
+
+    sums = np.sum(predictors.map(bounds, threads=threads), axis=0)
+    each = _CANDIDATE + _COVARIATE * dim
+    second, third = (2 * mean_power(dim, power) * sums[power - 3] * each for power in (3, 4))
+    return 3 if third + _TERM * dim * (dim + 1) * (dim + 2) / 6 < second else 2
+
+
+def _expand(
+    predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, order: int, threads: int
+) -> _Expanded:
     if predictors.family.density is None:
         raise NoPredictorsError("the family has no density for single observations")
-    radii = predictors.radii()
+    radii, records = predictors.radii(), np.empty((predictors.n_observations, _width(predictors, order)))
 
-    def expand(part: LinearPredictors) -> _Part:
+    def expand(part: LinearPredictors, rows: slice) -> _Part:
         centre, lengths = part.at(anchor), part.lengths(cholesky)
-        constants = np.array([part.constants(centre, lengths, radius) for radius in radii])
-        return _Part(_records(part, centre, lengths, constants[0]), *part.derivatives(centre), _ratios(constants))
+        constants = np.array([part.constants(centre, lengths, radius, order=order) for radius in radii])
+        _record(records[rows], part, centre, lengths, constants[0], order)
+        third = part.third(centre) if order > 2 else np.empty(0)
+        return _Part(*part.derivatives(centre), third, _ratios(constants))
 
     # BLAS's own threads would wait for each other in parts as small as these.
     with threadpool_limits(limits=1, user_api="blas"):
         parts = predictors.map(expand, threads=threads)
-    records = np.concatenate([part.records for part in parts])
     hessian = np.sum([part.hessian for part in parts], axis=0)
     # One set of constants, so that one alias table serves: at larger radii they are multiplied by the worst ratio.
     factors = np.maximum.accumulate(np.max([part.ratios for part in parts], axis=0))
@@ -118,6 +150,7 @@ def _expand(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArr
         np.asarray(np.linalg.inv(cholesky), np.float64),
         np.sum([part.gradient for part in parts], axis=0),
         hessian,
+        np.sum([part.third for part in parts], axis=0),
         radii[usable],
         factors[usable],
         SHARE,
@@ -126,22 +159,24 @@ def _expand(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArr
 
 
 class _Part(NamedTuple):
-    """Of some observations: records, derivatives of the sum of log likelihoods, and by what bounds grow with radii."""
+    """Of some observations: derivatives of the sum of log likelihoods, and by what bounds grow with radii."""
 
-    records: FloatArray
     gradient: FloatArray
     hessian: FloatArray
+    third: FloatArray
     ratios: FloatArray
 
 
-def _records(part: LinearPredictors, centre: FloatArray, lengths: FloatArray, constants: FloatArray) -> FloatArray:
+def _record(
+    out: FloatArray, part: LinearPredictors, centre: FloatArray, lengths: FloatArray, constants: FloatArray, order: int
+) -> None:
     family = part.family
     slopes, curves = family.gradient(centre), family.hessian(centre)
     inverse = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     lower = curves[np.tril_indices(len(slopes))]
-    columns = [constants[np.newaxis], inverse, centre, slopes, lower, family.data]
-    own = [z for z in part.design if len(z) > 1]
-    return np.ascontiguousarray(np.concatenate([np.concatenate(columns).T, *own], axis=1))
+    third = family.third(centre)[np.newaxis] if order > 2 else np.empty((0, len(constants)))  # type: ignore[attr-defined]
+    columns = [constants[np.newaxis], inverse, centre, slopes, lower, third, family.data]
+    np.concatenate([np.concatenate(columns).T, *(z for z in part.design if len(z) > 1)], axis=1, out=out)
 
 
 def _ratios(constants: FloatArray) -> FloatArray:

@@ -53,14 +53,14 @@ class PredictedObjective(Objective):
             _, above = self._evaluator.subset_log_density_gradient(theta + step, _NONE)
             _, below = self._evaluator.subset_log_density_gradient(theta - step, _NONE)
             rows[k] = (above - below) / ((theta + step) - (theta - step))[k]
-        hessians = self._map(lambda part: part.derivatives(part.at(theta))[1])
+        hessians = self._map(lambda part, _: part.derivatives(part.at(theta))[1])
         self.team.observations += self._n_obs
         return np.asarray((rows + rows.T) / 2 + np.sum(hessians, axis=0))
 
     def _log_lik(self, theta: FloatArray) -> tuple[float, FloatArray]:
         """Of all observations, with the gradient."""
 
-        def of(part: LinearPredictors) -> tuple[float, FloatArray]:
+        def of(part: LinearPredictors, _: slice) -> tuple[float, FloatArray]:
             eta = part.at(theta)
             return float(part.family.log_lik(eta).sum()), part.gradient(eta)
 
@@ -69,6 +69,6 @@ class PredictedObjective(Objective):
             self._constant = float(self._evaluator.block_log_lik(theta).sum()) - sum(values)
         return sum(values) + (self._constant or 0.0), np.sum(gradients, axis=0)
 
-    def _map(self, work: Callable[[LinearPredictors], R]) -> list[R]:
+    def _map(self, work: Callable[[LinearPredictors, slice], R]) -> list[R]:
         with np.errstate(over="ignore", invalid="ignore"):
             return self._predictors.map(work, threads=self.team.threads)

@@ -40,6 +40,8 @@ SHARE = 0.3
 _LARGEST = 1e250
 # Observations of a part.
 _PART = 1 << 14
+# Observations whose products of pairs of covariates are kept at once.
+_PRODUCTS = 1 << 11
 
 R = TypeVar("R")
 
@@ -57,6 +59,8 @@ class Family(Protocol):
         q.
     bounded : bool
         Whether derivatives are bounded on the whole space.
+    highest : {2, 3}
+        Order of the expansions that it has derivatives and bounds for; 3 for families of one argument.
     density : Density or None
         The same for the decision loop, where it has it: decisions can then be about single observations.
     data : ndarray, shape (p, n)
@@ -68,6 +72,9 @@ class Family(Protocol):
 
     @property
     def bounded(self) -> bool: ...
+
+    @property
+    def highest(self) -> int: ...
 
     @property
     def density(self) -> _loop.Density | None: ...
@@ -96,7 +103,8 @@ class Family(Protocol):
 
         Parameters
         ----------
-        order : {2, 3}
+        order : {2, 3, 4}
+            4 where `highest` is 3.
         centre, lengths : ndarray, shape (q, n)
             The arguments are off the centre by no more than `lengths * radius`.
         radius : float
@@ -145,17 +153,19 @@ class LinearPredictors:
         return LinearPredictors(design, (first, *offset[1:]), self.family.part(rows))
 
     @cached_property
-    def parts(self) -> list[LinearPredictors]:
-        """All observations in parts that fit into a processor's cache."""
+    def parts(self) -> dict[tuple[int, int], LinearPredictors]:
+        """All observations in parts that fit into a processor's cache, by where these begin and end."""
         n = self.n_observations
-        return [self.part(slice(first, min(first + _PART, n))) for first in range(0, n, _PART)]
+        ends = [(first, min(first + _PART, n)) for first in range(0, n, _PART)]
+        return {(first, end): self.part(slice(first, end)) for first, end in ends}
 
-    def map(self, work: Callable[[LinearPredictors], R], *, threads: int) -> list[R]:
-        """What work makes of each of the parts, in their order."""
-        if threads <= 1 or len(self.parts) == 1:
-            return [work(part) for part in self.parts]
+    def map(self, work: Callable[[LinearPredictors, slice], R], *, threads: int = 1) -> list[R]:
+        """What work makes of each of the parts, in their order, with where they are."""
+        rows = [slice(*ends) for ends in self.parts]
+        if threads <= 1 or len(rows) == 1:
+            return [work(part, where) for part, where in zip(self.parts.values(), rows, strict=True)]
         with ThreadPoolExecutor(max_workers=threads) as pool:
-            return list(pool.map(work, self.parts))
+            return list(pool.map(work, self.parts.values(), rows))
 
     def at(self, theta: FloatArray) -> FloatArray:
         """The arguments, shape (q, n_observations)."""
@@ -178,7 +188,7 @@ class LinearPredictors:
 
     def log_lik(self, theta: FloatArray) -> FloatArray:
         """Of all observations, up to constants, shape (n_observations,)."""
-        return np.concatenate([part.family.log_lik(part.at(theta)) for part in self.parts])
+        return np.concatenate(self.map(lambda part, _: part.family.log_lik(part.at(theta))))
 
     def radii(self) -> FloatArray:
         """Up to which |w| there are bounds, increasing."""
@@ -215,6 +225,26 @@ class LinearPredictors:
                 hessian += _weighted(z, curve, other)
         return self.gradient(eta), (hessian + hessian.T) / 2
 
+    def third(self, eta: FloatArray) -> FloatArray:
+        """Third derivative of the sum of all log likelihoods, of one argument each, at such arguments.
+
+        Returns
+        -------
+        ndarray, shape (dim (dim + 1) (dim + 2) / 6,)
+            For j, then k <= j, then l <= k, times the number of orders in which j, k and l can stand.
+        """
+        (z,), dim = self.design, self.design[0].shape[1]
+        first, second = np.tril_indices(dim)
+        weights = self.family.third(eta)  # type: ignore[attr-defined]
+        products = np.zeros((len(first), dim))
+        for start in range(0, len(weights), _PRODUCTS):
+            rows = slice(start, start + _PRODUCTS)
+            own = np.broadcast_to(z, (len(weights), dim))[rows]
+            products += (own[:, first] * own[:, second]).T @ (own * weights[rows, np.newaxis])
+        row, last = np.nonzero(np.arange(dim) <= second[:, np.newaxis])
+        alike = (first == second)[row].astype(int) + (second[row] == last)
+        return np.asarray(np.array([6.0, 3.0, 1.0])[alike] * products[row, last])
+
     def _spread(self, rows: Sequence[FloatArray]) -> FloatArray:
         return np.array([np.broadcast_to(row, self.n_observations) for row in rows])
 
@@ -234,6 +264,8 @@ class RemainderBounds:
         Increasing: row k of the constants holds where |w| is no more than radius k.
     constants : ndarray, shape (k, M)
         c_b.
+    proved : bool
+        Whether they hold for certain; otherwise they were learned from trials.
     """
 
     anchor: FloatArray
@@ -241,6 +273,7 @@ class RemainderBounds:
     order: int
     radii: FloatArray
     constants: FloatArray
+    proved: bool = True
 
     @property
     def candidates(self) -> float:
@@ -249,7 +282,9 @@ class RemainderBounds:
 
     def compiled(self, share: float = SHARE) -> _loop.RemainderBounds:
         """The same for the decision loop, which evaluates all blocks where it would pick more than this share."""
-        return _loop.RemainderBounds(self.anchor, self.whitening, self.order, self.radii, self.constants, share)
+        return _loop.RemainderBounds(
+            self.anchor, self.whitening, self.order, self.radii, self.constants, share, self.proved
+        )
 
 
 def mean_power(dim: int, power: int) -> float:

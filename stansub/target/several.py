@@ -254,6 +254,7 @@ class LocationScale:
     y: FloatArray
     errors: Errors
     n_arguments = 2
+    highest = 2
     bounded = False
 
     @property
@@ -508,6 +509,7 @@ class Categorical:
 
     category: NDArray[np.int64]
     n_arguments: int
+    highest = 2
     bounded = True
     density = _loop.Density.categorical
 
@@ -580,6 +582,7 @@ class Ordered:
 
     category: NDArray[np.int64]
     n_arguments: int
+    highest = 2
     bounded = False
     density = _loop.Density.ordered
 

@@ -109,7 +109,7 @@ class ControlVariates:
     seconds : float
         That making them took.
     bounds : RemainderBounds or None
-        Proved bounds on their remainders, for factorised decisions.
+        On their remainders, for factorised decisions or a range.
     """
 
     expansions: tuple[Expansion, ...]

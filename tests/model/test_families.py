@@ -45,7 +45,7 @@ def largest(log_lik: Callable[[Any], Any], order: int, low: float, high: float) 
     return max(abs(float(mpmath.diff(log_lik, mpmath.mpf(x), order))) for x in np.linspace(low, high, 161))
 
 
-@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("name", FAMILIES)
 def test_largest_derivative(name: str, order: int) -> None:
     """Never below the maximum, and no more than 1 % above it, so that a constant 1 % too small would fail."""
@@ -53,20 +53,21 @@ def test_largest_derivative(name: str, order: int) -> None:
     intervals = [(-30.0, 30.0)] if name in WHOLE_LINE else INTERVALS
     for low, high in intervals:
         grid = (0.2, 1.5) if name in WHOLE_LINE else (low, high)  # where their maxima are
+        grid = (0.3 - 1e-3, 0.3 + 1e-3) if name in WHOLE_LINE and order == 4 else grid
         seen = largest(log_lik, order, *grid)
         given = float(family.largest(order, np.full((1, 1), (low + high) / 2), np.ones((1, 1)), (high - low) / 2)[0])
         assert seen <= given * (1 + 1e-9) + 1e-9
         assert seen >= 0.99 * given, name
 
 
-@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("interval", INTERVALS)
 def test_no_more_on_an_interval_by_interval_arithmetic(interval: tuple[float, float], order: int) -> None:
     edges = np.linspace(*interval, 2001)
     bound = float(softplus_derivative(order, np.array([interval[0]]), np.array([interval[1]]))[0])
     for low, high in pairwise(edges):
         p = 1 / (1 + iv.exp(-iv.mpf([low, high])))
-        value = p * (1 - p) * (1 if order == 2 else 1 - 2 * p)
+        value = p * (1 - p) * {2: 1, 3: 1 - 2 * p, 4: 1 - 6 * p * (1 - p)}[order]
         assert max(abs(float(value.a)), abs(float(value.b))) <= bound * 1.02, "cells are as wide as 2 % of the bound"
 
 
@@ -74,6 +75,8 @@ def test_constants_on_the_whole_line() -> None:
     far = np.array([50.0])
     assert softplus_derivative(2, -far, far)[0] == pytest.approx(0.25)
     assert softplus_derivative(3, -far, far)[0] == pytest.approx(1 / (6 * np.sqrt(3)))
+    assert softplus_derivative(4, -far, far)[0] == pytest.approx(1 / 8)
+    assert softplus_derivative(4, np.array([2.0]), far)[0] == pytest.approx(1 / 24)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -92,3 +95,4 @@ def test_derivatives(name: str) -> None:
         eta = np.array([[x]])
         assert family.gradient(eta)[0, 0] == pytest.approx(float(mpmath.diff(log_lik, x)), rel=1e-9)
         assert family.hessian(eta)[0, 0, 0] == pytest.approx(float(mpmath.diff(log_lik, x, 2)), rel=1e-9)
+        assert family.each(3, eta[0])[0] == pytest.approx(float(mpmath.diff(log_lik, x, 3)), rel=1e-8, abs=1e-12)

@@ -24,7 +24,7 @@ def regression(name: str) -> tuple[FunctionFactors, LinearPredictors]:
     eta = z @ [0.5, -0.3, 0.2] + 0.1
     families: dict[str, Any] = {
         "binomial": lambda: Binomial(rng.binomial(2, 1 / (1 + np.exp(-eta))).astype(float), np.full(N, 2.0)),
-        "poisson": lambda: Poisson(rng.poisson(np.exp(eta)).astype(float)),
+        "poisson": lambda: Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)),
         "normal": lambda: Normal(eta + rng.standard_normal(N), np.ones(N)),
     }
     family = families[name]()
@@ -56,11 +56,13 @@ def test_values_gradients_and_hessians_are_those_of_the_blocks(name: str) -> Non
 
 def test_where_it_is_not_defined() -> None:
     factors, predictors = regression("poisson")
-    far = np.array([[1e6, 0.0, 0.0]])
+    points = np.array([[1e6, 0.0, 0.0], [np.nan, 0.0, 0.0], [0.5, -0.3, 0.2]])
     with Team(factors) as team:
-        values, gradients = PredictedObjective(team, predictors).many(far)
-    assert values[0] == -np.inf
-    assert np.isnan(gradients).all()
+        values, gradients = PredictedObjective(team, predictors).many(points)
+    assert (values[:2] == -np.inf).all()
+    assert np.isnan(gradients[1]).all()
+    assert np.isfinite(values[2])
+    assert np.isfinite(gradients[2]).all()
 
 
 def test_the_same_mode() -> None:

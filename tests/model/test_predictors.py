@@ -14,12 +14,14 @@ from scipy import stats
 from scipy.special import expit, log_softmax
 
 import stansub
+from stansub.stan import predictors as handing_out
 from stansub.stan import rewrite, stanc
 from stansub.stan.densities import SPECS
 from stansub.stan.predictors import _HELPERS, _affine, _Columns, _Parts, _parts
 from stansub.stan.recognise import recognise
 from stansub.stan.sizes import main_size
 from stansub.stan.syntax import Program, parse
+from stansub.target import remainders
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.target.several import Categorical, Gamma, LocationScale, NegativeBinomial2, Ordered
@@ -123,6 +125,15 @@ def test_not_recognised(tmp_path: Path, likelihood: str, reason: str) -> None:
 
 RNG = np.random.default_rng(6)
 N = 12
+
+
+@pytest.fixture(autouse=True)
+def parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even few observations are looked at in several parts."""
+    for module in (handing_out, remainders):
+        monkeypatch.setattr(module, "_PART", N - 1)
+
+
 X = RNG.standard_normal((N, 2))
 Y, POSITIVE, COUNTS = RNG.standard_normal(N), RNG.gamma(2.0, 1.0, N), RNG.integers(0, 6, N).astype(float)
 CATEGORY = RNG.integers(1, 4, N).astype(float)

@@ -29,7 +29,7 @@ from stansub.findings import (
 )
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
-from stansub.output.record import audit_of, record_of
+from stansub.output.record import audit_of, record_of, step_bias
 from stansub.output.statistics import table
 from stansub.output.summary import render
 from stansub.output.words import words
@@ -329,6 +329,22 @@ class TestRender:
         assert "found nothing to warn of" in text
         assert "Warning" not in text
         assert "\x1b" not in text
+
+    def test_what_an_audit_says_about_the_posterior_is_shown_to_who_asks_for_more(self) -> None:
+        audited = {"n_audited": [53] * 4, "n_audit_wrong": [0] * 4}
+        assert " ".join(printed(run(attrs=audited), verbose=True).split()).count(
+            "would move the distribution of the draws by at most 1.7 % in total variation"
+        )
+        assert "total variation" not in printed(run(attrs=audited))
+        # Not where nothing was audited, a step is several decisions, or decisions are not Metropolis' own.
+        for other in ({"n_audited": [0] * 4}, {"n_decisions": [9] * 4}, {"test": "barker", "noise": 1.0}):
+            idata = run(attrs=audited | other)
+            assert step_bias(record_of(idata), inference_data.attrs(idata)) is None
+        learned = {"n_audited": [0] * 4, "n_audited_acceptances": [50] * 4, "acceptance_error": [0.5] * 4}
+        idata = run(attrs=learned | {"test": "factorised"})
+        limit = step_bias(record_of(idata), inference_data.attrs(idata))
+        assert limit is not None
+        assert 0.01 < limit < 0.05
 
     def test_audit_is_printed_with_its_interval(self) -> None:
         text = " ".join(printed(run(attrs={"n_audited": [53] * 4, "n_audit_wrong": [0] * 4})).split())

@@ -26,6 +26,7 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
         "first look",
         "blocks",
         "max error",
+        "range",
         "bounds",
     }
 

@@ -99,3 +99,30 @@ def test_the_order_is_that_of_the_bound(functions: tuple[str, ...], orders: dict
 def test_blocks_are_small_where_remainders_are_bounded() -> None:
     for variates, size in ((False, 1), (True, 32)):
         assert make_test("bernstein").block_size(10**5, instances=False, variates=variates) == size
+
+
+PREDICTED = """data {{ int N; vector[N] x; array[N] int y; }} parameters {{ real a; real b; }}
+model {{ {statement} }}"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "functions", "options", "expected"),
+    [
+        ("y ~ bernoulli_logit(a + b * x);", "", {}, True),
+        ("y ~ bernoulli_logit(a + b * x);", "", {"order": "1"}, True),
+        ("y ~ bernoulli_logit(a + b * x);", "", {"order": "0"}, False),
+        ("y ~ bernoulli_logit(a + b * x);", "", {"kind": "scan"}, False),
+        ("y ~ bernoulli_logit(a + b * x);", "", {"test": make_test("pocock")}, False),
+        ("y ~ bernoulli_logit(a + b * x);", "real log_lik_lipschitz_i(int i) { return 1; }", {}, False),
+        ("y ~ bernoulli_logit(a + b * x);", "real log_lik_third_derivative_i(int i) { return 1; }", {}, False),
+        ("x ~ double_exponential(a, exp(b));", "", {}, False),
+        ("x ~ double_exponential(a, exp(b));", "", {"known": True}, True),
+    ],
+)
+def test_predictors_give_the_range_where_no_function_does(
+    statement: str, functions: str, options: dict[str, Any], expected: bool
+) -> None:
+    written = f"functions {{ {functions} }} " if functions else ""
+    program = parse(written + PREDICTED.format(statement=statement))
+    asked = {"test": make_test("bernstein"), "order": "auto", "kind": "auto"} | options
+    assert choices.by_predictors(program=program, **asked) is expected

@@ -112,6 +112,8 @@ def test_what_decides_the_draws_must_be_the_same_where_a_run_goes_on() -> None:
         assert later.differences(json.loads(json.dumps(earlier.record()))) == (name,)
     bounds = SampleConfig(seed=1, test="hoeffding")
     assert replace(bounds, delta=0.3, range_source="scan").differences(bounds) == ("delta", "range_source")
+    factorised = SampleConfig(seed=1, test="factorised")
+    assert replace(factorised, bounds="learned").differences(factorised) == ("bounds",)
 
 
 def test_nothing_else_keeps_a_run_from_going_on() -> None:
@@ -130,7 +132,8 @@ def test_nothing_else_keeps_a_run_from_going_on() -> None:
     }
     later = replace(earlier, iter_sampling=20_000, seed=None, observation_level=True, **free)  # type: ignore[arg-type]
     assert later.differences(earlier) == ()
-    assert set(DECIDING) | set(free) | {"delta", "range_source", "observation_level", "console"} == set(NAMES)
+    others = {"bounds", "delta", "range_source", "observation_level", "console"}
+    assert set(DECIDING) | set(free) | others == set(NAMES)
 
 
 def test_values_without_a_name_are_told_apart() -> None:

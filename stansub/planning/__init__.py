@@ -1,0 +1,1 @@
+"""How approximate a run should be: bounds, and what they make of a budget."""

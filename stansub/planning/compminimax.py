@@ -1,0 +1,242 @@
+"""The approximation that does best in the worst case within a budget.
+
+Johndrow et al. (2015), section 3. In the time of t exact steps a kernel that is within epsilon of the exact one makes
+t s(epsilon) steps, s(epsilon) = tau(0) / tau(epsilon) being the speed-up of a step (equation 7). The compminimax
+epsilon is the one with the smallest bound on the error of t s(epsilon) states. Time that is needed besides steps is no
+part of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from stansub.errors import InputError
+from stansub.planning.theory import Numbers, average_bound, correlated_variance, mean_square_bound, risk_bound
+from stansub.types import FloatArray
+
+# Gains below this share are those of rounding.
+_ROUNDING = 1e-9
+
+SpeedUp: TypeAlias = Callable[[FloatArray], FloatArray]
+
+# Shares of the largest epsilon among which the best is refined: even ones, and small ones far below the first of them.
+_GRID = np.unique(np.concatenate([[0.0], np.geomspace(1e-10, 1.0, 201), np.linspace(0.0, 1.0, 201)]))
+
+
+def logarithmic(largest: float, factor: float = 100.0) -> SpeedUp:
+    """A speed-up that rises steeply at first: the mirror image of the exponential one.
+
+    Parameters
+    ----------
+    largest, factor : float
+        The speed-up is 1 at epsilon 0 and `factor` at `largest`.
+    """
+    return lambda epsilon: 1 + (factor - 1) * np.log1p((factor - 1) * epsilon / largest) / math.log(factor)
+
+
+def linear(largest: float, factor: float = 100.0) -> SpeedUp:
+    """A speed-up in proportion to epsilon (see `logarithmic`)."""
+    return lambda epsilon: 1 + (factor - 1) * epsilon / largest
+
+
+def quadratic(largest: float, factor: float = 100.0) -> SpeedUp:
+    """A speed-up in proportion to the square of epsilon (see `logarithmic`)."""
+    return lambda epsilon: 1 + (factor - 1) * (epsilon / largest) ** 2
+
+
+def exponential(largest: float, factor: float = 100.0) -> SpeedUp:
+    """A speed-up whose logarithm is in proportion to epsilon (see `logarithmic`)."""
+    return lambda epsilon: np.exp(math.log(factor) * epsilon / largest)
+
+
+SPEED_UPS = {"logarithmic": logarithmic, "linear": linear, "quadratic": quadratic, "exponential": exponential}
+
+
+def measured(epsilon: Sequence[float] | FloatArray, step_time: Sequence[float] | FloatArray) -> SpeedUp:
+    """A speed-up from measurements: its logarithm is interpolated, and stays as it is beyond the last.
+
+    Parameters
+    ----------
+    epsilon : array_like, shape (k,)
+        Increasing from 0: distances of the kernels, such as shares of wrong decisions; not error levels of tests.
+    step_time : array_like, shape (k,)
+        Of a step, in any unit.
+
+    Raises
+    ------
+    InputError
+        When there are not as many of both, they do not increase from 0, or times are not positive.
+    """
+    levels, times = np.asarray(epsilon, np.float64), np.asarray(step_time, np.float64)
+    if levels.ndim != 1 or levels.shape != times.shape or len(levels) < 2:
+        raise InputError("a measured speed-up needs two or more values of epsilon, with a step time for each")
+    if levels[0] != 0 or not (np.diff(levels) > 0).all():
+        raise InputError("the values of epsilon of a measured speed-up must increase from 0, which is the exact kernel")
+    if not ((times > 0) & np.isfinite(times)).all():
+        raise InputError("the step times of a measured speed-up must be positive and finite")
+    logs = np.log(times[0] / times)
+    return lambda given: np.exp(np.interp(given, levels, logs))
+
+
+class Error(Protocol):
+    """A bound on the error of averages over n states, for kernels of one alpha.
+
+    Attributes
+    ----------
+    alpha : float
+        Of Doeblin's condition.
+    """
+
+    @property
+    def alpha(self) -> float: ...
+
+    def bound(self, n: Numbers, epsilon: Numbers) -> Numbers:
+        """At a distance epsilon of the kernels, at most alpha / 2."""
+        ...
+
+    def exact(self, n: Numbers) -> Numbers:
+        """Of the exact kernel."""
+        ...
+
+
+@dataclass(frozen=True)
+class TotalVariation:
+    """Of the average distribution of the states (theorem 2.4).
+
+    Attributes
+    ----------
+    alpha : float
+    start : float
+        Total variation between the posterior and the distribution of the first state.
+    """
+
+    alpha: float
+    start: float = 1.0
+
+    def bound(self, n: Numbers, epsilon: Numbers) -> Numbers:
+        return average_bound(n, epsilon, self.alpha, start=self.start)
+
+    def exact(self, n: Numbers) -> Numbers:
+        return self.bound(n, 0.0)
+
+
+@dataclass(frozen=True)
+class StationaryMeanSquare:
+    """Of a function with values in [-1, 1], from stationarity, as section 3.1 has it.
+
+    Theorem 2.5 with alpha_eps = alpha for approximations; the exact kernel has S(n, alpha), half of what the theorem
+    gives it. So epsilon is understated.
+
+    Attributes
+    ----------
+    alpha : float
+    """
+
+    alpha: float
+
+    def bound(self, n: Numbers, epsilon: Numbers) -> Numbers:
+        return mean_square_bound(n, epsilon, self.alpha, mixing=self.alpha)
+
+    def exact(self, n: Numbers) -> Numbers:
+        return correlated_variance(n, self.alpha)
+
+
+@dataclass(frozen=True)
+class MeanSquare:
+    """Of a function with values in [-1, 1], from any start: `risk_bound`, the same bound for all kernels.
+
+    Attributes
+    ----------
+    alpha : float
+    start : float
+        Total variation between the distribution of the first state and the stationary one of the kernel that runs:
+        that of an approximation may be another epsilon / alpha away from the posterior.
+    unchanged : bool
+        Whether approximations are taken to mix as the exact kernel does, as in section 3.1; else as slowly as they may
+        (remark 2.1).
+    """
+
+    alpha: float
+    start: float = 1.0
+    unchanged: bool = False
+
+    def bound(self, n: Numbers, epsilon: Numbers) -> Numbers:
+        start = np.minimum(1.0, self.start + np.divide(epsilon, self.alpha))
+        mixing = self.alpha if self.unchanged else None
+        return risk_bound(n, epsilon, self.alpha, mixing=mixing, start=start)
+
+    def exact(self, n: Numbers) -> Numbers:
+        return self.bound(n, 0.0)
+
+
+class Optimum(NamedTuple):
+    """What is best in the worst case within a budget.
+
+    Attributes
+    ----------
+    epsilon : float
+        0 where the exact kernel is best.
+    n : float
+        Steps that the budget pays for.
+    bound : float
+        On the error of their average.
+    exact : float
+        The same of the exact kernel.
+    """
+
+    epsilon: float
+    n: float
+    bound: float
+    exact: float
+
+
+def compminimax(error: Error, budget: float, speed_up: SpeedUp, *, largest: float | None = None) -> Optimum:
+    """The epsilon with the smallest bound on the error of the states that a budget pays for.
+
+    Parameters
+    ----------
+    error : Error
+        Whose bound is minimised.
+    budget : float
+        In steps of the exact kernel, 1 or more.
+    speed_up : callable
+        s(epsilon), for arrays; no bound is asked for where it is below 1 / budget.
+    largest : float, optional
+        The largest epsilon that there is a kernel for; alpha / 2 where it is left out.
+
+    Raises
+    ------
+    InputError
+        When the budget is below 1, or the largest epsilon not in (0, alpha / 2].
+    """
+    top = error.alpha / 2 if largest is None else largest
+    if not 0 < top <= error.alpha / 2:
+        raise InputError(f"the largest epsilon must be above 0 and at most alpha / 2 = {error.alpha / 2:g}")
+
+    def bound(epsilon: FloatArray) -> FloatArray:
+        n = budget * speed_up(epsilon)
+        return np.where(n < 1, np.inf, error.bound(np.maximum(n, 1.0), epsilon))
+
+    exact = float(error.exact(budget))
+    grid = top * _GRID
+    values = bound(grid)
+    best = int(np.argmin(values[1:])) + 1
+    between = (grid[best - 1], grid[min(best + 1, len(grid) - 1)])
+    found = minimize_scalar(
+        lambda epsilon: float(bound(np.asarray(epsilon))),
+        bounds=between,
+        method="bounded",
+        options={"xatol": 1e-4 * between[1]},
+    )
+    epsilon, value = min(
+        (float(grid[best]), float(values[best])), (float(found.x), float(found.fun)), key=lambda one: one[1]
+    )
+    if value > exact * (1 - _ROUNDING):
+        return Optimum(0.0, budget, exact, exact)
+    return Optimum(epsilon, float(budget * speed_up(np.asarray(epsilon))), value, exact)

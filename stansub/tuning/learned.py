@@ -1,0 +1,90 @@
+"""Bounds on the remainders of control variates that are learned from trials.
+
+For a likelihood of linear predictors bounds are proved (`stansub.target.remainders`). For any other, each block's
+remainder R_b is evaluated at draws theta = m + L z of the normal approximation, z ~ N(0, I), and
+
+    c_b = factor * max(largest |R_b| / |z|^(p + 1) among the draws, median of these over all blocks)
+
+is taken for a bound: |R_b(theta)| <= c_b |w|^(p + 1) at every draw by a wide margin, and so |r_b| <= c_b (|w|^(p + 1) +
+|w'|^(p + 1)) for a move between any two of them. The median keeps a block whose draws happened to be small from being
+beyond its bound all the time. Such a bound is no proof: what exceeds it is counted, and audits say what that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stansub.errors import InputError
+from stansub.progress import as_progress
+from stansub.target.factors import Target
+from stansub.target.gradients import Team, Together
+from stansub.target.remainders import RemainderBounds
+from stansub.target.taylor import ControlVariates
+from stansub.types import FloatArray
+
+# Draws, the safety factor, and the share of the draws that must have finite log likelihoods: measured by
+# benchmarks/learned_bounds.py.
+DRAWS, FACTOR, _DEFINED = 32, 3.0, 0.5
+# Bounds are taken to hold so many times as far from the anchor as the farthest draw.
+_REACH = 1.5
+
+
+def learn(
+    posterior: Target,
+    variates: ControlVariates,
+    cholesky: FloatArray,
+    *,
+    rng: np.random.Generator,
+    threads: int = 1,
+    progress: Callable[[str], None] | None = None,
+    n_draws: int = DRAWS,
+    factor: float = FACTOR,
+) -> RemainderBounds:
+    """Bounds learned from remainders at draws of a normal approximation about the anchor: one pass over the data each.
+
+    Parameters
+    ----------
+    posterior : Target
+    variates : ControlVariates
+        About one anchor.
+    cholesky : ndarray, shape (dim, dim)
+        Factor of the covariance of the normal approximation.
+    rng : Generator
+        Makes the draws.
+    threads : int
+    progress : callable, optional
+    n_draws : int
+    factor : float
+        The safety factor.
+
+    Raises
+    ------
+    InputError
+        When the likelihood is not defined about the anchor.
+    """
+    log = as_progress(progress)
+    log("Learning bounds on what control variates leave")
+    anchor, power = variates.anchor, variates.order + 1
+    largest, lengths = np.zeros(len(posterior.blocks)), []
+    with Team(posterior.population, threads=threads, progress=log) as team:
+        together = Together(team)
+        there = together.block_log_lik(anchor)
+        for number, z in enumerate(rng.standard_normal((n_draws, len(anchor))), start=1):
+            theta, length = anchor + cholesky @ z, float(np.linalg.norm(z))
+            with np.errstate(invalid="ignore"):
+                remainders = together.block_log_lik(theta) - there - variates.changes(anchor, theta)
+            if np.isfinite(remainders).all():
+                np.maximum(largest, np.abs(remainders) / length**power, out=largest)
+                lengths.append(length)
+            log.advance(number, n_draws)
+    if len(lengths) < _DEFINED * n_draws:
+        raise InputError(
+            f"bounds cannot be learned: the log likelihood is not finite at {n_draws - len(lengths)} of {n_draws} "
+            "draws about the expansion point; choose another test"
+        )
+    constants = factor * np.maximum(largest, np.median(largest))
+    whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
+    radius = np.array([_REACH * max(lengths)])
+    return RemainderBounds(anchor, whitening, variates.order, radius, constants[np.newaxis], proved=False)

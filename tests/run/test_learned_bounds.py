@@ -1,0 +1,127 @@
+"""Factorised sampling with bounds that were learned: right draws, and bounds that are too small are found out."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from test_factorised_runs import MAX_Z, N, _ess, moments, posterior
+
+import stansub
+from stansub import InputError
+from stansub.findings import BoundsTooSmall
+from stansub.output.checks import findings_of
+from stansub.output.words import words
+from stansub.run import stages
+from stansub.target.taylor import ControlVariates, build
+from stansub.tuning import anchored, learned
+from stansub.tuning.mode import find_modes
+
+Array = NDArray[np.float64]
+OPTIONS: dict[str, Any] = {"test": "factorised", "bounds": "learned", "seed": 2, "chains": 2, "iter_warmup": 300}
+
+
+def sampled(*, kind: str = "plain", **more: Any) -> Any:
+    return stansub.sample(posterior(kind, bounded=False), **OPTIONS, **more)
+
+
+def warnings_of(idata: Any) -> list[BoundsTooSmall]:
+    return [one for one in findings_of(idata) if isinstance(one, BoundsTooSmall)]
+
+
+def sum_of(idata: Any, name: str) -> float:
+    return float(idata["chain_stats"][name].sum())
+
+
+def _shrink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constants a fiftieth of what they are, at the mode and where chains meet."""
+    for home in (anchored, stages):
+        monkeypatch.setattr(home, "learn", partial(learned.learn, factor=learned.FACTOR / 50))
+
+
+@pytest.mark.parametrize("kind", ["plain", "leverage", "heavy tails"])
+def test_the_posterior(kind: str) -> None:
+    idata = sampled(kind=kind, iter_sampling=3000, audit=0.03)
+    draws = np.asarray(idata["unconstrained_posterior"]["theta"])
+    mean, sd, n_weighted = moments(posterior(kind), draws.reshape(-1, 3))
+    ess = np.array([_ess(draws[..., k]) for k in range(3)])
+    error = np.sqrt(1 / ess + 1 / n_weighted)
+    assert np.abs((draws.mean((0, 1)) - mean) / sd / error).max() < MAX_Z
+    assert np.abs((draws.std((0, 1)) / sd - 1) / error).max() < MAX_Z
+    assert sum_of(idata, "n_obs_used") < 0.25 * 6000 * N
+    assert sum_of(idata, "acceptance_error") / sum_of(idata, "n_audited_acceptances") < 1e-3
+
+
+def test_it_is_called_approximate() -> None:
+    idata = sampled(iter_sampling=200)
+    assert idata.attrs["guarantee"] == "approximate: bounds learned"
+    assert "bounds learned from 32 draws" in str(idata.attrs["choices"])
+
+
+def test_bounds_that_are_too_small_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control."""
+    options: dict[str, Any] = {"iter_sampling": 4000, "audit": 0.2, "max_error": 0.02}
+    right = sampled(**options)
+    assert not warnings_of(right)
+    _shrink(monkeypatch)
+    with pytest.warns(stansub.DrawsWarning, match="learned bounds may be too small"):
+        wrong = sampled(**options)
+    (found,) = warnings_of(wrong)
+    assert found.acceptances.mean > found.accepted == 0.02
+    assert found.n_violated == sum_of(wrong, "n_bound_violated") == float(wrong["sample_stats"]["bound_violated"].sum())
+    assert found.n_violated > 10 * sum_of(right, "n_bound_violated")
+    assert "may be biased" in words(found).remedy
+    accepted = [float(one["sample_stats"]["accepted"].mean()) for one in (right, wrong)]
+    assert accepted[1] > accepted[0] + found.acceptances.mean / 2, "exceeded bounds accept too much"
+
+
+def test_few_audits_are_said_to_tell_little() -> None:
+    with pytest.warns(stansub.DrawsWarning, match="Raise `audit`"):
+        sampled(iter_sampling=300, max_error=0.01, audit=0.05)
+
+
+def test_a_run_that_is_extended_keeps_its_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _shrink(monkeypatch)
+    options: dict[str, Any] = {**OPTIONS, "audit": 0.2}
+    whole = stansub.sample(posterior(bounded=False), iter_sampling=400, **options)
+    file = tmp_path / "run.checkpoint"
+    stansub.sample(posterior(bounded=False), iter_sampling=150, checkpoint=file, **options)
+    longer = stansub.sample(posterior(bounded=False), iter_sampling=400, resume=file, **options)
+    for group in ("posterior", "sample_stats"):
+        for name in whole[group].data_vars:
+            np.testing.assert_array_equal(whole[group][name], longer[group][name])
+    for name in ("n_bound_violated", "n_audited_acceptances", "acceptance_error", "bound_tightness", "n_candidates"):
+        assert sum_of(whole, name) > 0
+        np.testing.assert_allclose(whole["chain_stats"][name], longer["chain_stats"][name], rtol=1e-12)
+
+
+def test_every_block_has_a_bound_that_holds_at_the_draws() -> None:
+    factors = posterior(bounded=False)
+    mode = find_modes(factors, np.random.default_rng(1)).best
+    variates: ControlVariates = build(factors, mode.position, order=2, steps=mode.steps)
+    bounds = learned.learn(factors, variates, mode.cholesky, rng=np.random.default_rng(5))
+    constants, evaluator = bounds.constants[0], factors.evaluator()
+    assert constants.min() == np.median(constants) > 0 or constants.min() >= np.quantile(constants, 0.4)
+    largest = 0.0
+    for z in np.random.default_rng(5).standard_normal((learned.DRAWS, 3)):
+        theta = mode.position + mode.cholesky @ z
+        change = evaluator.block_log_lik(theta) - evaluator.block_log_lik(mode.position)
+        remainders = change - variates.changes(mode.position, theta)
+        largest = max(largest, float(np.max(np.abs(remainders) / constants / np.linalg.norm(z) ** 3)))
+        assert np.linalg.norm(z) < bounds.radii[0]
+    assert largest == pytest.approx(1 / learned.FACTOR)
+
+
+def test_what_does_not_go_together_is_refused() -> None:
+    with pytest.raises(InputError, match="`bounds='learned'`, with which it is approximate"):
+        stansub.sample(posterior(bounded=False), test="factorised", chains=1)
+    with pytest.raises(InputError, match="the pocock test takes no bounds"):
+        stansub.sample(posterior(), test="pocock", bounds="learned")
+    with pytest.raises(InputError, match="bounds 'guessed' are unknown; choose from proved, learned"):
+        stansub.sample(posterior(), test="factorised", bounds="guessed")
+    with pytest.raises(InputError, match="are set in the test itself"):
+        stansub.sample(posterior(), test=stansub.Factorised(), bounds="learned")
