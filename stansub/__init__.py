@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
     from stansub.kernels.jumps import Auxiliary, Jump, Moved, ReversibleJump, Symmetric
     from stansub.kernels.particle_gibbs import ParticleGibbs, StateSpace
+    from stansub.kernels.polya_gamma import PolyaGamma
     from stansub.kernels.proposals import RandomWalk
     from stansub.kernels.recipes import Metropolis, Mixture, OnParameters, Sequence
     from stansub.kernels.stiefel import StiefelWalk
@@ -71,6 +72,7 @@ __all__ = [
     "ParticleGibbs",
     "Penalty",
     "Pocock",
+    "PolyaGamma",
     "Posterior",
     "RandomWalk",
     "ReversibleJump",
@@ -105,6 +107,7 @@ _HOMES = {
     "FunctionFactors": "target.functions",
     "Posterior": "stan.posterior",
     **dict.fromkeys(("Auxiliary", "Jump", "Moved", "ReversibleJump", "Symmetric"), "kernels.jumps"),
+    "PolyaGamma": "kernels.polya_gamma",
     "RandomWalk": "kernels.proposals",
     **dict.fromkeys(("Metropolis", "Mixture", "OnParameters", "Sequence"), "kernels.recipes"),
     **dict.fromkeys(("ParticleGibbs", "StateSpace"), "kernels.particle_gibbs"),

@@ -43,6 +43,7 @@ APPLICATIONS = (
     Application("stochastic_volatility", "Chen, Mansinghka and Ghahramani", "4.3; fig. 9"),
     Application("compminimax", "Johndrow, Mattingly, Mukherjee and Dunson", "2, 3; table 1, fig. 1, 2"),
     Application("low_rank_gp", "Johndrow, Mattingly, Mukherjee and Dunson", "4.3, 4.4; fig. 5, 6"),
+    Application("polya_gamma", "Johndrow, Mattingly, Mukherjee and Dunson", "4.1, 4.2; fig. 4"),
 )
 
 HEAD = """# Applications of the papers

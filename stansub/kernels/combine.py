@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from stansub._loop import Decider, Subset
 from stansub.kernels.base import Info, Kernel, Oversight, Records, Stat, State, step_by_step
-from stansub.kernels.metropolis import COUNTS, STATS, MetropolisHastings, counts_of
+from stansub.kernels.metropolis import COUNTS, DECISIONS, STATS, MetropolisHastings, counts_of
 from stansub.types import FloatArray
 
 _WHOLE = tuple(one for one in STATS if one.name != "log_ratio")
-_DECISIONS = Stat("n_decisions", np.int32, "Decisions of the step, one for each kernel that moved.", "n_decisions")
 _COMPONENT = Stat("component", np.int32, "Which of the parts made the step, counted from 0.")
 
 
@@ -42,7 +41,7 @@ class _Combined(ABC):
     def stats(self) -> tuple[Stat, ...]:
         """Of the whole step, then of each part."""
         own = [one.of(name) for name, part in self.parts.items() for one in part.stats if one.per_step]
-        return (*_WHOLE, _DECISIONS, *COUNTS, *own)
+        return (*_WHOLE, DECISIONS, *COUNTS, *own)
 
     @property
     def dim(self) -> int:
@@ -112,14 +111,14 @@ class InSequence(_Combined):
         self, rng: np.random.Generator, state: State, params: Mapping[str, Any], *, audit: bool = False
     ) -> tuple[State, Info]:
         """One step of each part."""
-        found: dict[str, Any] = {one.name: one.dtype(0) for one in (*_WHOLE, _DECISIONS)}
+        found: dict[str, Any] = {one.name: one.dtype(0) for one in (*_WHOLE, DECISIONS)}
         for name, part in self.parts.items():
             state, info = part.step(rng, state, params[name], audit=audit)
             found |= self._named(name, info)
             for one in _WHOLE:
                 either = found[one.name] | info[one.name] if one.dtype is bool else found[one.name] + info[one.name]
                 found[one.name] = either
-            found[_DECISIONS.name] += info.get(_DECISIONS.name, 1)
+            found[DECISIONS.name] += info.get(DECISIONS.name, 1)
         return state, found
 
 
@@ -150,7 +149,7 @@ class InMixture(_Combined):
         number = int(np.searchsorted(self._edges, rng.random(), side="right"))
         name, part = list(self.parts.items())[number]
         state, info = part.step(rng, state, params[name], audit=audit)
-        whole = {one.name: info[one.name] for one in _WHOLE} | {_DECISIONS.name: info.get(_DECISIONS.name, 1)}
+        whole = {one.name: info[one.name] for one in _WHOLE} | {DECISIONS.name: info.get(DECISIONS.name, 1)}
         return state, self._nothing | whole | self._named(name, info) | {"component": number}
 
 

@@ -11,15 +11,16 @@ import numpy as np
 
 from stansub._loop import Decider
 from stansub.kernels.base import Info, Oversight, Records, Stat, State, step_by_step
-from stansub.kernels.metropolis import COUNTS, STATS
+from stansub.kernels.metropolis import COUNTS, DECISIONS, STATS
 from stansub.types import FloatArray
 
 # Every step moves, by no decision that could be counted among the accepted ones; no observation is looked at for one.
 DIRECT_STATS: tuple[Stat, ...] = (
     *(replace(one, total="") if one.name == "accepted" else one for one in STATS),
+    DECISIONS,
     *COUNTS,
 )
-MOVED: Info = {one.name: one.dtype(0) for one in STATS} | {"accepted": True, "n_decisions": 0}
+MOVED: Info = {one.name: one.dtype(0) for one in (*STATS, DECISIONS)} | {"accepted": True}
 
 
 class DirectKernel(ABC):

@@ -59,7 +59,7 @@ COUNTS = (
     Stat("audit_time", float, "Seconds taken by audits.", "audit_time", False),
 )
 
-
+DECISIONS = Stat("n_decisions", np.int32, "Decisions of the step, one for each kernel that moved.", "n_decisions")
 LEVEL = Stat("error_level", float, "Error level at which the decision was taken, where it falls during the run.")
 
 

@@ -161,7 +161,7 @@ def _wrong_decisions(run: _Run) -> Iterable[Finding]:
         return
     record, level = run.record, error_level(run.facts)
     audit, accepted, exact = record.audit, level.value or 0.0, level.value == 0
-    if "n_steps" not in run.facts or (exact and audit is None):
+    if not n_decisions(run.facts) or (exact and audit is None):
         return
     if audit is None:
         if record.estimates is None and record.acceptances is None:

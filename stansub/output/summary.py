@@ -10,7 +10,16 @@ from rich.text import Text
 from stansub.findings import Finding, Severity
 from stansub.output.checks import R_HAT_MAX, findings_of
 from stansub.output.inference_data import attrs
-from stansub.output.record import LEARNED, UNKNOWN, RunRecord, error_level, record_of, step_bias, total
+from stansub.output.record import (
+    LEARNED,
+    UNKNOWN,
+    RunRecord,
+    error_level,
+    n_decisions,
+    record_of,
+    step_bias,
+    total,
+)
 from stansub.output.statistics import affordable, count, table
 from stansub.output.words import (
     audited_acceptances,
@@ -169,6 +178,8 @@ def _modes(check: Mapping[str, Any]) -> str:
 
 def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
     """How decisions were taken, and what that promises."""
+    if n_decisions(facts) == 0:
+        return "none: each step is drawn from a distribution that is taken to be that of the posterior"
     if record.fallback_share is not None:
         return _with_noise(record.fallback_share, facts)
     promises = {
@@ -188,13 +199,15 @@ def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
 
 def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """What the draws took."""
+    parts = []
     if record.share_of_data is not None:
-        text = f"{percent(record.share_of_data)} of the {facts['n_observations']:,} observations per decision"
+        parts.append(f"{percent(record.share_of_data)} of the {facts['n_observations']:,} observations per decision")
         if record.undecided_share is not None and error_level(facts).value != 0:
-            text += f"; {percent(record.undecided_share)} of the decisions needed all"
-        if record.passes_per_step is not None:
-            text += f"; {record.passes_per_step:.2g} passes over the data evaluated per step"
-        yield "Data", text
+            parts.append(f"{percent(record.undecided_share)} of the decisions needed all")
+    if record.passes_per_step is not None:
+        parts.append(f"{record.passes_per_step:.2g} passes over the data evaluated per step")
+    if parts:
+        yield "Data", "; ".join(parts)
     if record.observations_per_second is not None and record.steps_per_second is not None:
         yield (
             "Speed",
@@ -241,7 +254,7 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
             f"{tightness} of its bound",
         )
         yield from _learned(record, facts)
-    elif estimates is None and "n_steps" in facts:
+    elif estimates is None and n_decisions(facts):
         yield "Audit", "none"
 
 

@@ -1,0 +1,237 @@
+"""Gibbs sampling of logistic regression with Pólya-Gamma variables, from all the data or from mini-batches.
+
+Given omega_i ~ PG(1, x_i beta) for every observation, beta is normal (Polson, Scott and Windle 2013), so that a step
+takes no decision. With omega for a mini-batch of m of the N observations alone (Johndrow et al. 2015, equation 10) a
+step costs m / N of that, but the posterior is no longer what is sampled: the precision matrix has a random error of
+relative order sqrt(p / m), which moves beta in proportion, while the sd of the posterior is of order 1 / sqrt(N). So
+draws spread too widely, by what depends on m / N and not on m.
+
+What it is not: checked. Nothing compares the regression with the posterior that is sampled beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+
+from stansub.errors import InputError
+from stansub.kernels.base import Info, Kernel, Stat, State
+from stansub.kernels.direct import DIRECT_STATS, MOVED, DirectKernel
+from stansub.kernels.recipes import Bench, Leaves, find
+from stansub.types import FloatArray, IntArray
+
+# Of a generator and the weights, shape (p,): observations in the mini-batch of the next step.
+Size = Callable[[np.random.Generator, FloatArray], int]
+
+# Rows that are worked on at a time: they stay in a processor's cache.
+_CHUNK = 8192
+_MINI_BATCH = Stat("mini_batch", np.int64, "Observations in the mini-batch, or all.", "mini_batch")
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A logistic regression y_i ~ Bernoulli(logit^-1(x_i beta)), beta ~ Normal(mean, covariance).
+
+    Attributes
+    ----------
+    x : ndarray, shape (N, p)
+    y : ndarray, shape (N,)
+        Of 0 and 1.
+    prior_mean : ndarray, shape (p,)
+    prior_precision : ndarray, shape (p, p)
+    """
+
+    x: FloatArray
+    y: FloatArray
+    prior_mean: FloatArray
+    prior_precision: FloatArray
+
+    @property
+    def n_observations(self) -> int:
+        """N."""
+        return len(self.x)
+
+    @property
+    def dim(self) -> int:
+        """Weights: p."""
+        return len(self.prior_mean)
+
+    @cached_property
+    def pull(self) -> FloatArray:
+        """X'(y - 1/2) + B^-1 b, shape (p,): of all the data, at the first step and never again."""
+        pull: FloatArray = self.x.T @ (self.y - 0.5) + self.prior_precision @ self.prior_mean
+        return pull
+
+    def precision(self, rng: np.random.Generator, beta: FloatArray, which: IntArray | None = None) -> FloatArray:
+        """S^-1 with new Pólya-Gamma variables, shape (p, p) (Johndrow et al. 2015, equations 9 and 10).
+
+        Parameters
+        ----------
+        rng : Generator
+        beta : ndarray, shape (p,)
+        which : ndarray of int, shape (m,), optional
+            The mini-batch, whose share of X' Omega X is scaled by N / m; all observations by default.
+        """
+        from polyagamma import random_polyagamma
+
+        total = np.zeros((self.dim, self.dim))
+        for rows in self._rows(which):
+            # Of the package's methods this one is exact where the first parameter is 1, and the quickest.
+            omega = random_polyagamma(1.0, rows @ beta, method="devroye", disable_checks=True, random_state=rng)
+            scaled = rows * np.sqrt(omega)[:, np.newaxis]
+            total += scaled.T @ scaled
+        share = 1.0 if which is None else len(which) / self.n_observations
+        precision: FloatArray = total / share + self.prior_precision
+        return precision
+
+    def _rows(self, which: IntArray | None) -> Iterator[FloatArray]:
+        """Rows of the design, a chunk at a time."""
+        n = self.n_observations if which is None else len(which)
+        for first in range(0, n, _CHUNK):
+            chunk = slice(first, first + _CHUNK)
+            yield self.x[chunk] if which is None else self.x[which[chunk]]
+
+    def draw(self, rng: np.random.Generator, precision: FloatArray) -> FloatArray:
+        """beta ~ Normal(S (X'(y - 1/2) + B^-1 b), S), shape (p,), given S^-1 (equation 9)."""
+        lower = np.linalg.cholesky(precision)
+        mean = cho_solve((lower, True), self.pull)
+        beta: FloatArray = mean + solve_triangular(lower, rng.standard_normal(self.dim), lower=True, trans="T")
+        return beta
+
+
+class PolyaGammaKernel(DirectKernel):
+    """Draws the weights of a logistic regression given Pólya-Gamma variables, which are forgotten.
+
+    Parameters
+    ----------
+    regression : Regression
+    index : ndarray of int64, shape (p,)
+        Of the weights in a position.
+    dim : int
+    size : callable, optional
+        How many observations are in the mini-batch of a step; all by default.
+    """
+
+    stats = (*DIRECT_STATS, _MINI_BATCH)
+
+    def __init__(self, regression: Regression, index: IntArray, dim: int, size: Size | None = None) -> None:
+        super().__init__(dim)
+        self.regression, self.index, self.size = regression, index, size
+        self.n_evaluated = 0
+
+    def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
+        """Pólya-Gamma variables given the weights, and weights given these."""
+        regression, beta = self.regression, state.position[self.index]
+        which = self._mini_batch(rng, beta)
+        position = state.position.copy()
+        position[self.index] = regression.draw(rng, regression.precision(rng, beta, which))
+        m = regression.n_observations if which is None else len(which)
+        self.n_evaluated += m
+        return State(position), {**MOVED, "mini_batch": m}
+
+    def _mini_batch(self, rng: np.random.Generator, beta: FloatArray) -> IntArray | None:
+        """Distinct observations, at least p + 1 of them; None for all."""
+        n = self.regression.n_observations
+        m = n if self.size is None else max(self.size(rng, beta), self.regression.dim + 1)
+        # In order of their places rows are gathered faster.
+        return None if m >= n else np.sort(rng.choice(n, m, replace=False, shuffle=False))
+
+    def counts(self) -> dict[str, float]:
+        """Observations whose variables were drawn."""
+        return super().counts() | {"n_obs_evaluated": self.n_evaluated}
+
+    def save(self) -> Any:
+        """What was counted: steps depend on the position alone."""
+        return self.n_evaluated
+
+    def restore(self, state: State, saved: Any) -> None:
+        """Go on counting."""
+        self.n_evaluated = saved
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """Mini-batches of one size (Johndrow et al. 2015, section 4.2)."""
+
+    m: int
+
+    def __call__(self, rng: np.random.Generator, beta: FloatArray) -> int:
+        return self.m
+
+
+@dataclass(frozen=True)
+class PolyaGamma:
+    """Pólya-Gamma Gibbs sampling of a logistic regression, as `stansub.sample` takes it.
+
+    Attributes
+    ----------
+    x : ndarray, shape (N, p)
+        Design, with a column of ones where there is an intercept. It must be that of the program, which nothing checks.
+    y : ndarray, shape (N,)
+        Of 0 and 1.
+    names : sequence of str
+        Of the weights, p elements in all: ``["alpha", "beta"]``.
+    prior_sd : float or ndarray, shape (p,)
+        Of independent normal priors.
+    prior_mean : float or ndarray, shape (p,)
+    mini_batch : int or callable, optional
+        Observations a step; a callable is asked at every step, with a generator and the weights, shape (p,), such as
+        ``lambda rng, beta: rng.binomial(N, q)`` for equation 10 of Johndrow et al. (2015). All by default, which is
+        exact. At least p + 1 are taken.
+
+    Raises
+    ------
+    InputError
+        When x and y do not belong together, y is not of 0 and 1, a prior sd is not above 0, there would be no
+        mini-batch, or the package polyagamma is missing; once it is bound, when the names are not p parameters.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    names: Sequence[str]
+    prior_sd: float | FloatArray
+    prior_mean: float | FloatArray = 0.0
+    mini_batch: int | Size | None = None
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.x) != 2 or np.shape(self.y) != np.shape(self.x)[:1]:
+            raise InputError(
+                f"PolyaGamma takes x of shape (N, p) and y of shape (N,), not {np.shape(self.x)} and {np.shape(self.y)}"
+            )
+        if not np.isin(self.y, (0, 1)).all():
+            raise InputError("PolyaGamma takes y of 0 and 1: the regression is of single trials")
+        if not (np.asarray(self.prior_sd) > 0).all():
+            raise InputError(f"prior_sd must be above 0, not {self.prior_sd}")
+        if not (self.mini_batch is None or callable(self.mini_batch) or self.mini_batch >= 1):
+            raise InputError(f"mini_batch must be at least 1, or a callable, not {self.mini_batch}")
+        if find_spec("polyagamma") is None:
+            raise InputError("PolyaGamma needs the package polyagamma: pip install 'stansub[papers]'")
+
+    @property
+    def regression(self) -> Regression:
+        """The same with arrays of the shapes that kernels work with."""
+        p = self.x.shape[1]
+        return Regression(
+            np.ascontiguousarray(self.x, np.float64),
+            np.asarray(self.y, np.float64),
+            np.broadcast_to(np.asarray(self.prior_mean, np.float64), p),
+            np.diag(np.broadcast_to(np.asarray(self.prior_sd, np.float64), p) ** -2.0),
+        )
+
+    def bind(self, bench: Bench) -> Kernel:
+        """The kernel of one chain."""
+        regression, index = self.regression, np.concatenate([find(bench.names, [name]) for name in self.names])
+        if len(index) != regression.dim:
+            raise InputError(f"{', '.join(self.names)} are {len(index)} parameters, but x has {regression.dim} columns")
+        size = self.mini_batch if self.mini_batch is None or callable(self.mini_batch) else FixedSize(self.mini_batch)
+        return PolyaGammaKernel(regression, index, len(bench.names), size)
+
+    def leaves(self, names: Sequence[str]) -> Leaves:
+        """Nothing is adapted."""
+        return {}
