@@ -180,6 +180,27 @@ class Stopped(Finding):
 
 
 @dataclass(frozen=True)
+class NotPreciseEnough(Finding):
+    """The run came to its last iteration before its draws were as precise as it was to make them.
+
+    Attributes
+    ----------
+    asked : str
+        As in ``ess=400,rhat=1.01``.
+    quantity : str
+        One that is not so precise; empty where nothing has moved.
+    ess : float
+    r_hat : float or None
+        None for one chain.
+    """
+
+    asked: str
+    quantity: str
+    ess: float
+    r_hat: float | None
+
+
+@dataclass(frozen=True)
 class LeftOut(Finding):
     """Generated quantities could not be computed; a clause says which and why."""
 

@@ -194,8 +194,8 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) 
     Path("inits.json").write_text(json.dumps({"mu": 1.0}))
     options = (
         "--chains 3 --parallel-chains 1 --iter-warmup 40 --iter-sampling 90 --thin 3 --seed 7 --inits inits.json "
-        "--proposal random-walk --control-variates 1 --max-time 500 --test bernstein --delta 0.2 "
-        "--final-epsilon 0.1 --range scan --looks fixed --first-look 200 --audit 0.5 --block-size 2 "
+        "--proposal random-walk --control-variates 1 --max-time 500 --until ess=9000 --test bernstein --delta 0.2 "
+        "--range scan --looks fixed --first-look 200 --audit 0.5 --block-size 2 "
         "--evaluator instances "
         "--output out.nc --force --save-warmup --observation-level --no-generated-quantities --quiet"
     )
@@ -205,9 +205,10 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) 
     expected = {
         "chains": 3, "parallel_chains": 1, "iter_warmup": 40, "iter_sampling": 90, "thin": 3, "seed": 7,
         "inits": "inits.json", "proposal": "random-walk", "control_variates": 1, "max_time": 500.0, "max_error": None,
+        "until": "ess=9000",
         "range_source": "scan", "audit": 0.5, "block_size": 2, "observations": None, "evaluator": "instances",
         "save_warmup": True, "generated_quantities": False, "observation_level": True,
-        "executor": "threads", "kernel": None, "final_epsilon": 0.1,
+        "executor": "threads", "kernel": None, "final_epsilon": None,
     }  # fmt: skip
     assert facts["settings"] == expected
     assert (facts["test"], facts["delta"]) == ("bernstein", 0.2)

@@ -93,6 +93,9 @@ def _modes(run: _Run) -> Iterable[Finding]:
 def _ended_early(run: _Run) -> Iterable[Finding]:
     if reason := run.facts.get("stopped"):
         yield findings.Stopped(str(reason))
+    elif (check := run.facts.get("last_check")) and not check["reached"]:
+        asked = str(run.facts.get("settings", {}).get("until"))
+        yield findings.NotPreciseEnough(asked, check["quantity"], check["ess"], check.get("r_hat"))
     if what := run.facts.get("left_out"):
         yield findings.LeftOut(str(what))
 

@@ -41,6 +41,7 @@ SCHEMA_ATTRS = (
 JSON_ATTRS = (
     "mode_check",
     "audit_by_level",
+    "last_check",
     "starts",
     "asked",
     "settings",

@@ -25,6 +25,7 @@ from stansub.output.words import (
     audited_acceptances,
     audited_decisions,
     audited_estimates,
+    last_check,
     normality_trial,
     one_step_bias,
     percent,
@@ -155,6 +156,8 @@ def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]
     if record.acceptance_rate is not None:
         drawn += f", {percent(record.acceptance_rate)} of the proposals accepted"
     yield "Draws", drawn
+    if "last_check" in facts:
+        yield "Ended", last_check(facts["last_check"], str(facts["settings"]["until"]))
     yield from _nuts(facts)
     if "mode_check" in facts:
         yield "Modes", _modes(facts["mode_check"])

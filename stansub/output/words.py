@@ -98,6 +98,29 @@ def _(found: findings.Stopped) -> Words:
 
 
 @words.register
+def _(found: findings.NotPreciseEnough) -> Words:
+    r_hat = f" and an R-hat of {found.r_hat:.3f}" if found.r_hat is not None else ""
+    what = f"{found.quantity} has an ESS of {found.ess:.0f}{r_hat}" if found.quantity else "no parameter has moved"
+    return Words(
+        f"The run came to its last iteration before the precision that it was to reach (`until={found.asked}`): "
+        f"{what}.",
+        "Go on with more `iter_sampling` (`resume`, from a checkpoint).",
+    )
+
+
+def last_check(check: Mapping[str, Any], asked: str) -> str:
+    """Why a run ended that was to end when its draws were precise enough."""
+    draws = f"{check['n_draws']:,} draws a chain"
+    if not check["reached"]:
+        return f"not yet as precise as asked for ({asked}) at the last check, after {draws}"
+    r_hat = f", R-hat at most {check['r_hat']:.3f}" if check.get("r_hat") is not None else ""
+    return (
+        f"as precise as asked for ({asked}) at check {check['n_checks']}, after {draws}: ESS at least "
+        f"{check['ess']:.0f} ({check['quantity']}){r_hat}"
+    )
+
+
+@words.register
 def _(found: findings.LeftOut) -> Words:
     return Words(
         f"The {found.what}.", "Look at those blocks of the Stan program; the parameters are as they should be."

@@ -172,6 +172,10 @@ class ChainState:
         Steps, accepted, observations used and evaluated, as a kernel counts them; at the end of warmup.
     pause : int
         Steps of warmup after which the chain waits for the others; until then it remembers its draws. 0 for none.
+    rest : int
+        Steps of sampling after which the chain waits for the others; 0 for none.
+    ended : bool
+        Whether its draws have been found to be enough.
     remembered, accepted : list
         Draws since then, and shares accepted.
     trial_rng : Generator or None
@@ -191,6 +195,8 @@ class ChainState:
     counters: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
     counted_in_warmup: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
     pause: int = 0
+    rest: int = 0
+    ended: bool = False
     remembered: list[FloatArray] = field(default_factory=list)
     accepted: list[float] = field(default_factory=list)
     trial_rng: np.random.Generator | None = None
@@ -259,10 +265,10 @@ class Chain:
         if self.warmup.n_steps < self.plan.iter_warmup:
             self._warm_up()
             return not self.waits
-        left = self.plan.iter_sampling - self.sampling.n_steps
+        left = (self._now.rest or self.plan.iter_sampling) - self.sampling.n_steps
         if left > 0:
             self._stretch(self.sampling, min(SAMPLING_STRETCH, left, self._same_level()), self.plan.audit)
-        return not self.done
+        return not (self.done or self.waits)
 
     def _warm_up(self) -> None:
         now = self._now
@@ -316,6 +322,14 @@ class Chain:
         evaluated = self._counts()["n_obs_evaluated"] - evaluated
         self.charge(n_passes * self._n_observations + int(evaluated), time.perf_counter() - began)
 
+    def rest_after(self, n_steps: int) -> None:
+        """Have `advance` end after so many steps of sampling; 0 for after all of them."""
+        self._now.rest, self._now.ended = n_steps, False
+
+    def end(self) -> None:
+        """The draws so far are enough."""
+        self._now.ended = True
+
     def wait_after(self, n_steps: int) -> None:
         """Have `advance` end after so many steps of warmup and remember the draws until then; 0 for neither."""
         self._now.pause = n_steps
@@ -362,8 +376,8 @@ class Chain:
 
     @property
     def waits(self) -> bool:
-        """Whether it has come so far."""
-        return 0 < self._now.pause <= self.warmup.n_steps
+        """Whether it has come so far as it is to come before the chains meet, or are looked at together."""
+        return 0 < self._now.pause <= self.warmup.n_steps or 0 < self._now.rest <= self.sampling.n_steps
 
     @property
     def proposal(self) -> Proposal:
@@ -390,7 +404,7 @@ class Chain:
     @property
     def done(self) -> bool:
         """Whether the chain has run to its end."""
-        return self.sampling.n_steps >= self.plan.iter_sampling
+        return self._now.ended or self.sampling.n_steps >= self.plan.iter_sampling
 
     @property
     def status(self) -> Status:
@@ -401,7 +415,7 @@ class Chain:
         n, accepted, used, _ = now.counters - (0 if warmup else now.counted_in_warmup)
         return Status(
             steps=steps,
-            total=self.plan.iter_warmup + self.plan.iter_sampling,
+            total=steps if now.ended else self.plan.iter_warmup + self.plan.iter_sampling,
             warmup=warmup,
             acceptance=accepted / max(n, 1),
             share=used / max(n, 1) / self._n_observations,

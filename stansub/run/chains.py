@@ -1,4 +1,7 @@
-"""The chains of a run, from first step to last: stages of warmup with meetings between them, then sampling."""
+"""The chains of a run, from first step to last: stages of warmup with meetings between them, then sampling.
+
+Sampling is one stage, or several with a check between them of whether the draws are precise enough.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from stansub.run.chain import Chain
 from stansub.run.checkpoint import Keeper
 from stansub.run.elsewhere import Elsewhere
 from stansub.run.stages import Meetings
+from stansub.run.until import Until
 
 
 class _Pieces:
@@ -39,6 +43,7 @@ def run(
     stop: NDArray[np.int32],
     elsewhere: Elsewhere | None = None,
     keeper: Keeper | None = None,
+    until: Until | None = None,
     max_time: float | None = None,
     watch: Callable[[], None] = lambda: None,
     on_interrupt: Callable[[], None] = lambda: None,
@@ -53,17 +58,21 @@ def run(
         Takes the chains to other processes; threads of this one by default.
     keeper : Keeper, optional
         Writes checkpoints.
+    until : Until, optional
+        Ends the run when the draws are precise enough.
     """
     turns = partial(executors.run, stop=stop, watch=watch, on_interrupt=on_interrupt)
     stage = _Stage(chains, meetings, turns, parallel, elsewhere, keeper, max_time)
     ahead = [n_steps for n_steps in meetings.at if n_steps > meetings.last] if meetings is not None else []
-    for n_steps in (*ahead, 0):
+    for n_steps in ahead:
         stage.advance(n_steps)
-        if not n_steps or stop[0] or not stage.living:
+        if stop[0] or not stage.living:
             break
         stage.meet(n_steps, stop)
         if stop[0]:
             break
+    else:
+        stage.sample(until, stop)
     if keeper is not None:
         keeper.finish(stage.living)
     return stage.outcome
@@ -86,20 +95,29 @@ class _Stage:
         self._elsewhere, self._keeper = elsewhere, keeper
         self._end = None if max_time is None else time.perf_counter() + max_time
         self.outcome = executors.Outcome()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Have chains in other processes go on with what all of them have found together."""
+        if self._elsewhere is not None:
+            self._elsewhere.settle(self._meetings)
 
     @property
     def living(self) -> list[int]:
         """Numbers of the chains that have not failed."""
         return [number for number in range(len(self._chains)) if number not in self.outcome.failures]
 
-    def advance(self, n_steps: int) -> None:
-        """Have the chains go on to a meeting after so many steps of warmup; 0 for to their end."""
+    def advance(self, n_steps: int, n_sampling: int = 0) -> None:
+        """Have the chains go on to a meeting after so many steps of warmup, or to a check after so many of sampling.
+
+        0 for to their end.
+        """
         living = self.living
         for number in living:
             self._chains[number].wait_after(n_steps)
+            self._chains[number].rest_after(n_sampling)
         work: list[executors.Work] = [executors.Local(self._chains[number]) for number in living]
         if self._elsewhere is not None:
-            self._elsewhere.settle(self._meetings)
             work = [self._elsewhere.work(self._chains[number], number) for number in living]
 
         def between(place: int, more: bool) -> None:
@@ -113,9 +131,29 @@ class _Stage:
     def meet(self, n_steps: int, stop: NDArray[np.int32]) -> None:
         """Have the chains meet, in this process; a meeting that fails ends the run."""
         assert self._meetings is not None
-        met = [self._chains[number] for number in self.living]
-        pieces = executors.Local(_Pieces(self._meetings.meet(met, n_steps), stop))
-        for error in self._go([pieces], parallel=1).values():
+        self._together(self._meetings.meet([self._chains[number] for number in self.living], n_steps), stop)
+        self._settle()
+
+    def sample(self, until: Until | None, stop: NDArray[np.int32]) -> None:
+        """Have the chains go on to their end or, where that is asked for, until their draws are precise enough."""
+        if until is None:
+            self.advance(0)
+            return
+        for n_steps in until.ahead(self._chains):
+            self.advance(0, n_steps)
+            chains = [self._chains[number] for number in self.living]
+            if stop[0] or not chains:
+                return
+            self._together(until.check(chains), stop)
+            if until.reached:
+                for chain in chains:
+                    chain.end()
+            if stop[0] or until.reached:
+                return
+
+    def _together(self, work: Iterator[None], stop: NDArray[np.int32]) -> None:
+        """Work on all chains while they wait, in this process; where it fails the run ends."""
+        for error in self._go([executors.Local(_Pieces(work, stop))], parallel=1).values():
             raise error
         if self._keeper is not None:
             self._keeper.met()

@@ -34,6 +34,7 @@ from stansub.run.executors import BROKEN, Outcome
 from stansub.run.inits import Inits
 from stansub.run.prepare import Prepared, Setup
 from stansub.run.progress import stage_progress
+from stansub.run.until import Check
 from stansub.stan.posterior import Posterior
 from stansub.tuning.anchored import Anchored
 from stansub.tuning.missed import ModeCheck, check_modes
@@ -77,6 +78,8 @@ class Finished:
         When they began, as `time.perf_counter` gives it.
     seconds : float
         For which they had run before they were resumed.
+    check : Check or None
+        The last one, of a run that is to end when its draws are precise enough.
     """
 
     chains: Sequence[Chain]
@@ -84,6 +87,7 @@ class Finished:
     setup: Setup
     began: float
     seconds: float = 0.0
+    check: Check | None = None
 
 
 def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
@@ -163,6 +167,7 @@ def collect(
     attrs = _facts(prepared, finished, drawn) | {
         "mode_check": checked.record(),
         "stopped": stopped,
+        "last_check": finished.check.record() if finished.check is not None else None,
         "compile_time": prepared.compiled_at - progress.began,
         "setup_time": finished.began - prepared.compiled_at,
         "setup_times": progress.seconds,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 from stansub.acceptance.names import BOUNDS, TEST_NAMES
 from stansub.errors import InputError
+from stansub.run.precision import Precision
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +35,9 @@ _Documented = TypeVar("_Documented", bound=Callable[..., Any])
 # Upper bounds of what is counted: beyond them nothing could be run, and sums would overflow.
 MOST_COUNT = 10**12
 MOST = {"chains": 10_000, "parallel_chains": 10_000, "repeats": 10_000, "seed": 2**63 - 1}
+
+# Steps after warmup where none are asked for: of a run that ends there, and of one that may end before.
+ITER_SAMPLING, MOST_ITER_SAMPLING = 10_000, 100_000
 
 # Groups of options, in the command line's help.
 CHAINS, DECISIONS, DATA, OUTPUT = "Chains", "Decisions", "Data", "Output"
@@ -185,10 +189,12 @@ class SampleConfig:
     )
     iter_warmup: int = _option(2000, "Warmup steps of each chain, in which the proposal is learned.", CHAINS, Count(0))
     iter_sampling: int = _option(
-        10_000,
-        "Steps of each chain after warmup; one of a random walk moves less far than one of NUTS, so there are more.",
+        None,
+        "Steps of each chain after warmup, with `until` at most; one of a random walk moves less far than one of NUTS, "
+        "so there are more.",
         CHAINS,
         Count(1),
+        means="10,000; with `until` 100,000",
         resume="longer",
     )
     thin: int = _option(1, "Steps from one draw that is kept to the next.", CHAINS, Count(1))
@@ -230,6 +236,17 @@ class SampleConfig:
         "Stop after this many seconds, set-up included, and keep the draws there are.",
         CHAINS,
         Interval("a number of seconds above 0", high=None),
+        resume="any",
+    )
+    until: str | Mapping[str, float] | None = _option(
+        None,
+        "End when every parameter is as precise as this: an ESS (bulk and tail) of at least, an R-hat of at most so "
+        "much, or both, as in ess=400,rhat=1.01; it is checked after 500 draws of each chain and whenever there are a "
+        "quarter more.",
+        CHAINS,
+        type_="str or mapping",
+        metavar="PRECISION",
+        means="none: the run ends after `iter_sampling`",
         resume="any",
     )
     test: StoppingRule | str | None = _option(
@@ -378,7 +395,9 @@ class SampleConfig:
         from stansub.tuning.anchored import check_order
         from stansub.tuning.named import check_proposal
 
+        self._settle()
         check(**{one.name: getattr(self, one.name) for one in fields(self)})
+        self._check_precision()
         if self.thin > self.iter_sampling:
             raise InputError(f"thin {self.thin} is more than iter_sampling {self.iter_sampling}: no draw would be kept")
         check_order(self.control_variates)
@@ -391,6 +410,38 @@ class SampleConfig:
         if not self.smooth and str(self.control_variates) in ("1", "2"):
             raise InputError(f"there are no control variates: {self.not_smooth}: leave `control_variates` out")
         choices.check_range(self.make_test(), self.range_source)
+
+    def _settle(self) -> None:
+        """Put what follows from other options in its place, and what can be written in several ways in one."""
+        settled: dict[str, Any] = {}
+        if self.until is not None:
+            settled["until"] = str(Precision.of(self.until))
+        if self.iter_sampling is None:
+            settled["iter_sampling"] = ITER_SAMPLING if self.until is None else MOST_ITER_SAMPLING
+        for name, value in settled.items():
+            object.__setattr__(self, name, value)
+
+    def _check_precision(self) -> None:
+        precision = self.precision
+        if precision is None:
+            return
+        if precision.rhat is not None and self.chains == 1:
+            raise InputError(f"until {precision}: R-hat needs several chains; raise `chains`, or give ess alone")
+        if self.final_epsilon is not None:
+            raise InputError(
+                "`final_epsilon` is reached after all of `iter_sampling`, and `until` may end the run before: leave "
+                "one of them out"
+            )
+
+    @property
+    def precision(self) -> Precision | None:
+        """At which the run ends; None where it ends after `iter_sampling`."""
+        return None if self.until is None else Precision.of(self.until)
+
+    @property
+    def iter_foreseen(self) -> int:
+        """Steps of a chain after warmup by which costs are weighed and audits are planned."""
+        return self.iter_sampling if self.until is None else min(self.iter_sampling, ITER_SAMPLING)
 
     def make_test(self) -> StoppingRule:
         """The test asked for, or the default.

@@ -290,7 +290,7 @@ def _audits(
     """The share of decisions to be audited, and where the user accepts an error what these audits can tell."""
     if promise == Guarantee.PROVED:
         return 0.0, ()
-    n_decisions, n_observations = config.chains * config.iter_sampling, posterior.blocks.n_observations
+    n_decisions, n_observations = config.chains * config.iter_foreseen, posterior.blocks.n_observations
     if config.max_error is None or config.audit is not None or promise == Guarantee.EXACT:
         return choices.choose_audit(config.audit, n_decisions, n_observations), ()
     share, note = choices.audit_within(config.max_error, n_decisions, n_observations)
@@ -314,7 +314,7 @@ def request_of(config: SampleConfig, spread: Range | None) -> Request:
     return Request(
         order=config.order,
         proposal=config.proposal if isinstance(config.proposal, str) else "given",
-        n_steps=config.chains * (config.iter_warmup + config.iter_sampling),
+        n_steps=config.chains * (config.iter_warmup + config.iter_foreseen),
         seed=config.seed,
         threads=config.parallel_chains,
         looks_given=config.looks_given,

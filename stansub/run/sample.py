@@ -34,10 +34,13 @@ from stansub.run.chain import Chain
 from stansub.run.checkpoint import Checkpoint
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
 from stansub.run.config import SampleConfig, documented
+from stansub.run.constrain import PARAMETERS, constrain
 from stansub.run.executors import Outcome
 from stansub.run.prepare import Data, Model, Prepared, make_chains, prepare, request_of
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
+from stansub.run.until import Until
 from stansub.stan.compiled import compile_model
+from stansub.types import FloatArray
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -248,7 +251,7 @@ def run_chains(
     proposal = chains[0].proposal
     if isinstance(proposal, BuiltIn):
         setup = replace(setup, notes=updated(setup.notes, *proposal.choices()))
-    keeper = _keeper(ready, console)
+    keeper, until = _keeper(ready, console), _until(prepared)
     with (
         elsewhere.going(setup.config.executor, prepared, setup.threads) as away,
         chain_progress(len(chains), meeting, show=show, console=console) as view,
@@ -260,6 +263,7 @@ def run_chains(
             stop=stop,
             elsewhere=away,
             keeper=keeper,
+            until=until,
             max_time=max_time,
             watch=_Watch(chains, view),
             on_interrupt=lambda: console.print(
@@ -268,7 +272,8 @@ def run_chains(
         )
     if meetings is not None:
         setup = replace(setup, found=meetings.found, rule=meetings.test)
-    return Finished(chains, outcome, setup, began, found.seconds if found is not None else 0.0)
+    check = until.last if until is not None else None
+    return Finished(chains, outcome, setup, began, found.seconds if found is not None else 0.0, check)
 
 
 def _keeper(ready: _Ready, console: Console) -> checkpoint.Keeper | None:
@@ -291,6 +296,19 @@ def _keeper(ready: _Ready, console: Console) -> checkpoint.Keeper | None:
     return keeper
 
 
+def _until(prepared: Prepared) -> Until | None:
+    """What ends this run when its draws are precise enough; None where it is not to."""
+    setup, posterior = prepared.setup, prepared.posterior
+    config = setup.config
+    if config.precision is None:
+        return None
+
+    def constrained(theta: FloatArray) -> dict[str, FloatArray]:
+        return constrain(posterior, theta, kept=PARAMETERS, seed=setup.seed, threads=setup.threads)[0]
+
+    return Until(config.precision, constrained, most=config.iter_sampling, thin=config.thin)
+
+
 def _goes_on_there(config: SampleConfig) -> bool:
     """Whether a run that is resumed is kept in the file from which it goes on."""
     if config.resume is None:
@@ -308,7 +326,7 @@ def _meetings(prepared: Prepared, progress: Progress) -> stages.Meetings | None:
         test=setup.asked_rule,
         request=request_of(config, prepared.ranges.source),
         iter_warmup=config.iter_warmup,
-        iter_sampling=config.iter_sampling,
+        iter_sampling=config.iter_foreseen,
     )
     return stages.Meetings(prepared.posterior, found, setup.rule, asked, progress)
 

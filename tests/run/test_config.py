@@ -52,7 +52,7 @@ def test_every_option_of_a_run_is_one_of_the_command() -> None:
     assert set(NAMES) - set(declared) == {"kernel", "show_progress", "console"}
     assert set(declared) < set(command)
     for name in declared:
-        assert command[name].default == (getattr(SampleConfig(), name)), name
+        assert command[name].default == config.DEFAULTS[name], name
 
 
 @pytest.mark.parametrize("command", ["diagnose", "risk", "compare", "reference", "check"])
@@ -121,6 +121,7 @@ def test_nothing_else_keeps_a_run_from_going_on() -> None:
     free = {
         "parallel_chains": 1,
         "max_time": None,
+        "until": "ess=400",
         "audit": 0.5,
         "show_progress": True,
         "generated_quantities": False,

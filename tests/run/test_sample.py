@@ -205,6 +205,7 @@ def test_every_setting_is_written_down(short: Any) -> None:
         "proposal": "adaptive-metropolis",
         "control_variates": 0,
         "max_time": None,
+        "until": None,
         "max_error": None,
         "range_source": "none",
         "audit": 0.01,

@@ -243,6 +243,9 @@ class FakeChain:
     def wait_after(self, n_steps: int) -> None:
         self.pause = n_steps
 
+    def rest_after(self, n_steps: int) -> None:
+        assert n_steps == 0, "nothing is to end the run early"
+
     def advance(self) -> bool:
         if self.steps == self.fails_at:
             raise ValueError("no more")

@@ -1,0 +1,86 @@
+"""The precision at which a run ends: a least effective sample size, a largest R-hat, or both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from stansub.errors import InputError
+
+EXAMPLE = "ess=400,rhat=1.01"
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What every parameter must have reached.
+
+    Attributes
+    ----------
+    ess : float or None
+        Bulk and tail ESS (Vehtari et al. 2021) of all chains together are at least this.
+    rhat : float or None
+        R-hat is at most this.
+
+    Raises
+    ------
+    InputError
+        When nothing is asked for, or what no draws could reach or all would.
+    """
+
+    ess: float | None = None
+    rhat: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.ess is None and self.rhat is None:
+            raise InputError(f"until names no precision: give a least ESS, a largest R-hat or both, such as {EXAMPLE}")
+        for name, value, least in (("ess", self.ess, 0), ("rhat", self.rhat, 1)):
+            if value is not None and not least < value < math.inf:
+                raise InputError(f"until: {name} {value:g} must be a finite number above {least}")
+
+    @classmethod
+    def of(cls, given: str | Mapping[str, float]) -> Precision:
+        """What is asked for in words (``"ess=400,rhat=1.01"``) or by name.
+
+        Raises
+        ------
+        InputError
+            When it is neither.
+        """
+        if isinstance(given, str):
+            return cls(**_numbers(_words(given)))
+        if isinstance(given, Mapping):
+            return cls(**_numbers(given.items()))
+        raise InputError(f"until {given!r} must be words such as {EXAMPLE}, or a mapping such as {{'ess': 400}}")
+
+    def __str__(self) -> str:
+        named = {one.name: getattr(self, one.name) for one in fields(self)}
+        return ",".join(f"{name}={value:.12g}" for name, value in named.items() if value is not None)
+
+    def reached(self, ess: float, r_hat: float) -> bool:
+        """Whether a quantity with this ESS (the smaller of bulk and tail) and R-hat has it; NaN never does."""
+        return (self.ess is None or ess >= self.ess) and (self.rhat is None or r_hat <= self.rhat)
+
+
+def _words(text: str) -> Iterable[tuple[str, str]]:
+    for part in text.split(","):
+        name, equals, value = (one.strip() for one in part.partition("="))
+        if not (name and equals and value):
+            raise InputError(f"until {text!r} must be words such as {EXAMPLE}")
+        yield name, value
+
+
+def _numbers(named: Iterable[tuple[str, Any]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    known = [one.name for one in fields(Precision)]
+    for name, value in named:
+        if name not in known:
+            raise InputError(f"until: {name!r} is unknown; choose from {', '.join(known)}, such as {EXAMPLE}")
+        if name in found:
+            raise InputError(f"until: {name} is given twice")
+        try:
+            found[name] = float(value)
+        except (TypeError, ValueError):
+            raise InputError(f"until: {name} {value!r} must be a number, such as {EXAMPLE}") from None
+    return found

@@ -1,0 +1,166 @@
+"""Checks of a run that ends when its draws are precise enough.
+
+They are made after fixed numbers of draws, each a quarter more than the one before, when every chain has come so far.
+Neither the clock nor what runs the chains has a part in it, so that a seed always gives the same draws; and no check
+is remembered, so that a run that goes on finds its place from how far its chains are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stansub.output import inference_data
+from stansub.run.chain import Chain
+from stansub.run.precision import Precision
+from stansub.types import FloatArray
+
+# Draws of each chain at the first check, and the ratio from one to the next.
+FIRST, GROWTH = 500, 1.25
+
+Constrain = Callable[[FloatArray], Mapping[str, FloatArray]]
+
+
+def schedule(most: int) -> Iterator[int]:
+    """Draws of each chain at the checks, the last of which is after ``most``."""
+    n = FIRST
+    while n < most:
+        yield n
+        n = math.ceil(n * GROWTH)
+    yield most
+
+
+@dataclass(frozen=True)
+class Check:
+    """What the last check has found.
+
+    Attributes
+    ----------
+    reached : bool
+    n_checks, n_draws : int
+        Checks up to this one, and draws of each chain that it has looked at.
+    quantity : str
+        With the smallest ESS or, where the precision was not reached, one that has not; empty where nothing has moved.
+    ess : float
+        The smallest one (bulk or tail) of all parameters, or that of the quantity.
+    r_hat : float or None
+        The largest one of all parameters, or that of the quantity; None for one chain.
+    """
+
+    reached: bool
+    n_checks: int
+    n_draws: int
+    quantity: str
+    ess: float
+    r_hat: float | None
+
+    def record(self) -> dict[str, Any]:
+        """As it is written to the output."""
+        return asdict(self)
+
+
+class Until:
+    """Checks whether the draws of all chains are precise enough.
+
+    Every parameter counts, as the program declares them; those whose draws are all the same do not.
+
+    Parameters
+    ----------
+    precision : Precision
+    constrain : callable
+        Of draws, shape (chain, draw, dim): the parameters' values by name, each (chain, draw, *shape).
+    most : int
+        Steps after which a chain ends in any case.
+    thin : int
+        Steps from one draw to the next.
+
+    Attributes
+    ----------
+    last : Check or None
+        What the last check has found.
+    """
+
+    def __init__(self, precision: Precision, constrain: Constrain, *, most: int, thin: int) -> None:
+        self.precision = precision
+        self.last: Check | None = None
+        self._constrain, self._most, self._thin = constrain, most, thin
+        # Names and values of the parameters, the latter in parts as they were added, each (chain, draw, parameter).
+        self._names: list[str] = []
+        self._parts: list[FloatArray] = []
+        # Looked at first: what the last check has found wanting.
+        self._wanting = 0
+
+    @property
+    def reached(self) -> bool:
+        """Whether the last check has found the draws precise enough."""
+        return self.last is not None and self.last.reached
+
+    def ahead(self, chains: Sequence[Chain]) -> Iterator[int]:
+        """Steps of sampling after which the chains are to wait for a check.
+
+        Of a run that goes on the first is that to which its furthest chain has come, or the next one: any before has
+        been made, and has not ended it.
+        """
+        done = max(chain.sampling.n_steps for chain in chains)
+        for n_draws in schedule(self._most // self._thin):
+            n_steps = self._most if n_draws == self._most // self._thin else n_draws * self._thin
+            if n_steps >= done:
+                yield n_steps
+
+    def check(self, chains: Sequence[Chain]) -> Iterator[None]:
+        """Look at the draws of chains that wait, in pieces."""
+        self._add([chain.draws for chain in chains])
+        yield
+        n_draws = sum(part.shape[1] for part in self._parts)
+        n_checks = 1 + sum(n < n_draws for n in schedule(n_draws))
+        least = Check(False, n_checks, n_draws, "", math.inf, None)
+        for place in sorted(range(len(self._names)), key=lambda place: place != self._wanting):
+            found = convergence(np.concatenate([part[:, :, place] for part in self._parts], axis=1))
+            yield
+            if found is None:
+                continue
+            ess, r_hat = found
+            if not self.precision.reached(ess, r_hat):
+                self._wanting = place
+                self.last = Check(False, n_checks, n_draws, self._names[place], ess, _or_none(r_hat))
+                return
+            quantity = self._names[place] if ess < least.ess else least.quantity
+            largest = float(np.fmax(r_hat, least.r_hat or math.nan))
+            least = Check(True, n_checks, n_draws, quantity, min(ess, least.ess), _or_none(largest))
+        self.last = least if least.reached else replace(least, ess=0.0)
+
+    def _add(self, draws: Sequence[FloatArray]) -> None:
+        """Take in the draws since the last check; all of them where a chain has failed meanwhile."""
+        if self._parts and len(self._parts[0]) != len(draws):
+            self._parts = []
+        seen = sum(part.shape[1] for part in self._parts)
+        added = self._constrain(np.stack([one[seen:] for one in draws]))
+        self._names = [name for variable, values in added.items() for name in _elements(variable, values.shape[2:])]
+        self._parts.append(np.concatenate([one.reshape(*one.shape[:2], -1) for one in added.values()], axis=2))
+
+
+def convergence(draws: FloatArray) -> tuple[float, float] | None:
+    """The smaller of bulk and tail ESS, and R-hat, of draws (chain, draw); None where all of them are the same.
+
+    R-hat is NaN for one chain.
+    """
+    if (draws == draws[0, 0]).all():
+        return None
+    arviz = inference_data.arviz_module()
+    with np.errstate(all="ignore"):
+        ess = float(np.minimum(arviz.ess(draws, method="bulk"), arviz.ess(draws, method="tail")))
+        return ess, float(arviz.rhat(draws)) if len(draws) > 1 else math.nan
+
+
+def _elements(variable: str, shape: tuple[int, ...]) -> Iterator[str]:
+    """Names of a variable's elements, counted from 1."""
+    for at in np.ndindex(shape):
+        yield f"{variable}[{','.join(str(one + 1) for one in at)}]" if at else variable
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
