@@ -67,6 +67,7 @@ PLANNED = (
     "thin",
     "max_time",
     "resume",
+    "until",
 )
 _FILLED = 0.9
 # Exact draws are recommended unless others have a risk lower by this share.
