@@ -33,7 +33,7 @@ from stansub.output import files
 from stansub.planning.pilot import Measured, measure, ways_of
 from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, TreeCost, tree_cost
 from stansub.progress import Progress
-from stansub.run.config import DEFAULTS, SampleConfig
+from stansub.run.config import SampleConfig
 from stansub.run.prepare import Data, Model, prepare
 from stansub.types import FloatArray
 
@@ -408,7 +408,8 @@ def follow(
     InputError
         Where an option is given that the plan chooses, or as `plan` raises it.
     """
-    given = [name for name in PLANNED if getattr(config, name) != DEFAULTS[name]]
+    plain = SampleConfig()
+    given = [name for name in PLANNED if getattr(config, name) != getattr(plain, name)]
     if given:
         named = ", ".join(f"`{name}`" for name in given)
         raise InputError(f"the budget's plan chooses {named}: leave it out, or `budget`")
