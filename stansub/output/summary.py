@@ -201,7 +201,10 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
     """What the draws took."""
     parts = []
     if record.share_of_data is not None:
-        parts.append(f"{percent(record.share_of_data)} of the {facts['n_observations']:,} observations per decision")
+        used = record.share_of_data * facts["n_observations"]
+        # of exact decisions by bounds most look at none
+        part = f"{used:.2g}" if used < 10 else percent(record.share_of_data)
+        parts.append(f"{part} of the {facts['n_observations']:,} observations per decision")
         if record.undecided_share is not None and error_level(facts).value != 0:
             parts.append(f"{percent(record.undecided_share)} of the decisions needed all")
     if record.passes_per_step is not None:
