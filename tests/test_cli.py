@@ -154,7 +154,7 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
         if command.callback
     }
     assert {name for name, options in taken.items() if "output_dir" in options} == {"compare", "risk", "plot"}
-    assert {name for name, options in taken.items() if "output" in options} == {"sample", "reference", "diagnose"}
+    assert {name for name, options in taken.items() if "output" in options} == {"sample", "reference", "diagnose", "plan"}
 
 
 def test_a_line_tells_of_each_stage_of_set_up(
@@ -523,7 +523,7 @@ def driven(changes: str, arguments: list[str]) -> subprocess.Popen[str]:
 )
 def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
     running = driven(f"signalled('sampling', {signals})", options(*LONG))
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=300)
     assert running.returncode == 3, err
     assert err.splitlines()[0].startswith("Stopping after the current step")
     assert err.splitlines()[1].startswith("Draws: logistic.nc (")
@@ -547,7 +547,7 @@ def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
 )
 def test_an_interrupt_that_leaves_nothing_to_write(place: Path, changes: str, told: str) -> None:
     running = driven(changes, options(*LONG))
-    out, err = running.communicate(timeout=120)
+    out, err = running.communicate(timeout=300)
     assert running.returncode == 130, err
     assert told in err.splitlines()[-1]
     assert "Traceback" not in err
@@ -559,7 +559,7 @@ def test_what_nohup_ignores_is_ignored(place: Path) -> None:
     running = driven(
         "signal.signal(signal.SIGHUP, signal.SIG_IGN); signalled('sampling', signal.SIGHUP)", options(*QUICK)
     )
-    _, err = running.communicate(timeout=120)
+    _, err = running.communicate(timeout=300)
     assert running.returncode == 0, err
 
 
