@@ -154,7 +154,12 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
         if command.callback
     }
     assert {name for name, options in taken.items() if "output_dir" in options} == {"compare", "risk", "plot"}
-    assert {name for name, options in taken.items() if "output" in options} == {"sample", "reference", "diagnose", "plan"}
+    assert {name for name, options in taken.items() if "output" in options} == {
+        "sample",
+        "reference",
+        "diagnose",
+        "plan",
+    }
 
 
 def test_a_line_tells_of_each_stage_of_set_up(

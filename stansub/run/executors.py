@@ -7,6 +7,7 @@ are about equally far whenever sampling stops; between its turns a chain stands 
 from __future__ import annotations
 
 import importlib
+import logging
 import multiprocessing
 import signal
 import time
@@ -226,7 +227,9 @@ def _dask(address: str, parallel: int) -> Iterator[Executor]:
         cluster = address
         if not address:
             options = {"n_workers": parallel, "threads_per_worker": 1, "dashboard_address": None}
-            cluster = stack.enter_context(distributed.LocalCluster(**options))
+            # what its parts say to each other when a run is interrupted is of no use to anybody
+            quiet = {"silence_logs": logging.CRITICAL}
+            cluster = stack.enter_context(distributed.LocalCluster(**options, **quiet))
         try:
             client = stack.enter_context(distributed.Client(cluster, timeout=10))
         except (OSError, ValueError) as error:
