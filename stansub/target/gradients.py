@@ -195,6 +195,21 @@ class Objective:
         return hessian
 
 
+def differenced(gradient: Callable[[FloatArray], FloatArray], theta: FloatArray, steps: FloatArray) -> FloatArray:
+    """Hessian by central differences of such gradients, shape (dim, dim), made symmetric.
+
+    Parameters
+    ----------
+    gradient : callable
+    theta, steps : ndarray, shape (dim,)
+    """
+    up, down = theta + np.diag(steps), theta - np.diag(steps)
+    # What floating point made of the steps is what was stepped.
+    pairs = zip(up, down, np.diag(up - down), strict=True)
+    rows = np.array([(gradient(above) - gradient(below)) / step for above, below, step in pairs])
+    return np.asarray((rows + rows.T) / 2)
+
+
 def default_steps(theta: FloatArray) -> FloatArray:
     """Steps for gradients to be differenced where nothing is known of the scales, shape (dim,)."""
     return np.asarray(np.cbrt(np.finfo(float).eps) * np.maximum(1.0, np.abs(theta)))
