@@ -68,6 +68,7 @@ def likelihood(out: str) -> list[str]:
     ("name", "statements"),
     [
         ("mixture", ["target += log_sum_exp(terms);"]),
+        ("brms_gaussian", ["target += normal_id_glm_lpdf(Y | Xc, mu, b, sigma);"]),
         ("groups", ["count[t] ~ poisson_log(alpha[t] + eta);"]),
         ("multivariate", ["y ~ multi_normal(mu, Sigma);", "z ~ multi_normal_cholesky(mu, L);"]),
         ("varying_dispersion", ["y[n] ~ normal(mu, scale_at(mu, a, b));"]),

@@ -175,6 +175,16 @@ def test_wrong_parts_are_refused(wrong: list[tuple[str, ...]], compiled: Compile
             assert not broken.with_data(data, block_size=8).population.alone
 
 
+def test_a_sum_that_is_counted_with_another_is_refused(compiled: Compiled) -> None:
+    model, data = of("survival", compiled)
+    assert model.divided is not None
+    groups = tuple(frozenset({"N_obs"}) if group == {"N_cen"} else group for group in model.divided.parts.groups)
+    parts = replace(model.divided.parts, groups=groups)
+    posterior = replace(model, divided=replace(model.divided, parts=parts)).with_data(data, block_size=10)
+    assert posterior.sizes == ("N_left",)  # what is left of the cut is right, if of no use
+    assert posterior.proof.holds
+
+
 def test_values_that_are_not_those_of_all_data_are_refused(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
     model, data = of("centred", compiled)
     given = exported.values
