@@ -250,9 +250,19 @@ class Trees:
         """Mean squared error of the means after such a time, of which the warmup of all chains is a part."""
         return Estimate(self._at(budget, 1 / RANGE).low, self._at(budget, 1.0).value, self._at(budget, RANGE).high)
 
+    def seconds(self, draws: int) -> Estimate:
+        """Of warmup and so many draws of every chain, set-up left out."""
+        steps, error = WARMUP * WARMUP_FACTOR + draws, math.hypot(self.cost.seconds_error, _MACHINE)
+        low, value, high = (self.chains * steps * self._draw(factor) for factor in (1 / RANGE, 1.0, RANGE))
+        return Estimate(Estimate.about(low, error).low, value, Estimate.about(high, error).high)
+
+    def _draw(self, factor: float) -> float:
+        """Seconds of a draw, all cores at work, with so many times the leapfrog steps."""
+        return self.cost.seconds * self.cost.leapfrog * factor / min(self.threads, self.chains)
+
     def _at(self, budget: float, factor: float) -> Estimate:
-        """With so many times the leapfrog steps."""
-        draw = self.cost.seconds * self.cost.leapfrog * factor / min(self.threads, self.chains)
+        """The risk with so many times the leapfrog steps."""
+        draw = self._draw(factor)
         left = budget - self.chains * WARMUP * WARMUP_FACTOR * draw
         if left < draw:
             return NOT_READY
