@@ -1,0 +1,299 @@
+"""A loop over observations that reads data beside them, written as a loop over rows of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from stansub.stan.affine import Affine
+from stansub.stan.remarks import Remark
+from stansub.stan.rows import ROW, Index, Read, RefusedError, Rows, holding
+from stansub.stan.shapes import Shape
+from stansub.stan.sizes import changing_names
+from stansub.stan.syntax import (
+    Assign,
+    Declaration,
+    For,
+    ForEach,
+    Other,
+    Span,
+    Statement,
+    Target,
+    Tilde,
+    Token,
+    While,
+    calls,
+    names,
+    tokenize,
+    walk,
+)
+
+_COUNTER = "stansub_row"
+
+
+def adds(statement: Statement) -> bool:
+    """Whether a statement adds to the target, itself or in what it holds."""
+    return any(
+        isinstance(one, Target | Tilde)
+        or (isinstance(one, Other) and any(call.name.endswith("_lp") for call in calls(one.text)))
+        for one in walk([statement])
+    )
+
+
+@dataclass
+class Nest:
+    """Loops inside each other, whose innermost body is run once for each row.
+
+    Attributes
+    ----------
+    rows : Rows
+        Where variables are added.
+    loops : tuple of For
+        The outermost first; their bounds are data.
+    body : tuple of statements
+        What is run for a row.
+    size : str
+        The number of rows, where it has a name already.
+    """
+
+    rows: Rows
+    loops: tuple[For, ...]
+    body: tuple[Statement, ...]
+    size: str = ""
+    _fills: dict[tuple[For, ...], list[str]] = field(default_factory=dict)
+
+    @property
+    def places(self) -> set[str]:
+        """The loops' variables, which say which row it is."""
+        return {loop.variable for loop in self.loops}
+
+    @property
+    def span(self) -> Span:
+        """Of the body."""
+        return Span(self.body[0].span.start, self.body[-1].span.end)
+
+    def is_lagged(self, size: str) -> bool:
+        """Whether it reads data beside the observation, or not from the first observation of ``size`` on."""
+        late = {loop.variable for loop in self.loops if loop.lower != "1"}
+        for read in self.rows.reads(self.span):
+            for index in self.rows.indices(read):
+                at = direct(index) & self.places
+                if at and (not is_bare(index) or (at & late and size in self.rows.shapes[read.variable].sizes)):
+                    return True
+        return False
+
+    def text(self) -> str:
+        """The loop over rows; what it reads is declared and filled by then.
+
+        Raises
+        ------
+        RefusedError
+            When a statement cannot be written so.
+        """
+        for loop in self.loops:
+            if not names(f"{loop.lower}, {loop.upper}") <= self.rows.data | self.places:
+                raise RefusedError(Remark(self._shown(loop.span), "has bounds that are computed in the model"))
+        self._check()
+        size = self.size or self._count()
+        self.size = size
+        deep = {self.rows.shapes[read.variable].sizes[0] for read in self.rows.reads(self.span) if self._at(read) >= 0}
+        text = self._rewritten(deep)
+        if left := names(text) & self.rows.observed:
+            read = next(one for one in self._uses() if one.text in left)
+            raise self._refused(read.span, f"reads `{read.text}` at places that are no rows of it")
+        self._fill()
+        return f"for ({ROW} in 1 : {size}) {{\n{text}\n}}"
+
+    def _count(self) -> str:
+        """The name of the number of rows."""
+        *outer, last = self.loops
+        n = self.rows.affine(last.upper) - self.rows.affine(last.lower) + 1
+        return self.rows.counted(n, " ".join(map(head, outer)))
+
+    def _check(self) -> None:
+        """Refuse what carries something from one row to the next."""
+        inside = {one.name for one in walk(self.body) if isinstance(one, Declaration)}
+        outside = changing_names(self.rows.program) - inside
+        for one in walk(self.body):
+            if isinstance(one, While | ForEach) or (isinstance(one, Other) and one.text in ("break", "return")):
+                raise self._refused(one.span, "is not run the same number of times for each observation")
+            if isinstance(one, Assign) and (carried := set(one.variables) & outside):
+                raise self._refused(one.span, f"carries `{min(carried)}` from one observation to others")
+        if any(call.name == "target" for call in calls(self.rows.program.code, self.span)):
+            raise self._refused(self.span, "reads target(), which is a sum over the observations before")
+        for read, lagged in self.indexed(outside):
+            shown = self._shown(read.span)
+            if lagged:
+                message = f"reads `{shown}`, which depends on parameters: it is no sum over observations given the data"
+                raise self._refused(read.span, message)
+            raise self._refused(read.span, f"reads `{shown}`, of which there is one for each observation")
+
+    def indexed(self, variables: set[str]) -> Iterator[tuple[Read, bool]]:
+        """Where variables are read at this row's place, or (True) beside it."""
+        tokens = tokenize(self.rows.program.code, *self.span)
+        for k in range(len(tokens)):
+            read = self.rows.read_at(tokens, k, variables)
+            if read is None:
+                continue
+            found = [Index.of(text, self.rows) for text in read.indices]
+            at = set().union(*(direct(index) for index in found)) & self.places
+            if at != self.places:
+                continue
+            mine = [index for index in found if direct(index) & self.places]
+            if all(map(is_bare, mine)):
+                yield read, False
+            elif any(index.upper is not None or any(map(index.lower.factor, self.places)) for index in mine):
+                yield read, True
+
+    def _uses(self) -> list[Token]:
+        return tokenize(self.rows.program.code, *self.span)
+
+    def _shown(self, span: Span) -> str:
+        return self.rows.program.text(span)
+
+    def _refused(self, span: Span, message: str) -> RefusedError:
+        return RefusedError(Remark(self._shown(holding(self.body, span).span), message))
+
+    def _rewritten(self, deep: set[str]) -> str:
+        """The body with rows in place of what it reads."""
+        code, tokens = self.rows.program.code, self._uses()
+        pieces, at = list[str](), self.span.start
+        for k, token in enumerate(tokens):
+            if token.span.start < at:
+                continue
+            read, text, end = self.rows.read_at(tokens, k), "", token.span.end
+            if read is not None:
+                text, end = self._row(read, deep), read.span.end
+            elif token.text in self.places:
+                text = self._place(token.text)
+            if text:
+                pieces += [code[at : token.span.start], text]
+                at = end
+        return "".join([*pieces, code[at : self.span.end]])
+
+    def _at(self, read: Read, *, deep: bool = False) -> int:
+        """The last of its indices that depends on the row; -1 where none does."""
+        indices = self.rows.indices(read)
+        return max(
+            (k for k, index in enumerate(indices) if (index.names if deep else direct(index)) & self.places), default=-1
+        )
+
+    def _row(self, read: Read, deep: set[str]) -> str:
+        """What stands for a read of data: a row of a new variable; nothing where it does not depend on the row."""
+        shape = self.rows.shapes[read.variable]
+        last = self._at(read, deep=shape.sizes[0] in deep)
+        if last < 0:
+            return ""
+        picked = self.rows.indices(read)[: last + 1]
+        inner = self._inner(read.span)
+        used = set().union(*(index.names for index in picked))
+        if not used <= self.rows.data | self.places | {loop.variable for loop in inner}:
+            raise self._refused(read.span, f"reads `{read.variable}` at a place that is computed in the model")
+        inner = [loop for loop in inner if loop.variable in used]
+        lengths = [index.length for index in picked]
+        turning = self.places | {loop.variable for loop in inner}
+        if any(length is not None and names(str(length)) & turning for length in lengths):
+            raise self._refused(read.span, f"reads a part of `{read.variable}` whose length changes")
+        text = f"{read.variable}[{', '.join(map(str, picked))}]"
+        name, is_new = self.rows.named(" ".join([*map(head, (*self.loops, *inner)), text]), read.variable)
+        extra = [str(self.rows.affine(loop.variable) - self.rows.affine(loop.lower) + 1) for loop in inner]
+        if is_new:
+            part = shape.at([length and str(length) for length in lengths])
+            self._declare(name, part.rows(self.size, *map(self._width, inner)))
+            place = ", ".join([_COUNTER, *extra])
+            self._fills.setdefault(tuple(inner), []).append(
+                f"{self._guard(picked, shape.sizes, inner)}{name}[{place}] = {text};"
+            )
+        self.rows.observed.add(read.variable)
+        rest = read.indices[last + 1 :]
+        between = [":" for length in lengths if length is not None] if rest else []
+        return f"{name}[{', '.join([ROW, *extra, *between, *rest])}]"
+
+    def _place(self, variable: str) -> str:
+        """What stands for a loop's variable itself."""
+        name, is_new = self.rows.named(" ".join([*map(head, self.loops), variable]), variable)
+        if is_new:
+            self._declare(name, Shape((), "int", ()).rows(self.size))
+            self._fills.setdefault((), []).append(f"{name}[{_COUNTER}] = {variable};")
+        return f"{name}[{ROW}]"
+
+    def _declare(self, name: str, shape: Shape) -> None:
+        self.rows.lines.append(f"{shape.declared(name)} = {shape.zero};")
+
+    def _inner(self, span: Span) -> list[For]:
+        """Loops within the body around a span, the outermost first."""
+        return [
+            one
+            for one in walk(self.body)
+            if isinstance(one, For) and one.body and one.body[0].span.start <= span.start and span.end <= one.span.end
+        ]
+
+    def _width(self, loop: For) -> str:
+        """How many times an inner loop runs at most."""
+        n = self.rows.affine(loop.upper) - self.rows.affine(loop.lower) + 1
+        if names(str(n)) <= self.rows.data:
+            return str(n) if loop.lower == "1" else f"max(0, {n})"
+        if not names(loop.lower) <= self.rows.data or not names(loop.upper) <= self.rows.data | self.places:
+            raise self._refused(loop.span, "has bounds that are computed in the model")
+        heads = " ".join(map(head, self.loops))
+        name, is_new = self.rows.named(f"{heads} width {n}", loop.variable)
+        if is_new:
+            self.rows.lines += [f"int {name} = 0;", f"{heads} {{ {name} = max({name}, {n}); }}"]
+        return name
+
+    def _guard(self, picked: Sequence[Index], sizes: Sequence[str], inner: Sequence[For]) -> str:
+        """A condition that the read is within the variable, where that is not plain."""
+        conditions = []
+        for index, size in zip(picked, sizes, strict=False):
+            upper = index.lower if index.upper is None else index.upper
+            if not _is_positive(self._extreme(index.lower, inner, -1)):
+                conditions.append(f"{index.lower} >= 1")
+            if not _is_positive(self.rows.affine(size) - self._extreme(upper, inner, 1) + 1):
+                conditions.append(f"{upper} <= {size}")
+        return f"if ({' && '.join(conditions)}) " if conditions else ""
+
+    def _extreme(self, value: Affine, inner: Sequence[For], sign: int) -> Affine:
+        """Its largest value over the loops (the smallest for ``sign`` -1), as far as the text shows."""
+        for loop in reversed((*self.loops, *inner)):
+            factor = value.factor(loop.variable)
+            if factor:
+                bound = self.rows.affine(loop.upper if factor * sign > 0 else loop.lower)
+                value = value - Affine(((loop.variable, factor),), 0) + bound.times(factor)
+        return value
+
+    def _fill(self) -> None:
+        """Code that goes through the rows and copies what they read."""
+        if not self._fills:
+            return
+        lines = [line for inner, some in self._fills.items() for line in _looped(inner, some)]
+        heads = "".join(f"{head(loop)} {{\n" for loop in self.loops)
+        code = "\n".join([f"{{\nint {_COUNTER} = 0;\n{heads}{_COUNTER} += 1;", *lines, "}" * (len(self.loops) + 1)])
+        self.rows.lines.append(code)
+
+
+def _looped(loops: Sequence[For], lines: Sequence[str]) -> list[str]:
+    return [f"{head(loop)} {{" for loop in loops] + [*lines, "}" * len(loops)]
+
+
+def head(loop: For) -> str:
+    """How a loop begins."""
+    return f"for ({loop.variable} in {loop.lower} : {loop.upper})"
+
+
+def direct(index: Index) -> set[str]:
+    """Variables in an index that are not themselves in brackets of another variable."""
+    found, depth = set[str](), 0
+    for token in tokenize(str(index)):
+        depth += (token.text == "[") - (token.text == "]")
+        if depth == 0 and token.kind == "name":
+            found.add(token.text)
+    return found
+
+
+def is_bare(index: Index) -> bool:
+    """Whether an index is a single variable."""
+    return index.upper is None and len(tokenize(str(index))) == 1 and not index.lower.constant
+
+
+def _is_positive(value: Affine) -> bool:
+    return not value.terms and value.constant > 0
