@@ -62,7 +62,7 @@ class Affine:
         return dict(self.terms).get(term, 0)
 
     def __str__(self) -> str:
-        pieces = []
+        pieces = list[str]()
         # What is added comes first, so that nothing begins with a sign if that can be helped.
         for term, factor in sorted(self.terms, key=lambda one: one[1] < 0):
             size = term if abs(factor) == 1 else f"{abs(factor)} * {term}"
@@ -116,9 +116,6 @@ def _opaque(tokens: Sequence[Token], known: Mapping[str, str]) -> Affine:
     if text in known:
         return Affine.of(known[text])
     whole = len(tokens) == 1 or (
-        tokens
-        and tokens[0].kind == "name"
-        and tokens[1].text in ("(", "[")
-        and matching(tokens, 1) == len(tokens) - 1
+        tokens and tokens[0].kind == "name" and tokens[1].text in ("(", "[") and matching(tokens, 1) == len(tokens) - 1
     )
     return Affine(((text if whole else f"({text})", 1),), 0)

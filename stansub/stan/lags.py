@@ -9,33 +9,35 @@ parameter, a state or a residual of an earlier time is read, the likelihood is n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from stansub.stan import stanc
 from stansub.stan.affine import Affine
-from stansub.stan.nests import Nest, adds, direct
+from stansub.stan.computed import Computed, DividedError, written
+from stansub.stan.nests import Nest, adds
 from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import replaced
-from stansub.stan.rows import Read, RefusedError, Rows
+from stansub.stan.rows import RefusedError, Rows, Stretch
 from stansub.stan.sizes import main_size
 from stansub.stan.syntax import (
-    Assign,
     Braces,
-    Declaration,
     For,
     If,
     Profile,
     Program,
     Span,
     Statement,
-    Target,
-    Tilde,
+    calls,
     children,
     names,
     parse,
     tokenize,
     walk,
 )
+
+# Densities of several values at once begin so.
+_JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
 
 
 def with_lags(program: Program) -> Program | None:
@@ -79,55 +81,192 @@ def _over_rows(program: Program) -> str:
     """The text of the program over rows of data; nothing where there is nothing to write so."""
     if recognise(program).kind != "sum" or "stansub_" in program.code:
         return ""
-    rows = Rows(program)
-    found = list(_replacements(rows, program.model.statements, main_size(program)))
-    if not found:
-        return ""
-    found += _constants(rows, [span for span, _ in found])
-    blocks = [program.text(block.span) for block in (program.functions_block, program.data)]
-    filled = "\n".join([program.text(program.transformed_data.inside), *rows.lines])
-    return "\n".join(
-        [
-            *blocks,
-            f"transformed data {{\n{filled}\n}}",
-            *(program.text(block.span) for block in (program.parameters, program.transformed_parameters)),
-            f"model {{\n{replaced(program, program.model.inside, found)}\n}}",
-            program.text(program.generated_quantities.span),
-        ]
-    )
+    writer = _Writer(program)
+    writer.scope(program.model.statements, program.transformed_parameters.statements)
+    return writer.code() if writer.found else ""
 
 
-def _replacements(rows: Rows, statements: Sequence[Statement], size: str) -> Iterator[tuple[Span, str]]:
-    """Statements that read data beside an observation, and the same over rows."""
-    for statement in statements:
+@dataclass
+class _Writer:
+    """Statements that are written anew, and what is to be declared for them.
+
+    Attributes
+    ----------
+    program : Program
+    found : list of (Span, str)
+        Statements, and the same over rows.
+    copied : set of str
+        Computed variables of which there are copies for rows.
+    """
+
+    program: Program
+    found: list[tuple[Span, str]] = field(default_factory=list)
+    copied: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.rows = Rows(self.program)
+        self.size = main_size(self.program)
+
+    def code(self) -> str:
+        """The whole program."""
+        program, dead = self.program, self._dead()
+        found = [*self.found, *((span, "") for span in dead)]
+        found += _constants(self.rows, [span for span, _ in found])
+        filled = "\n".join([program.text(program.transformed_data.inside), *self.rows.lines])
+        return "\n".join(
+            [
+                program.text(program.functions_block.span),
+                program.text(program.data.span),
+                f"transformed data {{\n{filled}\n}}",
+                program.text(program.parameters.span),
+                program.text(program.transformed_parameters.span),
+                f"model {{\n{replaced(program, program.model.inside, found)}\n}}",
+                program.text(program.generated_quantities.span),
+            ]
+        )
+
+    def scope(self, statements: Sequence[Statement], before: tuple[Statement, ...]) -> None:
+        """Write statements that read data beside an observation anew."""
+        for k, statement in enumerate(statements):
+            above = (*before, *statements[:k])
+            if isinstance(statement, If | Braces | Profile):
+                for inner in children(statement):
+                    self.scope(inner, above)
+            elif adds(statement) and self._is_lagged(statement, above):
+                computed = Computed(self.rows, above)
+                lines = self._whole(statement, computed)
+                self.copied |= computed.copied
+                self.found.append((statement.span, "\n".join([*computed.lines, *lines])))
+
+    def _is_lagged(self, statement: Statement, before: tuple[Statement, ...]) -> bool:
+        """Whether a statement reads data beside an observation, itself or through what it reads."""
+        computed = Computed(self.rows, before)
+        reached, read = names(self.program.text(statement.span)), [statement]
+        for one in reversed(before):
+            if written(one) & reached & set(computed.variables):
+                read.append(one)
+                reached |= names(self.program.text(one.span))
+        return bool(reached & self.rows.data) and any(self._reads_beside(one, computed) for one in read)
+
+    def _reads_beside(self, statement: Statement, computed: Computed) -> bool:
+        loops = [one for one in walk([statement]) if isinstance(one, For)]
+        if loops:
+            return any(_nest(self.rows, one, computed).is_lagged(self.size) for one in loops)
+        for read in self.rows.reads(statement.span):
+            first, *_ = self.rows.indices(read)
+            size = self.rows.shapes[read.variable].sizes[0]
+            if self.size in names(size) and first.length not in (None, self.rows.affine(size)):
+                return True
+        return False
+
+    def _whole(self, statement: Statement, computed: Computed) -> list[str]:
         if isinstance(statement, For):
-            if adds(statement) and (text := _loop(rows, statement, size)):
-                yield statement.span, text
-        elif isinstance(statement, Target | Tilde):
-            yield from _slices(rows, statement)
-        elif isinstance(statement, If | Braces | Profile):
+            nest = _nest(self.rows, statement, computed)
+            return self._pieces(nest, computed, Affine((), 0), nest.length) if len(nest.loops) == 1 else [nest.text()]
+        length = self._length(statement, computed)
+        if length is None:
+            return [computed.text(self.program.text(statement.span), None)]
+        vectorised = _Vectorised(computed, self.program.text(statement.span), length)
+        return self._pieces(vectorised, computed, Affine((), 0), length)
+
+    def _pieces(self, statement: Nest | _Vectorised, computed: Computed, first: Affine, n: Affine) -> list[str]:
+        """A statement over ``n`` rows, as often as what it reads is computed in different ways.
+
+        Parameters
+        ----------
+        statement : Nest or _Vectorised
+        computed : Computed
+            What it reads.
+        first : Affine
+            How many rows are left out.
+        n : Affine
+        """
+        kept = self.rows.kept(), computed.kept()
+        try:
+            return [statement.piece(first, n, self.rows.counted(n) if self.size in names(str(n)) else str(n))]
+        except DividedError as error:
+            self.rows.go_back(kept[0])
+            computed.go_back(kept[1])
+            later = first + error.rows, n - error.rows
+            return [
+                *self._pieces(statement, computed, first, error.rows),
+                *self._pieces(statement, computed, *later),
+            ]
+
+    def _length(self, statement: Statement, computed: Computed) -> Affine | None:
+        """How many observations a vectorised statement is about."""
+        tokens = tokenize(self.program.code, *statement.span)
+        for k, token in enumerate(tokens):
+            read = self.rows.read_at(tokens, k)
+            if read is not None:
+                index, size = self.rows.indices(read)[0], self.rows.shapes[read.variable].sizes[0]
+                n = index.length
+            elif token.text in computed.variables:
+                size = computed.variables[token.text].all_dims[0]
+                n = computed.length(tokens, k)
+            else:
+                shape = self.rows.shapes.get(token.text)
+                size = shape.sizes[0] if shape is not None and shape.sizes else ""
+                n = self.rows.affine(size) if size else None
+            if n is not None and self.size in names(size):
+                return n
+        return None
+
+    def _dead(self) -> list[Span]:
+        """Statements that fill variables of the model of which only copies are read."""
+        done = [span for span, _ in self.found]
+        left = [one for one in _simple(self.program.model.statements) if one.span not in done]
+        dead = set(self.copied)
+        while living := {
+            name
+            for one in left
+            if adds(one) or not written(one) or not written(one) <= dead
+            for name in names(self.program.text(one.span)) & dead
+        }:
+            dead -= living
+        return list({one.span for one in left if written(one) and written(one) <= dead})
+
+
+@dataclass(frozen=True)
+class _Vectorised:
+    """A statement about whole variables.
+
+    Attributes
+    ----------
+    computed : Computed
+        What it may read.
+    text : str
+    whole : Affine
+        How many observations it is about.
+    """
+
+    computed: Computed
+    text: str
+    whole: Affine
+
+    def piece(self, first: Affine, n: Affine, size: str) -> str:
+        """The statement about ``n`` of the observations after the ``first`` ones."""
+        if first != Affine((), 0) and any(call.name.startswith(_JOINT) for call in calls(self.text)):
+            raise RefusedError(Remark(self.text, "is one density of all observations"))
+        return self.computed.text(self.text, Stretch(self.whole, first + 1, n, size))
+
+
+def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """Statements outside branches and braces, and within them."""
+    for statement in statements:
+        if isinstance(statement, If | Braces | Profile):
             for inner in children(statement):
-                yield from _replacements(rows, inner, size)
+                yield from _simple(inner)
+        else:
+            yield statement
 
 
-def _loop(rows: Rows, loop: For, size: str) -> str:
-    """A loop over rows, with what is left of the loops around it; nothing where no data are read beside."""
-    nest, rest = _nest(rows, loop)
-    if not nest.is_lagged(size):
-        return ""
-    return "\n".join([*rest, nest.text()])
-
-
-def _nest(rows: Rows, loop: For) -> tuple[Nest, list[str]]:
+def _nest(rows: Rows, loop: For, computed: Computed) -> Nest:
     """The loops down to what is run for each observation."""
     loops = [loop]
     while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For) and adds(inner):
         loops.append(inner)
-    return Nest(rows, tuple(loops), loops[-1].body), []
-
-
-def _slices(rows: Rows, statement: Target | Tilde) -> Iterator[tuple[Span, str]]:
-    return iter(())
+    return Nest(rows, tuple(loops), loops[-1].body, computed)
 
 
 def _constants(rows: Rows, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from stansub.stan.affine import Affine
 from stansub.stan.remarks import Remark
-from stansub.stan.rows import ROW, Index, Read, RefusedError, Rows, holding
+from stansub.stan.rows import ROW, Index, Read, RefusedError, Rows, Stretch, holding
 from stansub.stan.shapes import Shape
 from stansub.stan.sizes import changing_names
 from stansub.stan.syntax import (
@@ -40,6 +41,23 @@ def adds(statement: Statement) -> bool:
     )
 
 
+class Parts(Protocol):
+    """Computed variables, a stretch of their elements each (`stansub.stan.computed.Computed`)."""
+
+    @property
+    def variables(self) -> Mapping[str, Declaration]:
+        """Their declarations."""
+
+    def whole(self, variable: str) -> Affine:
+        """How many elements a variable has."""
+
+    def part(self, variable: str, stretch: Stretch) -> str:
+        """The name of a variable that holds some of them."""
+
+    def here(self, group: set[str], stretch: Stretch) -> None:
+        """Declare a variable that holds some of them and is filled next."""
+
+
 @dataclass
 class Nest:
     """Loops inside each other, whose innermost body is run once for each row.
@@ -52,20 +70,30 @@ class Nest:
         The outermost first; their bounds are data.
     body : tuple of statements
         What is run for a row.
-    size : str
-        The number of rows, where it has a name already.
+    computed : Parts
+        Variables that are computed for each observation.
+    filled : frozenset of str
+        Those that the loop fills.
     """
 
     rows: Rows
     loops: tuple[For, ...]
     body: tuple[Statement, ...]
-    size: str = ""
+    computed: Parts
+    filled: frozenset[str] = frozenset()
+    size: str = field(default="", init=False)
     _fills: dict[tuple[For, ...], list[str]] = field(default_factory=dict)
 
     @property
     def places(self) -> set[str]:
         """The loops' variables, which say which row it is."""
         return {loop.variable for loop in self.loops}
+
+    @property
+    def length(self) -> Affine:
+        """How many times the innermost loop runs."""
+        last = self.loops[-1]
+        return self.rows.affine(last.upper) - self.rows.affine(last.lower) + 1
 
     @property
     def span(self) -> Span:
@@ -82,8 +110,32 @@ class Nest:
                     return True
         return False
 
-    def text(self) -> str:
+    def piece(self, first: Affine, n: Affine, size: str) -> str:
+        """The loop over ``n`` rows of a single loop after the ``first`` ones, with declarations of what it fills."""
+        (loop,) = self.loops
+        lower = self.rows.affine(loop.lower) + first
+        part = replace(self, loops=(replace(loop, lower=str(lower), upper=str(lower + n - 1)),), _fills={})
+        starts = dict(part._filling())
+        for variable, start in starts.items():
+            self.computed.here({variable}, Stretch(self.computed.whole(variable), start, n, size))
+        return replace(part, filled=frozenset(starts)).text(size)
+
+    def _filling(self) -> Iterator[tuple[str, Affine]]:
+        """Computed variables that the loop fills, and which of their elements the first row does."""
+        for one in walk(self.body):
+            if isinstance(one, Assign):
+                read = self.rows.read_at(tokenize(one.place), 0, set(self.computed.variables))
+                start = self._start(read) if read else None
+                if read and start is not None:
+                    yield read.variable, start
+
+    def text(self, size: str = "") -> str:
         """The loop over rows; what it reads is declared and filled by then.
+
+        Parameters
+        ----------
+        size : str
+            The number of rows, where it has a name already.
 
         Raises
         ------
@@ -94,21 +146,18 @@ class Nest:
             if not names(f"{loop.lower}, {loop.upper}") <= self.rows.data | self.places:
                 raise RefusedError(Remark(self._shown(loop.span), "has bounds that are computed in the model"))
         self._check()
-        size = self.size or self._count()
-        self.size = size
+        self.size = size or self._count()
         deep = {self.rows.shapes[read.variable].sizes[0] for read in self.rows.reads(self.span) if self._at(read) >= 0}
         text = self._rewritten(deep)
         if left := names(text) & self.rows.observed:
             read = next(one for one in self._uses() if one.text in left)
             raise self._refused(read.span, f"reads `{read.text}` at places that are no rows of it")
         self._fill()
-        return f"for ({ROW} in 1 : {size}) {{\n{text}\n}}"
+        return f"for ({ROW} in 1 : {self.size}) {{\n{text}\n}}"
 
     def _count(self) -> str:
         """The name of the number of rows."""
-        *outer, last = self.loops
-        n = self.rows.affine(last.upper) - self.rows.affine(last.lower) + 1
-        return self.rows.counted(n, " ".join(map(head, outer)))
+        return self.rows.counted(self.length, " ".join(map(head, self.loops[:-1])))
 
     def _check(self) -> None:
         """Refuse what carries something from one row to the next."""
@@ -117,11 +166,13 @@ class Nest:
         for one in walk(self.body):
             if isinstance(one, While | ForEach) or (isinstance(one, Other) and one.text in ("break", "return")):
                 raise self._refused(one.span, "is not run the same number of times for each observation")
-            if isinstance(one, Assign) and (carried := set(one.variables) & outside):
+            if isinstance(one, Assign) and (carried := (set(one.variables) & outside) - self.filled):
                 raise self._refused(one.span, f"carries `{min(carried)}` from one observation to others")
         if any(call.name == "target" for call in calls(self.rows.program.code, self.span)):
             raise self._refused(self.span, "reads target(), which is a sum over the observations before")
         for read, lagged in self.indexed(outside):
+            if self._start(read) is not None:
+                continue
             shown = self._shown(read.span)
             if lagged:
                 message = f"reads `{shown}`, which depends on parameters: it is no sum over observations given the data"
@@ -162,8 +213,11 @@ class Nest:
             if token.span.start < at:
                 continue
             read, text, end = self.rows.read_at(tokens, k), "", token.span.end
+            computed = self.rows.read_at(tokens, k, set(self.computed.variables))
             if read is not None:
                 text, end = self._row(read, deep), read.span.end
+            elif computed is not None:
+                text, end = self._part(computed), computed.span.end
             elif token.text in self.places:
                 text = self._place(token.text)
             if text:
@@ -198,7 +252,7 @@ class Nest:
         name, is_new = self.rows.named(" ".join([*map(head, (*self.loops, *inner)), text]), read.variable)
         extra = [str(self.rows.affine(loop.variable) - self.rows.affine(loop.lower) + 1) for loop in inner]
         if is_new:
-            part = shape.at([length and str(length) for length in lengths])
+            part = shape.at([None if length is None else str(length) for length in lengths])
             self._declare(name, part.rows(self.size, *map(self._width, inner)))
             place = ", ".join([_COUNTER, *extra])
             self._fills.setdefault(tuple(inner), []).append(
@@ -208,6 +262,26 @@ class Nest:
         rest = read.indices[last + 1 :]
         between = [":" for length in lengths if length is not None] if rest else []
         return f"{name}[{', '.join([ROW, *extra, *between, *rest])}]"
+
+    def _start(self, read: Read) -> Affine | None:
+        """The element of a computed variable that the first row reads; None where it is no such read."""
+        first, *rest = (Index.of(text, self.rows) for text in read.indices)
+        if len(self.loops) > 1 or read.variable not in self.computed.variables or first.upper is not None:
+            return None
+        (loop,) = self.loops
+        around = {one.variable for one in self._inner(read.span)} | self.places
+        beside = first.lower - Affine(((loop.variable, 1),), 0)
+        if names(str(beside)) & around or any(direct(index) & self.places for index in rest):
+            return None
+        return beside + self.rows.affine(loop.lower)
+
+    def _part(self, read: Read) -> str:
+        """What stands for an element of a computed variable; nothing where it is the same for each row."""
+        start = self._start(read)
+        if start is None:
+            return ""
+        stretch = Stretch(self.computed.whole(read.variable), start, self.length, self.size)
+        return f"{self.computed.part(read.variable, stretch)}[{', '.join([ROW, *read.indices[1:]])}]"
 
     def _place(self, variable: str) -> str:
         """What stands for a loop's variable itself."""

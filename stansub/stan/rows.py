@@ -1,26 +1,24 @@
 """Data that a statement reads beside an observation, as rows of variables of their own.
 
-`Rows` writes them into ``transformed data``: for each read such as ``y[t - 1]`` a variable with a row for each time that
-the loop runs. Nothing here decides whether that is wanted.
+`Rows` writes them into ``transformed data``: for each read such as ``y[t - 1]`` a variable with a row for each time
+that the loop runs. Nothing here decides whether that is wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stansub.stan.affine import Affine
 from stansub.stan.remarks import Remark
 from stansub.stan.shapes import Shape
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
-    For,
     Program,
     Span,
     Statement,
     Token,
-    children,
     matching,
     names,
     split,
@@ -88,6 +86,36 @@ class Index(NamedTuple):
         return str(self.lower) if self.upper is None else f"{self.lower} : {self.upper}"
 
 
+class Stretch(NamedTuple):
+    """Elements of variables that have as many as there are observations, or nearly.
+
+    Attributes
+    ----------
+    whole : Affine
+        How many elements the variables have.
+    lower : Affine
+        The first that is wanted.
+    n : Affine
+        How many are.
+    size : str
+        The same as it is written.
+    """
+
+    whole: Affine
+    lower: Affine
+    n: Affine
+    size: str
+
+    @property
+    def upper(self) -> Affine:
+        """The last that is wanted."""
+        return self.lower + self.n - 1
+
+    def within(self, start: Affine, whole: Affine) -> Stretch:
+        """The same elements of a variable that is ``whole`` long and whose element ``start`` is the first here."""
+        return Stretch(whole, start + self.lower - 1, self.n, self.size)
+
+
 @dataclass
 class Rows:
     """Variables that are added to ``transformed data``.
@@ -110,6 +138,7 @@ class Rows:
     observed: set[str] = field(default_factory=set)
     _made: dict[str, str] = field(default_factory=dict)
     _counts: dict[str, str] = field(default_factory=dict)
+    _number: int = 0
 
     def __post_init__(self) -> None:
         found = ((one.name, Shape.of(one)) for one in data_declarations(self.program))
@@ -122,6 +151,14 @@ class Rows:
             for function in (("size", "num_elements", "rows") if len(shape.sizes) == 1 else ("size", "rows"))
             if function != "size" or shape.base != "matrix" or shape.array
         }
+
+    def kept(self) -> tuple[object, ...]:
+        """What `go_back` takes to forget what comes after now."""
+        return list(self.lines), set(self.observed), dict(self._made), dict(self._counts)
+
+    def go_back(self, kept: tuple[Any, ...]) -> None:
+        """Forget what was added since `kept`."""
+        self.lines, self.observed, self._made, self._counts = kept
 
     def affine(self, text: str) -> Affine:
         """An integer expression, the sizes of data by their names."""
@@ -169,7 +206,7 @@ class Rows:
         return Read(span, arguments[0], (f"{lower} : {lower + n - 1}",))
 
     def _text(self, tokens: Sequence[Token]) -> str:
-        return self.program.code[tokens[0].span.start : tokens[-1].span.end] if tokens else ""
+        return " ".join(token.text for token in tokens)
 
     def indices(self, read: Read) -> list[Index]:
         """Its indices as integer expressions; slices without a bound have that of the variable."""
@@ -192,19 +229,34 @@ class Rows:
         """The name of a new variable, and whether it is not yet declared: the same for the same ``key``."""
         is_new = key not in self._made
         if is_new:
-            self._made[key] = f"stansub_{variable}_{len(self._made) + 1}"
+            self._made[key] = self.fresh(variable)
         return self._made[key], is_new
 
-    def constant(self, read: Read) -> str:
-        """A part of data that is always the same as a variable of its own; nothing where its type is not known."""
+    def fresh(self, variable: str) -> str:
+        """A name like that of a variable that nothing has yet."""
+        self._number += 1
+        return f"stansub_{variable}_{self._number}"
+
+    def constant(self, read: Read, size: str = "") -> str:
+        """A part of data that is always the same as a variable of its own; nothing where it is not known to be.
+
+        Parameters
+        ----------
+        read : Read
+            What is read.
+        size : str
+            What to call the length of its first index, a slice.
+        """
         indices = self.indices(read)
         if not all(index.names <= self.data for index in indices) or not self._are_places(read):
             return ""
-        shape = self.shapes[read.variable].at([index.length and str(index.length) for index in indices])
+        lengths = [None if index.length is None else str(index.length) for index in indices]
+        if size:
+            lengths[0] = size
         text = f"{read.variable}[{', '.join(map(str, indices))}]"
         name, is_new = self.named(text, read.variable)
         if is_new:
-            self.lines.append(f"{shape.declared(name)} = {text};")
+            self.lines.append(f"{self.shapes[read.variable].at(lengths).declared(name)} = {text};")
         return name
 
     def _are_places(self, read: Read) -> bool:
