@@ -13,7 +13,7 @@ from typing import Any
 from stansub.stan.affine import Affine
 from stansub.stan.nests import Nest
 from stansub.stan.remarks import Remark
-from stansub.stan.rows import Index, Read, RefusedError, Rows, Stretch
+from stansub.stan.rows import ROW, Index, Read, RefusedError, Rows, Stretch
 from stansub.stan.shapes import Shape
 from stansub.stan.syntax import (
     Assign,
@@ -114,13 +114,13 @@ class Computed:
             self._open |= group
             lines = [self._again(one, group, stretch) for one in self.before if written(one) & group]
             self._open -= group
-            self.lines += filter(None, lines)
+            self.lines += filter(None, [*lines, *(self._check(one, stretch) for one in sorted(group))])
         return self._names[key]
 
     def adopt(self, group: set[str], stretch: Stretch) -> None:
         """Name the stretch of variables that are filled together."""
         for one in sorted(group):
-            if one not in self.variables or self.whole(one) != stretch.whole or self.variables[one].constraint:
+            if one not in self.variables or self.whole(one) != stretch.whole:
                 raise self._refused(one, f"fills `{one}` in a way that is not known")
             self._names[one, stretch.lower, stretch.size] = self.rows.fresh(one)
         self.copied |= group
@@ -136,10 +136,23 @@ class Computed:
     def declared(self, variable: str, stretch: Stretch, value: str = "") -> str:
         """A declaration of a variable for a stretch."""
         shape = Shape.of(self.variables[variable])
-        if shape is None:
+        if shape is None or shape.base != self.variables[variable].base:
             raise self._refused(variable, f"fills `{variable}` in a way that is not known")
         part = shape.at([stretch.size])
         return f"{part.declared(self.part(variable, stretch))}{value and ' = '}{value};"
+
+    def _check(self, variable: str, stretch: Stretch) -> str:
+        """What rejects values outside the bounds that a variable is declared with."""
+        declaration, name = self.variables[variable], self.part(variable, stretch)
+        lines = []
+        for bound in split(tokenize(declaration.constraint), ","):
+            sign = {"lower": ">=", "upper": "<="}.get(bound[0].text) if bound else ""
+            value = " ".join(token.text for token in bound[2:])
+            if sign is None or not names(value) <= self.rows.data or len(declaration.all_dims) > 1:
+                raise self._refused(variable, f"fills `{variable}` in a way that is not known")
+            if sign:
+                lines.append(f'if (!({name}[{ROW}] {sign} {value})) {{ reject("{variable} is out of bounds"); }}')
+        return "\n".join([f"for ({ROW} in 1 : {stretch.size}) {{", *lines, "}"]) if lines else ""
 
     def _group(self, variable: str) -> set[str]:
         """Variables that the same statements fill."""

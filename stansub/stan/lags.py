@@ -9,12 +9,12 @@ parameter, a state or a residual of an earlier time is read, the likelihood is n
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stansub.stan import stanc
 from stansub.stan.affine import Affine
 from stansub.stan.computed import Computed, DividedError, written
-from stansub.stan.nests import Nest, adds
+from stansub.stan.nests import Nest, adds, direct, is_bare
 from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import replaced
@@ -106,6 +106,13 @@ class _Writer:
     def __post_init__(self) -> None:
         self.rows = Rows(self.program)
         self.size = main_size(self.program)
+        dims = (dim for one in self.program.parameters.declarations for dim in one.all_dims)
+        self.parameters = set().union(*map(names, dims))
+
+    def counts(self, size: str) -> bool:
+        """Whether a size may be that of observations: not that of parameters, unless most data have it."""
+        found = names(size)
+        return bool(found) and (self.size in found or not found & self.parameters)
 
     def code(self) -> str:
         """The whole program."""
@@ -151,23 +158,46 @@ class _Writer:
     def _reads_beside(self, statement: Statement, computed: Computed) -> bool:
         loops = [one for one in walk([statement]) if isinstance(one, For)]
         if loops:
-            return any(_nest(self.rows, one, computed).is_lagged(self.size) for one in loops)
+            return any(_nest(self.rows, one, computed).is_lagged(self.counts) for one in loops)
         for read in self.rows.reads(statement.span):
             first, *_ = self.rows.indices(read)
             size = self.rows.shapes[read.variable].sizes[0]
-            if self.size in names(size) and first.length not in (None, self.rows.affine(size)):
+            if self.counts(size) and first.length not in (None, self.rows.affine(size)):
                 return True
         return False
 
     def _whole(self, statement: Statement, computed: Computed) -> list[str]:
         if isinstance(statement, For):
             nest = _nest(self.rows, statement, computed)
+            if (inner := _beside(nest)) is not None:
+                return self._taken_out(nest, inner)
             return self._pieces(nest, computed, Affine((), 0), nest.length) if len(nest.loops) == 1 else [nest.text()]
         length = self._length(statement, computed)
         if length is None:
             return [computed.text(self.program.text(statement.span), None)]
         vectorised = _Vectorised(computed, self.program.text(statement.span), length)
         return self._pieces(vectorised, computed, Affine((), 0), length)
+
+    def _taken_out(self, nest: Nest, inner: For) -> list[str]:
+        """A loop over the observations of units, apart from what is done for each unit."""
+        before = nest.body[: nest.body.index(inner)]
+        needed, filled = names(self.program.text(inner.span)), list[Statement]()
+        for one in reversed(before):
+            if written(one) & needed and not adds(one):
+                filled.insert(0, one)
+                needed |= names(self.program.text(one.span))
+        carried = written(inner) & set().union(*map(written, filled))
+        if carried:
+            message = f"carries `{min(carried)}` from one observation to others"
+            raise RefusedError(Remark(self.program.text(inner.span), message))
+        observations = replace(nest, loops=(*nest.loops, inner), body=(*filled, *inner.body))
+        rest = tuple(one for one in nest.body if one is not inner)
+        lines = [observations.text()]
+        if any(map(adds, rest)):
+            units = replace(nest, body=rest, of_units=True, _fills={})
+            reads_rows = any(read.variable in self.rows.observed for read in units.reads())
+            lines.append(units.text() if reads_rows else units.plain())
+        return lines
 
     def _pieces(self, statement: Nest | _Vectorised, computed: Computed, first: Affine, n: Affine) -> list[str]:
         """A statement over ``n`` rows, as often as what it reads is computed in different ways.
@@ -183,7 +213,7 @@ class _Writer:
         """
         kept = self.rows.kept(), computed.kept()
         try:
-            return [statement.piece(first, n, self.rows.counted(n) if self.size in names(str(n)) else str(n))]
+            return [statement.piece(first, n, self.rows.counted(n) if self.counts(str(n)) else str(n))]
         except DividedError as error:
             self.rows.go_back(kept[0])
             computed.go_back(kept[1])
@@ -208,7 +238,7 @@ class _Writer:
                 shape = self.rows.shapes.get(token.text)
                 size = shape.sizes[0] if shape is not None and shape.sizes else ""
                 n = self.rows.affine(size) if size else None
-            if n is not None and self.size in names(size):
+            if n is not None and self.counts(size):
                 return n
         return None
 
@@ -267,6 +297,20 @@ def _nest(rows: Rows, loop: For, computed: Computed) -> Nest:
     while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For) and adds(inner):
         loops.append(inner)
     return Nest(rows, tuple(loops), loops[-1].body, computed)
+
+
+def _beside(nest: Nest) -> For | None:
+    """A loop over observations within a loop over units that does more than that."""
+    for one in nest.body:
+        if isinstance(one, For) and adds(one) and len(nest.body) > 1:
+            inner = replace(nest, loops=(*nest.loops, one), body=one.body)
+            if any(
+                one.variable in direct(index) and not is_bare(index)
+                for read in inner.reads()
+                for index in nest.rows.indices(read)
+            ):
+                return one
+    return None
 
 
 def _constants(rows: Rows, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -74,6 +74,8 @@ class Nest:
         Variables that are computed for each observation.
     filled : frozenset of str
         Those that the loop fills.
+    of_units : bool
+        Whether rows are units that have parameters of their own, and not observations.
     """
 
     rows: Rows
@@ -81,6 +83,7 @@ class Nest:
     body: tuple[Statement, ...]
     computed: Parts
     filled: frozenset[str] = frozenset()
+    of_units: bool = False
     size: str = field(default="", init=False)
     _fills: dict[tuple[For, ...], list[str]] = field(default_factory=dict)
 
@@ -96,17 +99,36 @@ class Nest:
         return self.rows.affine(last.upper) - self.rows.affine(last.lower) + 1
 
     @property
-    def span(self) -> Span:
-        """Of the body."""
-        return Span(self.body[0].span.start, self.body[-1].span.end)
+    def spans(self) -> list[Span]:
+        """Of the body's statements, of which several may be declared together."""
+        return list(dict.fromkeys(one.span for one in self.body))
 
-    def is_lagged(self, size: str) -> bool:
-        """Whether it reads data beside the observation, or not from the first observation of ``size`` on."""
+    @property
+    def tokens(self) -> list[Token]:
+        """Of the body."""
+        return [token for span in self.spans for token in tokenize(self.rows.program.code, *span)]
+
+    def reads(self) -> Iterator[Read]:
+        """Where its body reads parts of data."""
+        tokens = self.tokens
+        return (read for k in range(len(tokens)) if (read := self.rows.read_at(tokens, k)))
+
+    def is_lagged(self, counts: Callable[[str], bool]) -> bool:
+        """Whether it reads data beside the observation, or not from the first one on.
+
+        Parameters
+        ----------
+        counts : callable
+            Whether a size may be that of observations.
+        """
         late = {loop.variable for loop in self.loops if loop.lower != "1"}
-        for read in self.rows.reads(self.span):
+        for read in self.reads():
+            sizes = self.rows.shapes[read.variable].sizes
+            if not any(map(counts, sizes)) and len(sizes) == 1:
+                continue
             for index in self.rows.indices(read):
                 at = direct(index) & self.places
-                if at and (not is_bare(index) or (at & late and size in self.rows.shapes[read.variable].sizes)):
+                if at and (not is_bare(index) or at & late):
                     return True
         return False
 
@@ -147,13 +169,18 @@ class Nest:
                 raise RefusedError(Remark(self._shown(loop.span), "has bounds that are computed in the model"))
         self._check()
         self.size = size or self._count()
-        deep = {self.rows.shapes[read.variable].sizes[0] for read in self.rows.reads(self.span) if self._at(read) >= 0}
-        text = self._rewritten(deep)
+        deep = {self.rows.shapes[read.variable].sizes[0] for read in self.reads() if self._at(read) >= 0}
+        text = "\n".join(self._rewritten(span, deep) for span in self.spans)
         if left := names(text) & self.rows.observed:
-            read = next(one for one in self._uses() if one.text in left)
+            read = next(one for one in self.tokens if one.text in left)
             raise self._refused(read.span, f"reads `{read.text}` at places that are no rows of it")
         self._fill()
         return f"for ({ROW} in 1 : {self.size}) {{\n{text}\n}}"
+
+    def plain(self) -> str:
+        """The loop as it is."""
+        body = "\n".join(map(self._shown, self.spans))
+        return _nested(self.loops, [body])
 
     def _count(self) -> str:
         """The name of the number of rows."""
@@ -168,10 +195,15 @@ class Nest:
                 raise self._refused(one.span, "is not run the same number of times for each observation")
             if isinstance(one, Assign) and (carried := (set(one.variables) & outside) - self.filled):
                 raise self._refused(one.span, f"carries `{min(carried)}` from one observation to others")
-        if any(call.name == "target" for call in calls(self.rows.program.code, self.span)):
-            raise self._refused(self.span, "reads target(), which is a sum over the observations before")
+        for span in self.spans:
+            if any(call.name == "target" for call in calls(self.rows.program.code, span)):
+                raise self._refused(span, "reads target(), which is a sum over the observations before")
+        starts = dict(self._filling())
         for read, lagged in self.indexed(outside):
-            if self._start(read) is not None:
+            start = self._start(read)
+            if start is not None and starts.get(read.variable, start) == start:
+                continue
+            if not lagged and self.of_units:
                 continue
             shown = self._shown(read.span)
             if lagged:
@@ -181,7 +213,7 @@ class Nest:
 
     def indexed(self, variables: set[str]) -> Iterator[tuple[Read, bool]]:
         """Where variables are read at this row's place, or (True) beside it."""
-        tokens = tokenize(self.rows.program.code, *self.span)
+        tokens = self.tokens
         for k in range(len(tokens)):
             read = self.rows.read_at(tokens, k, variables)
             if read is None:
@@ -196,19 +228,16 @@ class Nest:
             elif any(index.upper is not None or any(map(index.lower.factor, self.places)) for index in mine):
                 yield read, True
 
-    def _uses(self) -> list[Token]:
-        return tokenize(self.rows.program.code, *self.span)
-
     def _shown(self, span: Span) -> str:
         return self.rows.program.text(span)
 
     def _refused(self, span: Span, message: str) -> RefusedError:
         return RefusedError(Remark(self._shown(holding(self.body, span).span), message))
 
-    def _rewritten(self, deep: set[str]) -> str:
-        """The body with rows in place of what it reads."""
-        code, tokens = self.rows.program.code, self._uses()
-        pieces, at = list[str](), self.span.start
+    def _rewritten(self, span: Span, deep: set[str]) -> str:
+        """A statement of the body with rows in place of what it reads."""
+        code, tokens = self.rows.program.code, tokenize(self.rows.program.code, *span)
+        pieces, at = list[str](), span.start
         for k, token in enumerate(tokens):
             if token.span.start < at:
                 continue
@@ -223,7 +252,7 @@ class Nest:
             if text:
                 pieces += [code[at : token.span.start], text]
                 at = end
-        return "".join([*pieces, code[at : self.span.end]])
+        return "".join([*pieces, code[at : span.end]])
 
     def _at(self, read: Read, *, deep: bool = False) -> int:
         """The last of its indices that depends on the row; -1 where none does."""
@@ -238,8 +267,10 @@ class Nest:
         last = self._at(read, deep=shape.sizes[0] in deep)
         if last < 0:
             return ""
-        picked = self.rows.indices(read)[: last + 1]
-        inner = self._inner(read.span)
+        picked = self.rows.indices(read)
+        while last + 1 < len(picked) and picked[last + 1].upper is None and picked[last + 1].names <= self.rows.data:
+            last += 1
+        picked, inner = picked[: last + 1], self._inner(read.span)
         used = set().union(*(index.names for index in picked))
         if not used <= self.rows.data | self.places | {loop.variable for loop in inner}:
             raise self._refused(read.span, f"reads `{read.variable}` at a place that is computed in the model")
@@ -339,14 +370,14 @@ class Nest:
         """Code that goes through the rows and copies what they read."""
         if not self._fills:
             return
-        lines = [line for inner, some in self._fills.items() for line in _looped(inner, some)]
-        heads = "".join(f"{head(loop)} {{\n" for loop in self.loops)
-        code = "\n".join([f"{{\nint {_COUNTER} = 0;\n{heads}{_COUNTER} += 1;", *lines, "}" * (len(self.loops) + 1)])
-        self.rows.lines.append(code)
+        lines = [_nested(inner, some) for inner, some in self._fills.items()]
+        code = _nested(self.loops, [f"{_COUNTER} += 1;", *lines])
+        self.rows.lines.append(f"{{\nint {_COUNTER} = 0;\n{code}\n}}")
 
 
-def _looped(loops: Sequence[For], lines: Sequence[str]) -> list[str]:
-    return [f"{head(loop)} {{" for loop in loops] + [*lines, "}" * len(loops)]
+def _nested(loops: Sequence[For], lines: Sequence[str]) -> str:
+    """Lines inside loops."""
+    return "\n".join([*(f"{head(loop)} {{" for loop in loops), *lines, "}" * len(loops)])
 
 
 def head(loop: For) -> str:
