@@ -31,6 +31,7 @@ from stansub.stan.syntax import (
 )
 
 # Functions with a size as an argument, and which.
+_UNKNOWN = "fills `{}` in a way that cannot be taken apart by observations"
 _SIZED = {"rep_vector": 1, "rep_row_vector": 1, "rep_array": 1, "rep_matrix": 1, "zeros_vector": 0, "ones_vector": 0}
 
 
@@ -101,7 +102,7 @@ class Computed:
         Raises
         ------
         RefusedError
-            When they are computed from each other, or in a way that is not known.
+            When they are computed from each other, or in a way that cannot be taken apart by observations.
         DividedError
             When they are not computed all in the same way.
         """
@@ -110,6 +111,9 @@ class Computed:
             if variable in self._open:
                 raise self._refused(variable, f"computes `{variable}` from its own past, which depends on parameters")
             group = self._group(variable)
+            for one in self.before:
+                if isinstance(one, For) and written(one) & group:
+                    Nest(self.rows, (one,), one.body, self, frozenset(group)).check()
             self.adopt(group, stretch)
             self._open |= group
             lines = [self._again(one, group, stretch) for one in self.before if written(one) & group]
@@ -121,7 +125,7 @@ class Computed:
         """Name the stretch of variables that are filled together."""
         for one in sorted(group):
             if one not in self.variables or self.whole(one) != stretch.whole:
-                raise self._refused(one, f"fills `{one}` in a way that is not known")
+                raise self._refused(one, _UNKNOWN.format(one))
             self._names[one, stretch.lower, stretch.size] = self.rows.fresh(one)
         self.copied |= group
 
@@ -137,7 +141,7 @@ class Computed:
         """A declaration of a variable for a stretch."""
         shape = Shape.of(self.variables[variable])
         if shape is None or shape.base != self.variables[variable].base:
-            raise self._refused(variable, f"fills `{variable}` in a way that is not known")
+            raise self._refused(variable, _UNKNOWN.format(variable))
         part = shape.at([stretch.size])
         return f"{part.declared(self.part(variable, stretch))}{value and ' = '}{value};"
 
@@ -149,7 +153,7 @@ class Computed:
             sign = {"lower": ">=", "upper": "<="}.get(bound[0].text) if bound else ""
             value = " ".join(token.text for token in bound[2:])
             if sign is None or not names(value) <= self.rows.data or len(declaration.all_dims) > 1:
-                raise self._refused(variable, f"fills `{variable}` in a way that is not known")
+                raise self._refused(variable, _UNKNOWN.format(variable))
             if sign:
                 lines.append(f'if (!({name}[{ROW}] {sign} {value})) {{ reject("{variable} is out of bounds"); }}')
         return "\n".join([f"for ({ROW} in 1 : {stretch.size}) {{", *lines, "}"]) if lines else ""
@@ -335,8 +339,9 @@ class Computed:
         return f"{tokens[k].text}({', '.join(texts)})", tokens[close].span.end
 
     def _unknown(self, statement: Statement) -> RefusedError:
-        filled = ", ".join(sorted(written(statement)))
-        return RefusedError(Remark(self.program.text(statement.span), f"fills `{filled}` in a way that is not known"))
+        return RefusedError(
+            Remark(self.program.text(statement.span), _UNKNOWN.format(", ".join(sorted(written(statement)))))
+        )
 
     def _refused(self, variable: str, message: str) -> RefusedError:
         fills = [one for one in walk(self.before) if isinstance(one, Assign) and variable in one.variables]

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from stansub.stan import stanc
 from stansub.stan.affine import Affine
 from stansub.stan.computed import Computed, DividedError, written
-from stansub.stan.nests import Nest, adds, direct, is_bare
+from stansub.stan.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
 from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import replaced
-from stansub.stan.rows import RefusedError, Rows, Stretch
-from stansub.stan.sizes import main_size
+from stansub.stan.rows import Index, RefusedError, Rows, Stretch
+from stansub.stan.sizes import changing_names, declarations, main_size
 from stansub.stan.syntax import (
+    Assign,
     Braces,
     For,
     If,
@@ -36,6 +37,9 @@ from stansub.stan.syntax import (
     walk,
 )
 
+_UNKNOWN = "reads elements of a variable that cannot be taken apart by observations"
+# How often a statement is divided.
+_MOST_PIECES = 5
 # Densities of several values at once begin so.
 _JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
 
@@ -71,10 +75,39 @@ def recursion(program: Program) -> Remark | None:
         The parsed program.
     """
     try:
-        _over_rows(program)
+        found = _over_rows(program)
     except RefusedError as error:
         return error.remark
-    return None
+    return None if found or recognise(program).kind != "sum" else next(_past(program), None)
+
+
+def _past(program: Program) -> Iterator[Remark]:
+    """Statements that read what is computed for other observations, where no data beside an observation are read."""
+    writer = _Writer(program)
+    sizes = {one.name: one.all_dims[0] for one in declarations(program) if one.all_dims}
+    changing = {name for name in changing_names(program) if name in sizes and writer.counts(sizes[name])}
+    for block in (program.transformed_parameters.statements, program.model.statements):
+        for one in walk(block):
+            if isinstance(one, For):
+                yield from _past_in_loop(writer.rows, one, changing)
+            elif not children(one):
+                tokens = tokenize(program.code, *one.span)
+                for k in range(len(tokens)):
+                    read = writer.rows.read_at(tokens, k, changing)
+                    size = writer.rows.affine(sizes[read.variable]) if read else None
+                    if read and Index.of(read.indices[0], writer.rows, str(size)).upper not in (None, size):
+                        yield Remark(program.text(one.span), PAST.format(program.text(read.span)))
+
+
+def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Remark]:
+    nest = _nest(rows, loop, Computed(rows, ()))
+    for read, is_lagged in nest.indexed(changing):
+        if is_lagged:
+            yield nest.remark(read.span, PAST.format(rows.program.text(read.span)))
+    if any(direct(index) & nest.places for read in nest.reads() for index in rows.indices(read)):
+        for one in walk(loop.body):
+            if isinstance(one, Assign) and one.place in names(one.expression) and is_carried(loop.body, one.place):
+                yield nest.remark(one.span, f"carries `{one.place}` from one observation to others")
 
 
 def _over_rows(program: Program) -> str:
@@ -139,7 +172,7 @@ class _Writer:
             if isinstance(statement, If | Braces | Profile):
                 for inner in children(statement):
                     self.scope(inner, above)
-            elif adds(statement) and self._is_lagged(statement, above):
+            elif (adds(statement) or _accumulates(statement)) and self._is_lagged(statement, above):
                 computed = Computed(self.rows, above)
                 lines = self._whole(statement, computed)
                 self.copied |= computed.copied
@@ -174,7 +207,11 @@ class _Writer:
             return self._pieces(nest, computed, Affine((), 0), nest.length) if len(nest.loops) == 1 else [nest.text()]
         length = self._length(statement, computed)
         if length is None:
-            return [computed.text(self.program.text(statement.span), None)]
+            text = self.program.text(statement.span)
+            try:
+                return [computed.text(text, None)]
+            except DividedError:
+                raise RefusedError(Remark(text, _UNKNOWN)) from None
         vectorised = _Vectorised(computed, self.program.text(statement.span), length)
         return self._pieces(vectorised, computed, Affine((), 0), length)
 
@@ -199,7 +236,9 @@ class _Writer:
             lines.append(units.text() if reads_rows else units.plain())
         return lines
 
-    def _pieces(self, statement: Nest | _Vectorised, computed: Computed, first: Affine, n: Affine) -> list[str]:
+    def _pieces(
+        self, statement: Nest | _Vectorised, computed: Computed, first: Affine, n: Affine, depth: int = 0
+    ) -> list[str]:
         """A statement over ``n`` rows, as often as what it reads is computed in different ways.
 
         Parameters
@@ -210,17 +249,21 @@ class _Writer:
         first : Affine
             How many rows are left out.
         n : Affine
+        depth : int
+            How often it was divided already.
         """
         kept = self.rows.kept(), computed.kept()
         try:
             return [statement.piece(first, n, self.rows.counted(n) if self.counts(str(n)) else str(n))]
         except DividedError as error:
+            if depth == _MOST_PIECES:
+                raise RefusedError(Remark(statement.shown, _UNKNOWN)) from None
             self.rows.go_back(kept[0])
             computed.go_back(kept[1])
             later = first + error.rows, n - error.rows
             return [
-                *self._pieces(statement, computed, first, error.rows),
-                *self._pieces(statement, computed, *later),
+                *self._pieces(statement, computed, first, error.rows, depth + 1),
+                *self._pieces(statement, computed, *later, depth + 1),
             ]
 
     def _length(self, statement: Statement, computed: Computed) -> Affine | None:
@@ -265,20 +308,29 @@ class _Vectorised:
     ----------
     computed : Computed
         What it may read.
-    text : str
+    shown : str
+        The statement.
     whole : Affine
         How many observations it is about.
     """
 
     computed: Computed
-    text: str
+    shown: str
     whole: Affine
 
     def piece(self, first: Affine, n: Affine, size: str) -> str:
         """The statement about ``n`` of the observations after the ``first`` ones."""
-        if first != Affine((), 0) and any(call.name.startswith(_JOINT) for call in calls(self.text)):
-            raise RefusedError(Remark(self.text, "is one density of all observations"))
-        return self.computed.text(self.text, Stretch(self.whole, first + 1, n, size))
+        if first != Affine((), 0) and any(call.name.startswith(_JOINT) for call in calls(self.shown)):
+            raise RefusedError(Remark(self.shown, "is one density of all observations"))
+        text = self.computed.text(self.shown, Stretch(self.whole, first + 1, n, size))
+        if left := names(text) & self.computed.rows.observed:
+            raise RefusedError(Remark(self.shown, f"reads `{min(left)}` at places that are no rows of it"))
+        return text
+
+
+def _accumulates(statement: Statement) -> bool:
+    """Whether a statement is a loop that adds to a variable, and nothing else."""
+    return isinstance(statement, For) and bool(found := written(statement)) and found <= accumulated(statement.body)
 
 
 def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:

@@ -16,6 +16,7 @@ from stansub.stan.syntax import (
     Declaration,
     For,
     ForEach,
+    If,
     Other,
     Span,
     Statement,
@@ -24,11 +25,14 @@ from stansub.stan.syntax import (
     Token,
     While,
     calls,
+    expression_of,
     names,
     tokenize,
     walk,
 )
 
+# What is said of statements that read, in place of {}, what is computed for another observation.
+PAST = "reads `{}`, which depends on parameters: the likelihood is no sum over observations given the data"
 _COUNTER = "stansub_row"
 
 
@@ -167,7 +171,7 @@ class Nest:
         for loop in self.loops:
             if not names(f"{loop.lower}, {loop.upper}") <= self.rows.data | self.places:
                 raise RefusedError(Remark(self._shown(loop.span), "has bounds that are computed in the model"))
-        self._check()
+        self.check()
         self.size = size or self._count()
         deep = {self.rows.shapes[read.variable].sizes[0] for read in self.reads() if self._at(read) >= 0}
         text = "\n".join(self._rewritten(span, deep) for span in self.spans)
@@ -176,6 +180,11 @@ class Nest:
             raise self._refused(read.span, f"reads `{read.text}` at places that are no rows of it")
         self._fill()
         return f"for ({ROW} in 1 : {self.size}) {{\n{text}\n}}"
+
+    @property
+    def shown(self) -> str:
+        """The outermost loop."""
+        return self._shown(self.loops[0].span)
 
     def plain(self) -> str:
         """The loop as it is."""
@@ -186,15 +195,22 @@ class Nest:
         """The name of the number of rows."""
         return self.rows.counted(self.length, " ".join(map(head, self.loops[:-1])))
 
-    def _check(self) -> None:
-        """Refuse what carries something from one row to the next."""
+    def check(self) -> None:
+        """Refuse what carries something from one row to the next.
+
+        Raises
+        ------
+        RefusedError
+        """
         inside = {one.name for one in walk(self.body) if isinstance(one, Declaration)}
         outside = changing_names(self.rows.program) - inside
         for one in walk(self.body):
             if isinstance(one, While | ForEach) or (isinstance(one, Other) and one.text in ("break", "return")):
                 raise self._refused(one.span, "is not run the same number of times for each observation")
-            if isinstance(one, Assign) and (carried := (set(one.variables) & outside) - self.filled):
-                raise self._refused(one.span, f"carries `{min(carried)}` from one observation to others")
+            if isinstance(one, Assign):
+                for name in sorted((set(one.variables) & outside) - self.filled - accumulated(self.body)):
+                    if is_carried(self.body, name):
+                        raise self._refused(one.span, f"carries `{name}` from one observation to others")
         for span in self.spans:
             if any(call.name == "target" for call in calls(self.rows.program.code, span)):
                 raise self._refused(span, "reads target(), which is a sum over the observations before")
@@ -207,8 +223,7 @@ class Nest:
                 continue
             shown = self._shown(read.span)
             if lagged:
-                message = f"reads `{shown}`, which depends on parameters: it is no sum over observations given the data"
-                raise self._refused(read.span, message)
+                raise self._refused(read.span, PAST.format(shown))
             raise self._refused(read.span, f"reads `{shown}`, of which there is one for each observation")
 
     def indexed(self, variables: set[str]) -> Iterator[tuple[Read, bool]]:
@@ -232,7 +247,11 @@ class Nest:
         return self.rows.program.text(span)
 
     def _refused(self, span: Span, message: str) -> RefusedError:
-        return RefusedError(Remark(self._shown(holding(self.body, span).span), message))
+        return RefusedError(self.remark(span, message))
+
+    def remark(self, span: Span, message: str) -> Remark:
+        """About the statement of the body that holds a span."""
+        return Remark(self._shown(holding(self.body, span).span), message)
 
     def _rewritten(self, span: Span, deep: set[str]) -> str:
         """A statement of the body with rows in place of what it reads."""
@@ -373,6 +392,34 @@ class Nest:
         lines = [_nested(inner, some) for inner, some in self._fills.items()]
         code = _nested(self.loops, [f"{_COUNTER} += 1;", *lines])
         self.rows.lines.append(f"{{\nint {_COUNTER} = 0;\n{code}\n}}")
+
+
+def accumulated(statements: Sequence[Statement]) -> set[str]:
+    """Variables to which statements add and which they do nothing else with."""
+    found = list(walk(statements))
+    added = {one.place for one in found if isinstance(one, Assign) and one.operator == "+="}
+    other = set().union(*(_read(one) for one in found if not isinstance(one, Assign) or one.place not in added))
+    return added - other - set().union(*(names(one.expression) for one in found if isinstance(one, Assign)))
+
+
+def is_carried(statements: Sequence[Statement], variable: str) -> bool:
+    """Whether statements read a variable before they assign it."""
+    for one in walk(statements):
+        if variable in _read(one):
+            return True
+        if isinstance(one, Assign) and variable in one.variables:
+            return False
+    return False
+
+
+def _read(statement: Statement) -> set[str]:
+    """Variables that a statement reads, apart from those inside it."""
+    if isinstance(statement, For):
+        return names(f"{statement.lower}, {statement.upper}")
+    if isinstance(statement, If | While):
+        return names(statement.condition)
+    changed = statement.variables if isinstance(statement, Assign) and statement.operator != "=" else ()
+    return names(expression_of(statement)) | set(changed)
 
 
 def _nested(loops: Sequence[For], lines: Sequence[str]) -> str:
