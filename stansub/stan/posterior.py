@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +20,7 @@ from stansub.stan.recognise import Form, explain
 from stansub.stan.syntax import Program
 from stansub.target import factors
 from stansub.target.blocks import Blocks
+from stansub.target.gradients import THREADS, Team
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
 
@@ -96,7 +99,8 @@ class Posterior:
     population : Population
         Global part and block log likelihoods.
     order : ndarray of int64, shape (n_observations,) or None
-        Row of the user's data that stands at each place; None for the original order.
+        Row of the user's data that stands at each place, where there are several sums counted on from one to the next;
+        None for the original order.
     proof : Proof
         What was compared before this posterior was handed out.
     name, program, form
@@ -208,6 +212,8 @@ class Posterior:
         return found
 
     def _find_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
+        if self.blocks.sums:
+            raise NoPredictorsError("the likelihood is several sums")
         return linear_predictors(
             self.program,
             self.form,
@@ -256,35 +262,43 @@ def prove(
     if population.dim != full.dim:
         return Proof(0, float("inf"))
     progress = progress or Progress()
-    evaluator, compared, worst = population.evaluator(), 0, 0.0
-    blocks = population.blocks
+    blocks, errors = population.blocks, []
     n_parts = max(1, min(_PARTS, len(blocks), blocks.n_observations // _PART))
     parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
-    for number, theta in enumerate(points):
-        progress.check()
-        whole = full.log_density(theta)
-        if not np.isfinite(whole):
-            continue
-        shared = evaluator.global_log_density(theta)
-        values = []
-        for place, part in enumerate(parts, start=1):
-            values.append(evaluator.block_log_lik(theta, part))
-            progress.advance(number * n_parts + place, len(points) * n_parts)
-        terms = np.concatenate(values)
-        compared += 1
-        if not np.isfinite(shared) or not np.isfinite(terms).all():
-            return Proof(compared, float("inf"))
-        # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
-        scale = abs(whole) + abs(shared) * float(np.sqrt(len(terms))) + float(np.abs(terms).sum())
-        worst = max(worst, abs(whole - (shared + float(terms.sum()))) / max(scale, 1.0))
-    return Proof(compared, worst)
+    with Team(population, threads=THREADS, progress=progress) as team:
+        for number, theta in enumerate(points):
+            progress.check()
+            whole = full.log_density(theta)
+            if not np.isfinite(whole):
+                continue
+
+            def values(own: factors.Evaluator, part: NDArray[np.int32], theta: FloatArray = theta) -> FloatArray:
+                return own.block_log_lik(theta, part)
+
+            def watch(done: int, tasks: int, before: int = number * n_parts) -> None:
+                progress.advance(before + done, len(points) * n_parts)
+
+            shared = team.map(lambda own, at: own.global_log_density(at), [theta])[0]
+            errors.append(_error(whole, shared, np.concatenate(team.map(values, parts, watch=watch))))
+            if math.isinf(errors[-1]):
+                break
+    return Proof(len(errors), max(errors, default=0.0))
+
+
+def _error(whole: float, shared: float, terms: FloatArray) -> float:
+    """The difference of a log density from the sum of its parts, relative to what they sum up."""
+    if not np.isfinite(shared) or not np.isfinite(terms).all():
+        return math.inf
+    # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
+    scale = abs(whole) + abs(shared) * math.sqrt(len(terms)) + float(np.abs(terms).sum())
+    return abs(whole - (shared + float(terms.sum()))) / max(scale, 1.0)
 
 
 def arrange(
     build: Callable[[tuple[str, ...], NDArray[np.int64] | None], Population],
     full: Whole,
     *,
-    shuffles: Mapping[tuple[str, ...], int],
+    shuffles: Mapping[tuple[str, ...], Sequence[int]],
     rng: np.random.Generator,
     points: Sequence[FloatArray],
     progress: Progress | None = None,
@@ -297,7 +311,8 @@ def arrange(
         Makes the population from the size variables along which the data are reordered and an order of the rows
         (None: as given).
     shuffles : mapping
-        Size variables along which to try a shuffle, in turn, and the number of rows.
+        Size variables along which to try a shuffle, in turn, and the numbers of rows of each sum, which are shuffled
+        by themselves.
     rng : Generator
         Shuffles the rows.
     progress : Progress, optional
@@ -314,8 +329,9 @@ def arrange(
         progress("Proving the cut into blocks")
         return prove(population, full, points, progress=progress)
 
-    for sizes, n in shuffles.items():
-        order = rng.permutation(n).astype(np.int64)
+    for sizes, sums in shuffles.items():
+        n, firsts = sum(sums), accumulate(sums, initial=0)
+        order = np.concatenate([first + rng.permutation(rows) for first, rows in zip(firsts, sums, strict=False)])
         try:
             population = build(sizes, order)
         except InputError:
@@ -338,7 +354,12 @@ def explain_undefined(population: Population, order: NDArray[np.int64] | None, t
     bad = np.flatnonzero(~np.isfinite(population.each(theta, places)))
     first = int(places[bad[0] if bad.size else 0])
     row = first if order is None else int(order[first])
-    return f"observation {row + 1:,} of the data is one that is impossible"
+    ends = list(accumulate(population.blocks.sums))
+    if not ends:
+        return f"observation {row + 1:,} of the data is one that is impossible"
+    at = next(k for k, end in enumerate(ends) if row < end)
+    before = ends[at - 1] if at else 0
+    return f"observation {row - before + 1:,} of likelihood sum {at + 1} is one that is impossible"
 
 
 def find_undefined(population: Population, theta: FloatArray) -> tuple[str, int | None]:
