@@ -20,6 +20,7 @@ from stansub.stan import rewrite, source, toolchain
 from stansub.stan.cutting import Cut, InParts, Whole, choices, find_sums
 from stansub.stan.data import Data
 from stansub.stan.instances import Slicer, build
+from stansub.stan.lags import with_lags
 from stansub.stan.library import Library, Model
 from stansub.stan.parts import Parts, divide
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
@@ -360,7 +361,7 @@ def compile_model(
         if predictors:
             with suppress(NoPredictorsError, InputError):
                 compiling(handing_out(program, form, main_size(program)), name=library_name(name), progress=log)
-        parts = divide(program) if form.kind == "sum" or not rewritten else None
+        parts = _parts(program) if form.kind == "sum" or not rewritten else None
         library = compiling(parts.code, name=f"{name}_parts", progress=log) if parts else None
         exporting = None
         if parts and parts.exporting:
@@ -381,3 +382,9 @@ def compile_model(
                 else None
             ),
         )
+
+
+def _parts(program: Program) -> Parts | None:
+    """The program in parts, over rows of data where it reads data beside an observation."""
+    over_rows = with_lags(program)
+    return (divide(over_rows) if over_rows else None) or divide(program)
