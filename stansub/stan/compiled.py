@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,12 +23,13 @@ from stansub.stan.data import Data
 from stansub.stan.instances import Slicer, build
 from stansub.stan.lags import with_lags
 from stansub.stan.library import Library, Model
-from stansub.stan.parts import Parts, divide
+from stansub.stan.parts import Parts, divide, has_other_sums
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
 from stansub.stan.predictors import handing_out, library_name
-from stansub.stan.recognise import Form, explain, find_line, recognise, size_candidates
+from stansub.stan.recognise import Form, explain, find_line, plain, recognise, size_candidates
 from stansub.stan.remarks import locate_error
 from stansub.stan.rewritten import Rewritten, count_units
+from stansub.stan.rows import N_ROWS
 from stansub.stan.sizes import declarations, main_size
 from stansub.stan.source import Source
 from stansub.stan.syntax import Program, names, tokenize
@@ -56,6 +58,16 @@ class Divided:
     parts: Parts
     library: Library
     exporting: Library | None
+
+    @classmethod
+    def of(cls, parts: Parts, library: Future[Path], exporting: Future[Path] | None) -> Divided | None:
+        """From what is being compiled; None where that fails, since the whole program will do."""
+        try:
+            return cls(parts, Library(library.result()), Library(exporting.result()) if exporting else None)
+        except RunError as error:
+            if type(error) is not RunError:  # an interrupt, or the time limit
+                raise
+            return None
 
     def with_data(self, values: Data, *, seed: int) -> InParts:
         """How the data are cut, with ``seed`` for transformed data."""
@@ -158,7 +170,9 @@ class CompiledModel:
         library = None if evaluator == "instances" else self.rewritten
         if not points:
             raise InputError(self._undefined(given, library))
-        posterior = self._rewritten(given, library) if library else self._instances(given, observations)
+        posterior = self._in_parts(given, observations) if evaluator != "rewritten" else None
+        if posterior is None:
+            posterior = self._rewritten(given, library) if library else self._whole(given, observations)
         posterior.check(self.source)
         return replace(posterior, any_block_size=block_size is None, observations=observations)
 
@@ -204,15 +218,22 @@ class CompiledModel:
         found = [size for word in reversed(words) for size in self._size_names() if size in {word, *dims.get(word, ())}]
         return tuple(dict.fromkeys(found))
 
-    def _instances(self, given: _Given, observations: str | None) -> Posterior:
-        """From the program in parts where it is proved, else from the whole program."""
-        whole = Whole(self.silent, given.values, self._size_names(), given.seed)
-        if self.divided is not None:
-            with suppress(InputError, RunError):
-                posterior = self._cut(given, self.divided.with_data(given.values, seed=given.seed), observations)
-                if posterior.proof.holds:
-                    return posterior
-        return self._cut(given, whole, observations)
+    def _in_parts(self, given: _Given, observations: str | None) -> Posterior | None:
+        """From the program in parts; None where there is none, or it is not proved."""
+        if self.divided is None:
+            return None
+        if N_ROWS in self.divided.parts.sizes and observations == main_size(self.program):
+            observations = None  # rows of data are made of these
+        try:
+            found = self._cut(given, self.divided.with_data(given.values, seed=given.seed), observations)
+        except InputError:
+            return None
+        if not found.proof.holds:
+            return None
+        return found if self.form.kind == "sum" else replace(found, form=plain(self.program))
+
+    def _whole(self, given: _Given, observations: str | None) -> Posterior:
+        return self._cut(given, Whole(self.silent, given.values, self._size_names(), given.seed), observations)
 
     def _cut(self, given: _Given, cut: Cut, observations: str | None) -> Posterior:
         sums = self._sums(given, cut, observations)
@@ -353,15 +374,17 @@ def compile_model(
     form = replace(form, line=find_line(text, form.statement))
     with toolchain.in_background() as compiling:
         compiled = partial(compiling, name=name, progress=log)
-        original = compiled(code)
+        original, over_rows = compiled(code), with_lags(program)
         blocks = None
         if rewritten and form.kind != "sum":
             block_code = rewrite.silent(rewrite.block_program(program, form))
             blocks = compiled(block_code, user_header=HEADER, stanc_args=["--allow-undefined"])
         if predictors:
             with suppress(NoPredictorsError, InputError):
-                compiling(handing_out(program, form, main_size(program)), name=library_name(name), progress=log)
-        parts = _parts(program) if form.kind == "sum" or not rewritten else None
+                counted = N_ROWS if over_rows else main_size(program)
+                compiling(handing_out(program, form, counted), name=library_name(name), progress=log)
+        several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
+        parts = (divide(over_rows) if over_rows else None) or (divide(program) if several else None)
         library = compiling(parts.code, name=f"{name}_parts", progress=log) if parts else None
         exporting = None
         if parts and parts.exporting:
@@ -376,15 +399,5 @@ def compile_model(
             original=whole,
             silent=whole if silent is original else Library(silent.result()),
             rewritten=Library(blocks.result()) if blocks else None,
-            divided=(
-                Divided(parts, Library(library.result()), Library(exporting.result()) if exporting else None)
-                if parts and library
-                else None
-            ),
+            divided=Divided.of(parts, library, exporting) if parts and library else None,
         )
-
-
-def _parts(program: Program) -> Parts | None:
-    """The program in parts, over rows of data where it reads data beside an observation."""
-    over_rows = with_lags(program)
-    return (divide(over_rows) if over_rows else None) or divide(program)

@@ -125,7 +125,7 @@ class InParts:
 
         Raises
         ------
-        InputError, RunError
+        InputError
             When these cannot be had.
         """
         values: dict[str, Any] = dict(data.values)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stansub.errors import InputError, RunError
 from stansub.stan.data import Data
 from stansub.stan.library import Library
 from stansub.stan.syntax import Declaration, Program
@@ -77,15 +78,18 @@ def values(library: Library, variables: Sequence[Declaration], data: Data, *, se
 
     Raises
     ------
-    InputError, RunError
+    InputError
         When the program rejects the data.
     """
     model, nothing = data.model(library, seed=seed), np.empty(0)
-    sizes = iter(model.param_constrain(nothing, include_tp=True).astype(np.int64).tolist())
-    shapes = [tuple(next(sizes) for _ in one.all_dims) for one in variables]
-    # The library would make a name for each value to count them.
-    out = np.empty(sum(map(math.prod, shapes)))
-    model.param_constrain(nothing, include_gq=True, rng=library.rng(seed), out=out)
+    try:
+        sizes = iter(model.param_constrain(nothing, include_tp=True).astype(np.int64).tolist())
+        shapes = [tuple(next(sizes) for _ in one.all_dims) for one in variables]
+        # The library would make a name for each value to count them.
+        out = np.empty(sum(map(math.prod, shapes)))
+        model.param_constrain(nothing, include_gq=True, rng=library.rng(seed), out=out)
+    except RunError as error:
+        raise InputError(str(error)) from error
     found, first = {}, 0
     for one, shape in zip(variables, shapes, strict=True):
         part = out[first : first + math.prod(shape)]

@@ -93,6 +93,23 @@ def divide(program: Program) -> Parts | None:
     return Parts(code, declarations, computed, exporting(program, computed) if computed else "", sizes, tuple(kept))
 
 
+def has_other_sums(program: Program, span: Span) -> bool:
+    """Whether statements that add to the target depend on observations beside the one at a place.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    span : Span
+        Of the likelihood statement that is known.
+    """
+    declarations = _needed_data(program)
+    steps = Steps.of(program)
+    depends = steps.depending({size: _sized(declarations, size) for size in _sizes(program, declarations)})
+    others = (step for step in steps.model if not span.start <= step.statement.span.start < span.end)
+    return any(step.has_effects and together(depends, step.reads) for step in others)
+
+
 def _needed_data(program: Program) -> tuple[Declaration, ...]:
     """Data and transformed data that parameters, transformed parameters and model read."""
     known = [*program.data.declarations, *program.transformed_data.declarations]

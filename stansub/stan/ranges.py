@@ -44,7 +44,7 @@ def largest_constant(posterior: Posterior, function: str, *, progress: Callable[
     InputError
         When the program has no such function, or it gives a negative or non-finite value.
     """
-    loop, n = posterior.form.likelihood, posterior.form.n or posterior.sizes[0]
+    loop, n = posterior.form.likelihood, posterior.form.n or posterior.counts[0]
     first = loop.lower if isinstance(loop, For) else "1"
     log = as_progress(progress)
     code = rewrite.silent(rewrite.constants_program(posterior.program, function, n, first=first))

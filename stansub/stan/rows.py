@@ -28,7 +28,8 @@ from stansub.stan.syntax import (
 
 # Functions that take a part of a vector or an array.
 _PARTS = {"head": 2, "tail": 2, "segment": 3}
-ROW = "stansub_i"
+# The variable of loops over rows, and how many there are; with a number behind it for rows of other lengths.
+ROW, N_ROWS = "stansub_i", "stansub_t"
 
 
 class RefusedError(Exception):
@@ -217,7 +218,7 @@ class Rows:
         """The integer that counts rows: ``n``, each time that ``loops`` run; the same for the same ones."""
         key = f"{loops} {n}"
         if key not in self._counts:
-            name = f"stansub_t{len(self._counts) + 1 if self._counts else ''}"
+            name = f"{N_ROWS}{len(self._counts) + 1 if self._counts else ''}"
             self._counts[key] = name
             if loops:
                 self.lines += [f"int {name} = 0;", f"{loops} {{ {name} += max(0, {n}); }}"]
