@@ -286,11 +286,11 @@ class CompiledModel:
             raise InputError(
                 f"`observations={observations!r}`: not an integer of the data block that sizes other data; {text}"
             )
-        likely = observations or main_size(self.program)
-        if likely in cut.data.values and (n := cut.data.integer(likely)) < 1:
-            raise InputError(f"{cut.data.source}: there are no observations ({likely} = {n})")
         sums, reasons = find_sums(cut, given.full.dim, given.points, observations)
         if not sums:
+            likely = observations or main_size(self.program)
+            if likely in cut.data.values and (n := cut.data.integer(likely)) < 1:
+                raise InputError(f"{cut.data.source}: there are no observations ({likely} = {n})")
             text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
             raise InputError(explain(self.program, self.form, text, source=self.source))
         return sums
@@ -379,12 +379,12 @@ def compile_model(
         if rewritten and form.kind != "sum":
             block_code = rewrite.silent(rewrite.block_program(program, form))
             blocks = compiled(block_code, user_header=HEADER, stanc_args=["--allow-undefined"])
-        if predictors:
-            with suppress(NoPredictorsError, InputError):
-                counted = N_ROWS if over_rows else main_size(program)
-                compiling(handing_out(program, form, counted), name=library_name(name), progress=log)
         several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
         parts = (divide(over_rows) if over_rows else None) or (divide(program) if several else None)
+        if predictors and not (parts and parts.may_have_several):
+            counted = N_ROWS if over_rows else main_size(program)
+            with suppress(NoPredictorsError, InputError):
+                compiling(handing_out(program, form, counted), name=library_name(name), progress=log)
         library = compiling(parts.code, name=f"{name}_parts", progress=log) if parts else None
         exporting = None
         if parts and parts.exporting:

@@ -34,7 +34,7 @@ class Parts:
     exporting : str
         A program that hands these out; nothing where there are none.
     sizes : tuple of str
-        Integers that may count observations: they size data, and no parameters.
+        Integers that may count observations: they size data that some group depends on, and no parameters.
     groups : tuple of frozenset of str
         For each switch, on which of ``sizes`` its statements depend.
     """
@@ -45,6 +45,11 @@ class Parts:
     exporting: str
     sizes: tuple[str, ...]
     groups: tuple[frozenset[str], ...]
+
+    @property
+    def may_have_several(self) -> bool:
+        """Whether there may be sums over different rows."""
+        return _several(self.groups)
 
 
 def divide(program: Program) -> Parts | None:
@@ -90,7 +95,8 @@ def divide(program: Program) -> Parts | None:
             kept[over] = needed(free, [*kept[over], step], known=known)
     places = [{step.statement.span for step in group} for group in kept.values()]
     code = _code(program, declarations, {step.statement.span for step in staying}, places)
-    return Parts(code, declarations, computed, exporting(program, computed) if computed else "", sizes, tuple(kept))
+    counting = tuple(size for size in sizes if any(size in over for over in kept))
+    return Parts(code, declarations, computed, exporting(program, computed) if computed else "", counting, tuple(kept))
 
 
 def has_other_sums(program: Program, span: Span) -> bool:

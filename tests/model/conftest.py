@@ -19,6 +19,7 @@ QUICK = (
     "centred_prior",
     "brms_gaussian",
     "item_response",
+    "partial_sums",
     "survival",
     "dependent",
     "one_each",

@@ -157,6 +157,11 @@ def _item_response(rng: np.random.Generator) -> Data:
     return {"I": items, "J": persons, "N": persons * items, "item": item, "person": person, "y": y}
 
 
+def _partial_sums(rng: np.random.Generator) -> Data:
+    n, m = 121, 109
+    return {"N": n, "M": m, "y": rng.standard_normal(n), "x": rng.standard_normal(n), "count": rng.poisson(1.0, m)}
+
+
 _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "varying_dispersion": _varying_dispersion,
     "mixture": _mixture,
@@ -173,6 +178,7 @@ _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "centred_prior": _series,
     "brms_gaussian": _brms_gaussian,
     "survival": _survival,
+    "partial_sums": _partial_sums,
     "item_response": _item_response,
     "dependent": _series,
     "one_each": _one_each,

@@ -13,9 +13,10 @@ from stansub.stan import exported, toolchain
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.data import read
 from stansub.stan.library import Library
+from stansub.stan.rewritten import Rewritten
 from stansub.stan.syntax import parse
 
-IN_PARTS = ["centred", "groups", "varying_dispersion", "brms_gaussian", "item_response", "survival"]
+IN_PARTS = ["centred", "groups", "varying_dispersion", "brms_gaussian", "item_response", "survival", "partial_sums"]
 
 
 def of(name: str, compiled: Compiled) -> tuple[CompiledModel, Data]:
@@ -112,6 +113,19 @@ def test_observations_that_the_user_names_are_the_only_sum(compiled: Compiled) -
     assert posterior.sizes == ("N_cen",)
     assert posterior.blocks.n_observations == 104
     check_identity(posterior, model, data)
+
+
+def test_a_reduce_sum_beside_another_sum(compiled: Compiled) -> None:
+    model, data = of("partial_sums", compiled)
+    assert model.form.kind == "reduce_sum"
+    posterior = model.with_data(data, block_size=10)
+    assert posterior.form.kind == "sum"
+    assert posterior.sizes == ("N", "M")
+    rewritten = model.with_data(data, block_size=10, evaluator="rewritten")
+    assert isinstance(rewritten.population, Rewritten)
+    assert rewritten.blocks.n_observations == 121
+    without = replace(model, divided=None).with_data(data, block_size=10)
+    assert isinstance(without.population, Rewritten)
 
 
 def test_sampling_from_two_sums(compiled: Compiled) -> None:

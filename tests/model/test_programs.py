@@ -20,6 +20,7 @@ PROGRAM_FACTS = {
     "brms_gaussian": (107, True, Instances),
     "item_response": (143, True, Instances),
     "survival": (235, True, Instances),
+    "partial_sums": (230, True, Instances),
     "varying_dispersion": (53, True, Instances),
     "mixture": (103, True, Instances),
     "groups": (61, True, Instances),
