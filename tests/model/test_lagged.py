@@ -1,0 +1,104 @@
+"""Series whose likelihood is a sum given the data: the program over rows of data is the user's, and qualifies."""
+
+import numpy as np
+import pytest
+from simulated import PROGRAMS, Compiled, simulated
+from test_identity import check_identity, points
+
+import stansub
+from stansub.errors import InputError
+from stansub.stan import data as data_module
+from stansub.stan import source, toolchain
+from stansub.stan.lags import with_lags
+from stansub.stan.library import Library, Model
+from stansub.stan.posterior import draw_points
+
+LAGGED, SERIES, DEPENDENT = (PROGRAMS / f"{name}.stan" for name in ("lagged", "series", "dependent"))
+
+
+def over_rows(*changes: tuple[str, str]) -> str:
+    """The program of many series over rows of data, with some of its text changed."""
+    found = with_lags(source.read(SERIES).program)
+    assert found is not None
+    code = found.code
+    for before, after in changes:
+        assert before in code
+        code = code.replace(before, after, 1)
+    return code
+
+
+def instance(code: str) -> Model:
+    values = data_module.read(simulated(SERIES), source.read(SERIES).program.data.declarations)
+    return values.model(Library(toolchain.compile_library(code, name="series")))
+
+
+@pytest.fixture(scope="module")
+def users() -> Model:
+    return instance(source.read(SERIES).program.code)
+
+
+def test_many_series_over_rows_of_data(users: Model) -> None:
+    rows = instance(over_rows())
+    assert rows.param_names(include_tp=True, include_gq=True) == users.param_names(include_tp=True, include_gq=True)
+    some = draw_points(np.random.default_rng(1), users, n_points=4)
+    assert len(some) == 4
+    for theta in some:
+        assert rows.log_density(theta) == pytest.approx(users.log_density(theta), rel=1e-12)
+        (_, found), (_, slope) = rows.log_density_gradient(theta), users.log_density_gradient(theta)
+        np.testing.assert_allclose(found, slope, rtol=1e-9, atol=1e-9)
+        generated = [one.param_constrain(theta, include_gq=True, rng=one.rng(1)) for one in (rows, users)]
+        np.testing.assert_array_equal(*generated)
+
+
+def test_another_lag_is_noticed(users: Model) -> None:
+    wrong = instance(over_rows(("] = y[t - 1];", "] = y[t];")))
+    for theta in draw_points(np.random.default_rng(1), users, n_points=4):
+        assert wrong.log_density(theta) != pytest.approx(users.log_density(theta), rel=1e-6)
+
+
+def test_an_autoregression_is_cut(compiled: Compiled) -> None:
+    model, data = compiled(LAGGED), simulated(LAGGED)
+    posterior = model.with_data(data, block_size=7, seed=3)
+    assert posterior.blocks.n_observations == 52
+    assert posterior.order is not None
+    assert posterior.counts == ("N",)
+    check_identity(posterior, model, data)
+    theta, y = points(posterior, 1)[0], data["y"]
+    alpha, rho, sigma = theta[0], theta[1], np.exp(theta[2])
+    by_hand = -0.5 * ((y[1:] - alpha - rho * y[:-1]) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(posterior.each(theta, np.arange(52)), by_hand[posterior.order], rtol=1e-9)
+    named = model.with_data(data, block_size=7, seed=3, observations="N")
+    np.testing.assert_array_equal(named.order, posterior.order)
+
+
+def test_linear_predictors_of_an_autoregression(compiled: Compiled) -> None:
+    model, data = compiled(LAGGED), simulated(LAGGED)
+    posterior = model.with_data(data, block_size=1)
+    predictors, theta = posterior.predictors(), points(posterior, 1)[0]
+    evaluator = posterior.population.evaluator()
+    first = evaluator.block_log_lik(theta)
+    other = evaluator.block_log_lik(theta + 0.1)
+    np.testing.assert_allclose(
+        predictors.log_lik(theta + 0.1) - predictors.log_lik(theta), other - first, rtol=1e-9, atol=1e-9
+    )
+
+
+def test_sampling_an_autoregression() -> None:
+    rng, y = np.random.default_rng(5), np.zeros(1501)
+    for t in range(1, 1501):
+        y[t] = 0.3 + 0.6 * y[t - 1] + rng.normal(0, 0.8)
+    found = stansub.sample(LAGGED, {"N": 1501, "y": y}, seed=2, chains=2, iter_sampling=4000, show_progress=False)
+    design = np.column_stack([np.ones(1500), y[:-1]])
+    covariance = np.linalg.inv(design.T @ design)
+    centre = covariance @ design.T @ y[1:]
+    draws = np.column_stack([found.posterior[name].to_numpy().ravel() for name in ("alpha", "rho")])
+    scale = 0.8 * np.sqrt(np.diag(covariance))
+    assert (np.abs(draws.mean(0) - centre) < 0.15 * scale).all()
+    np.testing.assert_allclose(draws.std(0), scale, rtol=0.1)
+    level = found.posterior["mean_level"].to_numpy().ravel()
+    np.testing.assert_allclose(level, draws[:, 0] / (1 - draws[:, 1]), rtol=1e-12)
+
+
+def test_a_moving_average_is_refused(compiled: Compiled) -> None:
+    with pytest.raises(InputError, match=r"residual\[n - 1\]"):
+        compiled(DEPENDENT).with_data(simulated(DEPENDENT))
