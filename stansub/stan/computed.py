@@ -113,7 +113,7 @@ class Computed:
             group = self._group(variable)
             for one in self.before:
                 if isinstance(one, For) and written(one) & group:
-                    Nest(self.rows, (one,), one.body, self, frozenset(group)).check()
+                    Nest(self.rows, (one,), one.body, self, frozenset(group)).check_past()
             self.adopt(group, stretch)
             self._open |= group
             lines = [self._again(one, group, stretch) for one in self.before if written(one) & group]
@@ -311,7 +311,7 @@ class Computed:
         (first, size), *_ = self._sized(read)
         index, whole = Index.of(first, self.rows, size), self.whole(read.variable)
         others = "".join(f", {one}" for one in read.indices[1:])
-        if not index.names <= self.rows.data:
+        if not index.names <= self.rows.data or self.rows.is_array(first):
             return ""
         if index.upper is None:
             name = self.part(read.variable, Stretch(whole, index.lower, Affine((), 1), "1"))

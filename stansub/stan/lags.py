@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from stansub.errors import InputError
 from stansub.stan import stanc
 from stansub.stan.affine import Affine
 from stansub.stan.computed import Computed, DividedError, written
@@ -63,7 +64,10 @@ def with_lags(program: Program) -> Program | None:
         code = _over_rows(program)
     except RefusedError:
         return None
-    return parse(stanc.canonical_code(code, "the program over rows of data")) if code else None
+    try:
+        return parse(stanc.canonical_code(code, "the program over rows of data")) if code else None
+    except InputError:  # the user's program will do
+        return None
 
 
 def recursion(program: Program) -> Remark | None:
@@ -104,7 +108,7 @@ def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Remark]
     for read, is_lagged in nest.indexed(changing):
         if is_lagged:
             yield nest.remark(read.span, PAST.format(rows.program.text(read.span)))
-    if any(direct(index) & nest.places for read in nest.reads() for index in rows.indices(read)):
+    if adds(loop) and any(direct(index) & nest.places for read in nest.reads() for index in rows.indices(read)):
         for one in walk(loop.body):
             if isinstance(one, Assign) and one.place in names(one.expression) and is_carried(loop.body, one.place):
                 yield nest.remark(one.span, f"carries `{one.place}` from one observation to others")
@@ -189,10 +193,18 @@ class _Writer:
         return bool(reached & self.rows.data) and any(self._reads_beside(one, computed) for one in read)
 
     def _reads_beside(self, statement: Statement, computed: Computed) -> bool:
-        loops = [one for one in walk([statement]) if isinstance(one, For)]
-        if loops:
-            return any(_nest(self.rows, one, computed).is_lagged(self.counts) for one in loops)
-        for read in self.rows.reads(statement.span):
+        for loop in _outermost(statement):
+            nest = _nest(self.rows, loop, computed)
+            if nest.is_lagged(self.counts) or _beside(nest) is not None:
+                return True
+        if any(isinstance(one, For) for one in walk([statement])):
+            return False
+        tokens, depth = tokenize(self.program.code, *statement.span), 0
+        for k, token in enumerate(tokens):
+            depth += (token.text == "[") - (token.text == "]")
+            read = self.rows.read_at(tokens, k)
+            if read is None or depth or self.rows.is_array(read.indices[0]):  # places of another variable
+                continue
             first, *_ = self.rows.indices(read)
             size = self.rows.shapes[read.variable].sizes[0]
             if self.counts(size) and first.length not in (None, self.rows.affine(size)):
@@ -273,7 +285,7 @@ class _Writer:
             read = self.rows.read_at(tokens, k)
             if read is not None:
                 index, size = self.rows.indices(read)[0], self.rows.shapes[read.variable].sizes[0]
-                n = index.length
+                n = None if self.rows.is_array(read.indices[0]) else index.length
             elif token.text in computed.variables:
                 size = computed.variables[token.text].all_dims[0]
                 n = computed.length(tokens, k)
@@ -331,6 +343,16 @@ class _Vectorised:
 def _accumulates(statement: Statement) -> bool:
     """Whether a statement is a loop that adds to a variable, and nothing else."""
     return isinstance(statement, For) and bool(found := written(statement)) and found <= accumulated(statement.body)
+
+
+def _outermost(statement: Statement) -> Iterator[For]:
+    """Loops in a statement that are in no other loop."""
+    if isinstance(statement, For):
+        yield statement
+        return
+    for inner in children(statement):
+        for one in inner:
+            yield from _outermost(one)
 
 
 def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:

@@ -32,7 +32,7 @@ from stansub.stan.syntax import (
 )
 
 # What is said of statements that read, in place of {}, what is computed for another observation.
-PAST = "reads `{}`, which depends on parameters: the likelihood is no sum over observations given the data"
+PAST = "reads `{}`, which depends on parameters: from beside an observation only data may be read"
 _COUNTER = "stansub_row"
 
 
@@ -196,35 +196,44 @@ class Nest:
         return self.rows.counted(self.length, " ".join(map(head, self.loops[:-1])))
 
     def check(self) -> None:
+        """Refuse what is no sum over the rows: see `check_past`, and parameters of which each row has its own.
+
+        Raises
+        ------
+        RefusedError
+        """
+        self.check_past()
+        for read, _ in self.indexed(self._outside()):
+            if self._start(read) is None and not self.of_units:
+                shown = self._shown(read.span)
+                raise self._refused(read.span, f"reads `{shown}`, of which there is one for each observation")
+
+    def check_past(self) -> None:
         """Refuse what carries something from one row to the next.
 
         Raises
         ------
         RefusedError
         """
-        inside = {one.name for one in walk(self.body) if isinstance(one, Declaration)}
-        outside = changing_names(self.rows.program) - inside
         for one in walk(self.body):
             if isinstance(one, While | ForEach) or (isinstance(one, Other) and one.text in ("break", "return")):
                 raise self._refused(one.span, "is not run the same number of times for each observation")
             if isinstance(one, Assign):
-                for name in sorted((set(one.variables) & outside) - self.filled - accumulated(self.body)):
+                for name in sorted((set(one.variables) & self._outside()) - self.filled - accumulated(self.body)):
                     if is_carried(self.body, name):
                         raise self._refused(one.span, f"carries `{name}` from one observation to others")
         for span in self.spans:
             if any(call.name == "target" for call in calls(self.rows.program.code, span)):
                 raise self._refused(span, "reads target(), which is a sum over the observations before")
         starts = dict(self._filling())
-        for read, lagged in self.indexed(outside):
+        for read, is_lagged in self.indexed(self._outside()):
             start = self._start(read)
-            if start is not None and starts.get(read.variable, start) == start:
-                continue
-            if not lagged and self.of_units:
-                continue
-            shown = self._shown(read.span)
-            if lagged:
-                raise self._refused(read.span, PAST.format(shown))
-            raise self._refused(read.span, f"reads `{shown}`, of which there is one for each observation")
+            if is_lagged and (start is None or starts.get(read.variable, start) != start):
+                raise self._refused(read.span, PAST.format(self._shown(read.span)))
+
+    def _outside(self) -> set[str]:
+        """What may change between evaluations and is not declared in the body."""
+        return changing_names(self.rows.program) - {one.name for one in walk(self.body) if isinstance(one, Declaration)}
 
     def indexed(self, variables: set[str]) -> Iterator[tuple[Read, bool]]:
         """Where variables are read at this row's place, or (True) beside it."""
@@ -293,6 +302,8 @@ class Nest:
         used = set().union(*(index.names for index in picked))
         if not used <= self.rows.data | self.places | {loop.variable for loop in inner}:
             raise self._refused(read.span, f"reads `{read.variable}` at a place that is computed in the model")
+        if any(map(self.rows.is_array, read.indices[: last + 1])):
+            raise self._refused(read.span, f"reads `{read.variable}` at several places at once")
         inner = [loop for loop in inner if loop.variable in used]
         lengths = [index.length for index in picked]
         turning = self.places | {loop.variable for loop in inner}
@@ -316,6 +327,8 @@ class Nest:
     def _start(self, read: Read) -> Affine | None:
         """The element of a computed variable that the first row reads; None where it is no such read."""
         first, *rest = (Index.of(text, self.rows) for text in read.indices)
+        if any(map(self.rows.is_array, read.indices)):
+            return None
         if len(self.loops) > 1 or read.variable not in self.computed.variables or first.upper is not None:
             return None
         (loop,) = self.loops

@@ -6,7 +6,7 @@ that the loop runs. Nothing here decides whether that is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,6 +28,8 @@ from stansub.stan.syntax import (
 
 # Functions that take a part of a vector or an array.
 _PARTS = {"head": 2, "tail": 2, "segment": 3}
+# Functions of a variable whose values are numbers of its elements.
+_LENGTHS = frozenset({"size", "num_elements", "rows", "cols"})
 # The variable of loops over rows, and how many there are; with a number behind it for rows of other lengths.
 ROW, N_ROWS = "stansub_i", "stansub_t"
 
@@ -165,13 +167,6 @@ class Rows:
         """An integer expression, the sizes of data by their names."""
         return Affine.of(text, self.known)
 
-    def reads(self, span: Span) -> Iterator[Read]:
-        """Where parts of data are read, the outer before the inner."""
-        tokens = tokenize(self.program.code, *span)
-        for k in range(len(tokens)):
-            if read := self.read_at(tokens, k):
-                yield read
-
     def read_at(self, tokens: Sequence[Token], k: int, variables: set[str] | None = None) -> Read | None:
         """The part of data, or of one of other variables, that is read from token ``k`` on."""
         token, after = tokens[k], tokens[k + 1].text if k + 1 < len(tokens) else ""
@@ -262,10 +257,26 @@ class Rows:
 
     def _are_places(self, read: Read) -> bool:
         """Whether its indices are single places or slices and not arrays of places."""
-        arrays = {name for name, shape in self.shapes.items() if shape.sizes}
-        return not any(names(index) & arrays for index in read.indices) and len(read.indices) <= len(
-            self.shapes[read.variable].sizes
-        )
+        fits = len(read.indices) <= len(self.shapes[read.variable].sizes)
+        return fits and not any(self.is_array(index) for index in read.indices)
+
+    def is_array(self, index: str) -> bool:
+        """Whether an index has an array of places in it."""
+        tokens = tokenize(index)
+        end = 0
+        for k, token in enumerate(tokens):
+            if token.text in _LENGTHS and token.span.start >= end:
+                end = tokens[matching(tokens, k + 1)].span.end
+            shape = self.shapes.get(token.text)
+            if token.span.start < end or shape is None or not shape.sizes:
+                continue
+            read = self.read_at(tokens, k)
+            if read is None or len(read.indices) < len(shape.sizes):
+                return True
+            if any(not one or len(split(tokenize(one), ":")) > 1 or self.is_array(one) for one in read.indices):
+                return True
+            end = read.span.end
+        return False
 
 
 def holding(statements: Sequence[Statement], span: Span) -> Statement:

@@ -1,5 +1,7 @@
 """Series whose likelihood is a sum given the data: the program over rows of data is the user's, and qualifies."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from simulated import PROGRAMS, Compiled, simulated
@@ -16,29 +18,21 @@ from stansub.stan.posterior import draw_points
 LAGGED, SERIES, DEPENDENT = (PROGRAMS / f"{name}.stan" for name in ("lagged", "series", "dependent"))
 
 
-def over_rows(*changes: tuple[str, str]) -> str:
-    """The program of many series over rows of data, with some of its text changed."""
-    found = with_lags(source.read(SERIES).program)
+def over_rows(file: Path) -> str:
+    """A program over rows of data."""
+    found = with_lags(source.read(file).program)
     assert found is not None
-    code = found.code
-    for before, after in changes:
-        assert before in code
-        code = code.replace(before, after, 1)
-    return code
+    return found.code
 
 
-def instance(code: str) -> Model:
-    values = data_module.read(simulated(SERIES), source.read(SERIES).program.data.declarations)
-    return values.model(Library(toolchain.compile_library(code, name="series")))
+def instance(file: Path, code: str) -> Model:
+    """A changed program with the data of the one in a file."""
+    values = data_module.read(simulated(file), source.read(file).program.data.declarations)
+    return values.model(Library(toolchain.compile_library(code, name=file.stem)))
 
 
-@pytest.fixture(scope="module")
-def users() -> Model:
-    return instance(source.read(SERIES).program.code)
-
-
-def test_many_series_over_rows_of_data(users: Model) -> None:
-    rows = instance(over_rows())
+def test_many_series_over_rows_of_data() -> None:
+    users, rows = (instance(SERIES, code) for code in (source.read(SERIES).program.code, over_rows(SERIES)))
     assert rows.param_names(include_tp=True, include_gq=True) == users.param_names(include_tp=True, include_gq=True)
     some = draw_points(np.random.default_rng(1), users, n_points=4)
     assert len(some) == 4
@@ -50,8 +44,12 @@ def test_many_series_over_rows_of_data(users: Model) -> None:
         np.testing.assert_array_equal(*generated)
 
 
-def test_another_lag_is_noticed(users: Model) -> None:
-    wrong = instance(over_rows(("] = y[t - 1];", "] = y[t];")))
+def test_another_lag_is_noticed(compiled: Compiled) -> None:
+    code = over_rows(LAGGED)
+    assert "] = y[t - 1];" in code
+    wrong = instance(LAGGED, code.replace("] = y[t - 1];", "] = y[t];"))
+    model = compiled(LAGGED)
+    users = model.original.model(model.read_data(simulated(LAGGED)).json())
     for theta in draw_points(np.random.default_rng(1), users, n_points=4):
         assert wrong.log_density(theta) != pytest.approx(users.log_density(theta), rel=1e-6)
 

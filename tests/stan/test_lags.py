@@ -264,6 +264,8 @@ def test_everything_else_is_kept() -> None:
         "for (n in 1:N) y[n] ~ normal(x[n, 2:K] * beta[2:K] + known[g[n]], s);",
         "y ~ normal(x[ , 2:K] * beta[2:K], s);",
         "y[1:N] ~ normal(a, s);",
+        "vector[N] mu = x * beta; y[g[1:K]] ~ normal(mu[g[1:K]], s);",
+        "for (j in 1:J) { real m = level[j]; for (t in 2:N) m += p[j, t]; m ~ normal(0, s); }",
         "for (k in 2:K) beta[k] ~ normal(beta[k-1], 1); y ~ normal(x * beta, s);",
         "for (k in 2:K) beta[k] ~ normal(known[k-1], 1); y ~ normal(x * beta, s);",
         "for (n in 1:N) { vector[K] lps; for (k in 1:K) lps[k] = normal_lpdf(y[n] | beta[k], s); "
@@ -312,6 +314,7 @@ REFUSED = [
         "carries `e` from one observation to others",
     ),
     ("for (t in 2:N) y[t] ~ normal(mean(y[1:t-1]), s);", "y[t] ~ normal(", "part of `y` whose length changes"),
+    ("for (t in 2:N) y[t] ~ normal(y[t-1] + sum(y[g[1:t]]), s);", "y[t] ~ normal(", "at several places at once"),
     ("for (t in 2:N) y[t] ~ normal(y[t-1] + mean(y), s);", "y[t] ~ normal(", "at places that are no rows of it"),
     ("y ~ normal(append_row(0, y[1:N-1]) * b, s);", "y ~ normal(", "at places that are no rows of it"),
     (
