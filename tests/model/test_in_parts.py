@@ -8,6 +8,7 @@ from simulated import PROGRAMS, Compiled, Data, simulated
 from test_identity import check_identity, points
 
 import stansub
+from stansub import memory
 from stansub.errors import InputError
 from stansub.stan import exported, toolchain
 from stansub.stan.compiled import CompiledModel
@@ -126,6 +127,14 @@ def test_a_reduce_sum_beside_another_sum(compiled: Compiled) -> None:
     assert rewritten.blocks.n_observations == 121
     without = replace(model, divided=None).with_data(data, block_size=10)
     assert isinstance(without.population, Rewritten)
+
+
+def test_data_that_every_block_would_hold(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data = of("survival", compiled)
+    monkeypatch.setattr(memory, "room", lambda: memory.Room(100_000, "free"))
+    with pytest.raises(InputError, match=r"would hold .* of data that are not cut"):
+        replace(model, divided=None).with_data(data, block_size=1, observations="N_obs")
+    assert model.with_data(data, block_size=10).population.alone
 
 
 def test_sampling_from_two_sums(compiled: Compiled) -> None:
