@@ -257,7 +257,7 @@ class Posterior:
             self.form,
             self.values,
             function,
-            sizes=self.sizes,
+            sizes=self.counts,
             name=self.name,
             metric=metric,
             progress=progress,
