@@ -129,9 +129,8 @@ def test_program_that_does_not_qualify(tmp_path: Path, capsys: pytest.CaptureFix
     assert check(PROGRAMS / "dependent.stan", data) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "line 13: `y[n] ~ normal(rho * y[n - 1], sigma);` takes one observation together with others" in captured.err
-    assert "return normal_lpdf(y[i] | rho * y[i - 1], sigma);" in captured.err
-    assert "for (i in 2 : N) target += log_lik_i(i, y, rho, sigma);" in captured.err
+    assert "line 15: `residual[n] = y[n] - mu - theta * residual[n - 1];` takes one observation" in captured.err
+    assert "return normal_lpdf(residual[i] | 0, sigma);" in captured.err
     assert "Traceback" not in captured.err
 
 
