@@ -245,7 +245,7 @@ class CompiledModel:
                 return sizes
             reasons[" and ".join(sizes)] = reason
         text = "; ".join(f"{sizes}: {reason}" for sizes, reason in reasons.items())
-        raise InputError(explain(self.program, self.form, text, source=self.source))
+        raise explain(self.program, self.form, text, source=self.source)
 
     def _size_choices(self, values: Data) -> list[tuple[str, ...]]:
         """Size variables by falling value: each, then all of one value together."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from stansub.errors import InputError, RunError
@@ -57,19 +58,40 @@ def canonical(stan_file: Path) -> str:
     RunError
         When there is no stanc or it does not run.
     """
-    code = read(stan_file)
-    stanc = find_home().stanc
     # stanc runs in the program's folder because a folder's name may hold a comma, which separates include paths.
-    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={stan_file}", "/dev/stdin"]
-    folder = stan_file.absolute().parent
+    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={stan_file}"]
+    return _run(read(stan_file), arguments, name=str(stan_file), folder=stan_file.absolute().parent)
+
+
+def formatted(code: str, *, name: str) -> str:
+    """Stan code as stanc lays it out, comments kept.
+
+    Raises
+    ------
+    InputError
+        When stanc rejects the code.
+    RunError
+        When there is no stanc or it does not run.
+    """
+    arguments = ["--auto-format", "--canonicalize=parentheses,braces", f"--filename-in-msg={name}"]
+    return _run(code, arguments, name=name)
+
+
+def _run(code: str, arguments: Sequence[str], *, name: str, folder: Path | None = None) -> str:
+    stanc = find_home().stanc
     try:
         done = subprocess.run(
-            [stanc, *arguments], input=code, cwd=folder, capture_output=True, encoding="utf-8", check=False
+            [stanc, *arguments, "/dev/stdin"],
+            input=code,
+            cwd=folder,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
         )
     except OSError as error:
         raise RunError(f"cannot run {stanc}: {error.strerror}; `stansub doctor` says more") from error
     if done.returncode != 0:
-        raise InputError(explain(done.stderr, str(stan_file)))
+        raise InputError(explain(done.stderr, name))
     return done.stdout
 
 

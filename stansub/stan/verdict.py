@@ -1,0 +1,146 @@
+"""Whether a program qualifies: from its text alone, or proved with data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from stansub.stan import data as data_module
+from stansub.stan.advice import obstacles
+from stansub.stan.compiled import CompiledModel, compile_model
+from stansub.stan.data import Data
+from stansub.stan.elements import NotSeparableError
+from stansub.stan.posterior import Posterior
+from stansub.stan.recognise import Form, NotASumError, recognise
+from stansub.stan.reformulated import Reformulated, reformulate
+from stansub.stan.remarks import Remark
+from stansub.stan.sizes import main_size
+from stansub.stan.source import Source
+from stansub.stan.structures import Named, named
+
+# Exit codes of `stansub check`. What is not proved has another code than what is.
+QUALIFIES, WILL_NOT_QUALIFY, MAY_QUALIFY = 0, 2, 5
+
+
+class Verdict(NamedTuple):
+    """Whether a program qualifies.
+
+    Attributes
+    ----------
+    word : str
+        "qualifies", "may qualify" or "will not qualify".
+    because : str
+        Why, in half a sentence.
+    code : int
+        The exit code.
+    """
+
+    word: str
+    because: str
+    code: int
+
+    def __str__(self) -> str:
+        return f"{self.word}: {self.because}"
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What was found out about a program.
+
+    Attributes
+    ----------
+    form : Form
+        What was recognised in its text.
+    structure : Named or None
+        What it is, where that is no sum over observations.
+    remarks : tuple of Remark
+        What else the text shows.
+    posterior : Posterior or None
+        Where there were data and it qualifies.
+    reason : str
+        How the numerical check failed, if it did.
+    written : Reformulated, NotSeparableError or None
+        A form that qualifies, or why none is known, where it was looked for.
+    """
+
+    form: Form
+    structure: Named | None
+    remarks: tuple[Remark, ...]
+    posterior: Posterior | None = None
+    reason: str = ""
+    written: Reformulated | NotSeparableError | None = None
+
+    def verdict(self, source: str) -> Verdict:
+        """The verdict in words, with line numbers of the user's file."""
+        if self.posterior is not None:
+            return Verdict("qualifies", "its cut into blocks is proved with these data", QUALIFIES)
+        if self.structure is not None:
+            what = f"it is {self.structure.structure.name} ({self.structure.structure.why})"
+            return Verdict("will not qualify", what, WILL_NOT_QUALIFY)
+        if isinstance(self.written, Reformulated):
+            return Verdict("will not qualify as it stands", "but it does in the form below", WILL_NOT_QUALIFY)
+        if self.reason:
+            return Verdict("will not qualify", "its likelihood is not a sum over observations", WILL_NOT_QUALIFY)
+        doubts = [remark.located(source).partition(":")[0] for remark in self.remarks if remark.statement]
+        if doubts:
+            return Verdict("may qualify", f"{doubts[0]} may tie observations together; {_PROVE}", MAY_QUALIFY)
+        if self.remarks:
+            return Verdict("may qualify", f"{self.remarks[0].message}; {_PROVE}", MAY_QUALIFY)
+        return Verdict("may qualify", f"nothing in its text speaks against it; {_PROVE}", MAY_QUALIFY)
+
+
+_PROVE = "give data to have it proved"
+
+
+def examine(
+    source: Source,
+    data: Path | None,
+    *,
+    observations: str | None = None,
+    block_size: Callable[[int, bool], int] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Examined:
+    """Find out whether a program qualifies; with data the numerical proof decides, whatever the text shows.
+
+    Parameters
+    ----------
+    source : Source
+        The program.
+    data : Path or None
+        Data for it.
+    observations : str, optional
+        The integer that counts the observations.
+    block_size, progress
+        See `stansub.stan.compiled.CompiledModel.with_data`.
+
+    Raises
+    ------
+    InputError
+        When the data do not fit the program.
+    """
+    form, size = recognise(source.program), observations or ""
+    structure = named(source.program, size) if form.kind == "sum" else None
+    doubts = () if structure or form.kind != "sum" else obstacles(source.program, size or main_size(source.program))
+    text = Examined(form, structure, (*form.warnings, *doubts))
+    if data is None:
+        return text
+    # Errors in the data come before the minute that a compilation takes.
+    values = data_module.read(data, source.program.data.declarations)
+    model = compile_model(source, progress=progress)
+    try:
+        posterior = model.with_data(values, block_size=block_size, observations=observations, progress=progress)
+    except NotASumError as error:
+        written = _form(model, values, size, progress) if structure is None and form.kind == "sum" else None
+        return Examined(form, structure, text.remarks, reason=error.reason, written=written)
+    return Examined(form, structure, form.warnings, posterior)
+
+
+def _form(
+    model: CompiledModel, values: Data, size: str, progress: Callable[[str], None] | None
+) -> Reformulated | NotSeparableError:
+    try:
+        return reformulate(model, values, size=size, progress=progress)
+    except NotSeparableError as error:
+        return error
