@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from stansub.errors import InputError
 from stansub.stan.densities import PRODUCTS
 from stansub.stan.elements import Elements, NotSeparableError, Shape, shape_of
-from stansub.stan.expressions import Apply, Expression, Group, Infix, Prefix, parse_expression
+from stansub.stan.expressions import Apply, Choice, Expression, Group, Infix, Prefix, parse_expression
 from stansub.stan.recursions import recursions
 from stansub.stan.sizes import changing_names, declarations, observations_in, outcome_sizes, size_candidates
 from stansub.stan.syntax import (
@@ -538,6 +538,8 @@ def _summands(expression: Expression, sign: str = "") -> Iterator[tuple[str, Exp
             yield from _summands(operand, "" if sign else "-")
         case Group("(", (inner,)):
             yield from _summands(inner, sign)
+        case Choice():
+            yield sign, Group("(", (expression,))
         case _:
             yield sign, expression
 
