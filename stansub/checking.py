@@ -28,7 +28,7 @@ from stansub.stan.rewritten import Rewritten
 from stansub.stan.sizes import main_size
 from stansub.stan.source import Source
 from stansub.stan.syntax import Declaration, Other, Program, Statement, Target, Tilde, calls, walk
-from stansub.stan.verdict import QUALIFIES, Examined, examine
+from stansub.stan.verdict import Examined, examine
 
 _FORMS = {
     "log_lik_i": "a loop over log_lik_i",
@@ -78,7 +78,8 @@ def report(
     Returns
     -------
     int
-        The exit code (see `stansub.stan.verdict`); that of a program that qualifies where one was written.
+        The exit code: 0 where the program qualifies or one that does was written, `errors.MAY_QUALIFY`, or that of an
+        `InputError`.
 
     Raises
     ------
@@ -106,7 +107,7 @@ def report(
         told = f"Give data too to have this proved numerically: stansub check {stan_file} DATA.json"
     if told:
         console.print(Text(told), soft_wrap=True)
-    return QUALIFIES if write is not None and isinstance(found.written, Reformulated) else verdict.code
+    return 0 if write is not None and isinstance(found.written, Reformulated) else verdict.code
 
 
 def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from stansub.errors import MAY_QUALIFY, InputError
 from stansub.stan import data as data_module
 from stansub.stan.advice import obstacles
 from stansub.stan.compiled import CompiledModel, compile_model
@@ -20,9 +21,6 @@ from stansub.stan.sizes import main_size
 from stansub.stan.source import Source
 from stansub.stan.structures import Named, named
 
-# Exit codes of `stansub check`. What is not proved has another code than what is.
-QUALIFIES, WILL_NOT_QUALIFY, MAY_QUALIFY = 0, 2, 5
-
 
 class Verdict(NamedTuple):
     """Whether a program qualifies.
@@ -34,7 +32,7 @@ class Verdict(NamedTuple):
     because : str
         Why, in half a sentence.
     code : int
-        The exit code.
+        The exit code of `stansub check`.
     """
 
     word: str
@@ -75,14 +73,14 @@ class Examined:
     def verdict(self, source: str) -> Verdict:
         """The verdict in words, with line numbers of the user's file."""
         if self.posterior is not None:
-            return Verdict("qualifies", "its cut into blocks is proved with these data", QUALIFIES)
+            return Verdict("qualifies", "its cut into blocks is proved with these data", 0)
         if self.structure is not None:
             what = f"it is {self.structure.structure.name} ({self.structure.structure.why})"
-            return Verdict("will not qualify", what, WILL_NOT_QUALIFY)
+            return Verdict("will not qualify", what, InputError.exit_code)
         if isinstance(self.written, Reformulated):
-            return Verdict("will not qualify as it stands", "but it does in the form below", WILL_NOT_QUALIFY)
+            return Verdict("will not qualify as it stands", "but it does in the form below", InputError.exit_code)
         if self.reason:
-            return Verdict("will not qualify", "its likelihood is not a sum over observations", WILL_NOT_QUALIFY)
+            return Verdict("will not qualify", "its likelihood is not a sum over observations", InputError.exit_code)
         doubts = [remark.located(source).partition(":")[0] for remark in self.remarks if remark.statement]
         if doubts:
             return Verdict("may qualify", f"{doubts[0]} may tie observations together; {_PROVE}", MAY_QUALIFY)

@@ -7,7 +7,7 @@ import pytest
 
 from stansub.stan import stanc
 from stansub.stan.sizes import main_size, outcome_sizes
-from stansub.stan.structures import named
+from stansub.stan.structures import STRUCTURES, named
 from stansub.stan.syntax import Program, parse
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -134,3 +134,8 @@ def test_the_size_named_by_the_user_is_the_one_that_is_looked_at(canonical: Pars
 def test_groups_are_not_read_as_observations() -> None:
     program = read(PROGRAMS / "sums" / "centred_groups.stan")
     assert (main_size(program), outcome_sizes(program)) == ("N", ["N"])
+
+
+def test_the_page_about_programs_names_each_structure() -> None:
+    page = (PROGRAMS.parents[2] / "docs" / "programs.md").read_text()
+    assert [one.name for one in STRUCTURES if f"| {one.name} | {one.why} |" not in page] == []
