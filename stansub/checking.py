@@ -220,7 +220,8 @@ def _statements(label: str, program: Program, statements: list[Statement], sourc
 
 
 def _warnings(found: Examined, source: str, costs: _Costs | None) -> Iterator[str]:
-    for remark in dict.fromkeys(found.remarks):
+    doubts = found.doubts if found.posterior is None else ()
+    for remark in dict.fromkeys([*found.form.warnings, *doubts]):
         yield remark.located(source)
     if costs is None or costs.shared < _SLOW:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from stansub.stan.elements import NotSeparableError
 from stansub.stan.posterior import Posterior
 from stansub.stan.recognise import Form, NotASumError, recognise
 from stansub.stan.reformulated import Reformulated, reformulate
-from stansub.stan.remarks import Remark
+from stansub.stan.remarks import Remark, find_line
 from stansub.stan.sizes import main_size
 from stansub.stan.source import Source
 from stansub.stan.structures import Named, named
@@ -53,8 +53,8 @@ class Examined:
         What was recognised in its text.
     structure : Named or None
         What it is, where that is no sum over observations.
-    remarks : tuple of Remark
-        What else the text shows.
+    doubts : tuple of Remark
+        Statements that may tie observations together, as far as the text shows.
     posterior : Posterior or None
         Where there were data and it qualifies.
     reason : str
@@ -65,7 +65,7 @@ class Examined:
 
     form: Form
     structure: Named | None
-    remarks: tuple[Remark, ...]
+    doubts: tuple[Remark, ...]
     posterior: Posterior | None = None
     reason: str = ""
     written: Reformulated | NotSeparableError | None = None
@@ -75,21 +75,22 @@ class Examined:
         if self.posterior is not None:
             return Verdict("qualifies", "its cut into blocks is proved with these data", 0)
         if self.structure is not None:
-            what = f"it is {self.structure.structure.name} ({self.structure.structure.why})"
-            return Verdict("will not qualify", what, InputError.exit_code)
+            is_one_of = f"{self.structure.structure.name}; {self.structure.structure.why}"
+            return Verdict("will not qualify", is_one_of, InputError.exit_code)
         if isinstance(self.written, Reformulated):
             return Verdict("will not qualify as it stands", "but it does in the form below", InputError.exit_code)
         if self.reason:
             return Verdict("will not qualify", "its likelihood is not a sum over observations", InputError.exit_code)
-        doubts = [remark.located(source).partition(":")[0] for remark in self.remarks if remark.statement]
-        if doubts:
-            return Verdict("may qualify", f"{doubts[0]} may tie observations together; {_PROVE}", MAY_QUALIFY)
-        if self.remarks:
-            return Verdict("may qualify", f"{self.remarks[0].message}; {_PROVE}", MAY_QUALIFY)
-        return Verdict("may qualify", f"nothing in its text speaks against it; {_PROVE}", MAY_QUALIFY)
+        return Verdict("may qualify", f"{self._doubt(source)}; give data to have it proved", MAY_QUALIFY)
 
-
-_PROVE = "give data to have it proved"
+    def _doubt(self, source: str) -> str:
+        if not self.doubts:
+            return "nothing in its text speaks against it"
+        first = self.doubts[0]
+        if not first.statement:
+            return first.message
+        line = find_line(source, first.statement)
+        return f"{f'line {line}' if line else 'a statement'} may tie observations together"
 
 
 def examine(
@@ -121,7 +122,7 @@ def examine(
     form, size = recognise(source.program), observations or ""
     structure = named(source.program, size) if form.kind == "sum" else None
     doubts = () if structure or form.kind != "sum" else obstacles(source.program, size or main_size(source.program))
-    text = Examined(form, structure, (*form.warnings, *doubts))
+    text = Examined(form, structure, tuple(doubts))
     if data is None:
         return text
     # Errors in the data come before the minute that a compilation takes.
@@ -131,8 +132,8 @@ def examine(
         posterior = model.with_data(values, block_size=block_size, observations=observations, progress=progress)
     except NotASumError as error:
         written = _form(model, values, size, progress) if structure is None and form.kind == "sum" else None
-        return Examined(form, structure, text.remarks, reason=error.reason, written=written)
-    return Examined(form, structure, form.warnings, posterior)
+        return replace(text, reason=error.reason, written=written)
+    return replace(text, posterior=posterior)
 
 
 def _form(
