@@ -428,11 +428,18 @@ class FactorisedTaken(Chosen):
 
 @dataclass(frozen=True)
 class FactorisedWon(Chosen):
-    """Bounds are proved, and decisions with them make more effective draws for the data they use than another test."""
+    """Bounds are proved, and decisions with them make more effective draws for the data they use than another test.
+
+    Attributes
+    ----------
+    instead_of : str
+    gain : float or None
+        How many times its effective draws they make; None where it made none.
+    """
 
     about = "test"
     instead_of: str
-    gain: float
+    gain: float | None
 
 
 @dataclass(frozen=True)

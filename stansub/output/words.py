@@ -697,10 +697,10 @@ def _(choice: chosen.FactorisedTaken) -> str:
 
 @sentence.register
 def _(choice: chosen.FactorisedWon) -> str:
-    return (
-        f"factorised, which is exact: bounds are proved, and it makes {choice.gain:.2g} times the effective draws per "
-        f"observation of {choice.instead_of}"
-    )
+    text = "factorised, which is exact: bounds are proved, and "
+    if choice.gain is None:
+        return f"{text}about the mode {choice.instead_of} made no effective draws"
+    return f"{text}it makes {choice.gain:.2g} times the effective draws per observation of {choice.instead_of}"
 
 
 @sentence.register

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from stansub.stan.recognise import Form, explain
 from stansub.stan.syntax import Program
 from stansub.target import factors
 from stansub.target.blocks import Blocks
+from stansub.target.gradients import THREADS, Team
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
 
@@ -256,28 +258,36 @@ def prove(
     if population.dim != full.dim:
         return Proof(0, float("inf"))
     progress = progress or Progress()
-    evaluator, compared, worst = population.evaluator(), 0, 0.0
-    blocks = population.blocks
+    blocks, errors = population.blocks, []
     n_parts = max(1, min(_PARTS, len(blocks), blocks.n_observations // _PART))
     parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
-    for number, theta in enumerate(points):
-        progress.check()
-        whole = full.log_density(theta)
-        if not np.isfinite(whole):
-            continue
-        shared = evaluator.global_log_density(theta)
-        values = []
-        for place, part in enumerate(parts, start=1):
-            values.append(evaluator.block_log_lik(theta, part))
-            progress.advance(number * n_parts + place, len(points) * n_parts)
-        terms = np.concatenate(values)
-        compared += 1
-        if not np.isfinite(shared) or not np.isfinite(terms).all():
-            return Proof(compared, float("inf"))
-        # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
-        scale = abs(whole) + abs(shared) * float(np.sqrt(len(terms))) + float(np.abs(terms).sum())
-        worst = max(worst, abs(whole - (shared + float(terms.sum()))) / max(scale, 1.0))
-    return Proof(compared, worst)
+    with Team(population, threads=THREADS, progress=progress) as team:
+        for number, theta in enumerate(points):
+            progress.check()
+            whole = full.log_density(theta)
+            if not np.isfinite(whole):
+                continue
+
+            def values(own: factors.Evaluator, part: NDArray[np.int32], theta: FloatArray = theta) -> FloatArray:
+                return own.block_log_lik(theta, part)
+
+            def watch(done: int, tasks: int, before: int = number * n_parts) -> None:
+                progress.advance(before + done, len(points) * n_parts)
+
+            shared = team.map(lambda own, at: own.global_log_density(at), [theta])[0]
+            errors.append(_error(whole, shared, np.concatenate(team.map(values, parts, watch=watch))))
+            if math.isinf(errors[-1]):
+                break
+    return Proof(len(errors), max(errors, default=0.0))
+
+
+def _error(whole: float, shared: float, terms: FloatArray) -> float:
+    """The difference of a log density from the sum of its parts, relative to what they sum up."""
+    if not np.isfinite(shared) or not np.isfinite(terms).all():
+        return math.inf
+    # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
+    scale = abs(whole) + abs(shared) * math.sqrt(len(terms)) + float(np.abs(terms).sum())
+    return abs(whole - (shared + float(terms.sum()))) / max(scale, 1.0)
 
 
 def arrange(

@@ -186,9 +186,9 @@ class LinearPredictors:
         """Sums of values of observations over the blocks of the population."""
         return np.asarray(np.add.reduceat(values if self.order is None else values[self.order], blocks.starts))
 
-    def log_lik(self, theta: FloatArray) -> FloatArray:
+    def log_lik(self, theta: FloatArray, *, threads: int = 1) -> FloatArray:
         """Of all observations, up to constants, shape (n_observations,)."""
-        return np.concatenate(self.map(lambda part, _: part.family.log_lik(part.at(theta))))
+        return np.concatenate(self.map(lambda part, _: part.family.log_lik(part.at(theta)), threads=threads))
 
     def radii(self) -> FloatArray:
         """Up to which |w| there are bounds, increasing."""

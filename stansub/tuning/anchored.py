@@ -160,6 +160,10 @@ class Anchored:
         """The same, with one more choice."""
         return replace(self, choices=updated(self.choices, choice))
 
+    def evaluating(self, n: int) -> Anchored:
+        """The same, with so many more observations evaluated on the way to it."""
+        return replace(self, n_obs_evaluated=self.n_obs_evaluated + n)
+
     def start(self, posterior: Target, rng: np.random.Generator, place: float = 0.0) -> FloatArray:
         """A starting value, shape (dim,), from a wide normal distribution about a mode.
 
@@ -290,10 +294,10 @@ class _Site:
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
             return exact.noting(FactorisedTaken(least)), factorised
         found, test = self.settle(order_rng, race_rng)
-        gain = exact.merit / max(found.merit, 1e-300) if raced else None
-        if gain is not None and gain >= 1:
-            return exact.noting(FactorisedWon(test.name, gain)), factorised
-        return found.noting(FactorisedLost(test.name, gain, picked)), test
+        gain = exact.merit / found.merit if raced and found.merit else None
+        if raced and exact.merit > 0 and exact.merit >= found.merit:
+            return exact.evaluating(found.n_obs_evaluated).noting(FactorisedWon(test.name, gain)), factorised
+        return found.evaluating(exact.n_obs_evaluated).noting(FactorisedLost(test.name, gain, picked)), test
 
     def _settle_with(
         self, variates: Variates | None, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
