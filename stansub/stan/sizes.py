@@ -78,9 +78,10 @@ def main_size(program: Program) -> str:
 
 
 def outcome_sizes(program: Program) -> list[str]:
-    """Integers that size data whose density is taken (``y ~ ...``, ``f_lpdf(y | ...)``); of most data variables first.
+    """Integers that size data whose density is taken (``y ~ ...``, ``f_lpdf(y | ...)``), the likeliest first.
 
-    Groups, whose parameters have a density and not their data, are not among them.
+    Groups, whose parameters have a density and not their data, are not among them. Those that size no parameters come
+    first, then those of most data variables.
     """
     statements = [*program.transformed_parameters.statements, *program.model.statements]
     lefts = [statement.left for statement in walk(statements) if isinstance(statement, Tilde)]
@@ -91,7 +92,9 @@ def outcome_sizes(program: Program) -> list[str]:
     observed = [one for one in data_declarations(program) if one.name in outcomes]
     dims = [dim for one in observed for dim in one.array_dims or one.all_dims]
     candidates = [one for one in size_candidates(program) if any(one.name in names(dim) for dim in dims)]
-    return [candidate.name for candidate in sorted(candidates, key=lambda one: -len(one.uses))]
+    of_parameters = set().union(*(names(dim) for one in program.parameters.declarations for dim in one.all_dims))
+    candidates.sort(key=lambda one: (one.name in of_parameters, -len(one.uses)))
+    return [candidate.name for candidate in candidates]
 
 
 def observations_in(program: Program, size: str) -> list[Statement]:

@@ -148,13 +148,15 @@ class Reading:
 
     @cached_property
     def recursions(self) -> list[tuple[Scope, Recursion]]:
-        """Values computed from those before them, in loops over all observations."""
+        """Values computed from those before them and from parameters, in loops over all observations."""
+        parameters = {one.name for one in self.program.parameters.declarations}
         return [
             (scope, one)
             for scope in self.scopes
             for loop in scope.loops
             for one in recursions(loop)
             if names(f"{loop.lower} {loop.upper}") & scope.lengths
+            and (scope.caller or _reached(self, one.variable, sources=True) & parameters)
         ]
 
     def text(self, statement: Statement) -> str:

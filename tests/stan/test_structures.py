@@ -111,6 +111,7 @@ def test_other_ways_to_write_them(data: str, parameters: str, model: str, expect
         "real m; for (n in 1:N) { m = a * y[n]; y[n] ~ normal(m, s); }",
         "vector[T] h; h[1] = a; for (t in 2:T) h[t] = 0.9 * h[t - 1] + u[t]; y ~ normal(h[bin], s);",
         "target += -0.5 * dot_self(u[from_] - u[to_]); y ~ normal(u[bin], s);",
+        "vector[N] w; w[1] = 0; for (t in 2:N) w[t] = 0.9 * w[t - 1] + y[t - 1]; y ~ normal(a * w, s);",
         "matrix[T, T] K = gp_exp_quad_cov(place, a, s); u ~ multi_normal(rep_vector(0, T), K); y ~ normal(u[bin], s);",
     ],
 )
@@ -129,6 +130,15 @@ def test_the_size_named_by_the_user_is_the_one_that_is_looked_at(canonical: Pars
     assert outcome_sizes(program) == ["N", "J"]
     assert named(program) is None
     assert named(program, "J") is not None
+
+
+def test_what_sizes_parameters_is_not_what_counts_observations(canonical: Parse) -> None:
+    program = canonical("""
+        data { int K; int N; array[N, K] int y; }
+        parameters { simplex[K] theta; }
+        model { for (n in 1:N) y[n] ~ multinomial(theta); }""")
+    assert outcome_sizes(program) == ["N", "K"]
+    assert named(program) is None
 
 
 def test_groups_are_not_read_as_observations() -> None:
