@@ -20,6 +20,7 @@ from stansub.run.choices import choose_test
 from stansub.run.progress import stage_progress
 from stansub.stan import source as source_module
 from stansub.stan.elements import NotSeparableError
+from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior, draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.recognise import Form, find_line, observations_in
@@ -196,8 +197,9 @@ def _likelihood(
             if form.span.start <= statement.span.start and statement.span.end <= form.span.end
         ]
         return [statement for statement in inside if statement in _terms(program)] or inside, ""
-    size = posterior.sizes[0] if posterior is not None else observations or main_size(program)
-    return (observations_in(program, size) if size else []), size
+    sizes = posterior.sizes if posterior is not None else (observations or main_size(program),)
+    found = [statement for size in sizes if size for statement in observations_in(program, size)]
+    return sorted(dict.fromkeys(found), key=lambda statement: statement.span), sizes[0]
 
 
 def _terms(program: Program) -> list[Statement]:
@@ -243,7 +245,7 @@ def _measure(posterior: Posterior) -> _Costs:
     evaluator, some = posterior.population.evaluator(), np.arange(min(len(posterior.blocks), 50), dtype=np.int32)
     shared = _seconds(lambda: evaluator.global_log_density(theta))
     together = _seconds(lambda: evaluator.block_log_lik(theta, some))
-    repeated = not isinstance(posterior.population, Rewritten)
+    repeated = isinstance(posterior.population, Instances) and not posterior.population.alone
     return _Costs(shared, max((together - shared) / len(some), 1e-9), repeated)
 
 
@@ -277,4 +279,6 @@ def _count(n: int, what: str) -> str:
 def _evaluator(posterior: Posterior) -> str:
     if isinstance(posterior.population, Rewritten):
         return "the program rewritten so that its likelihood runs over chosen blocks"
+    if isinstance(posterior.population, Instances) and posterior.population.alone:
+        return "one instance of the program's likelihood a block"
     return "one instance of the program a block"

@@ -120,6 +120,10 @@ model {
 
 
 def test_obstacles_are_told_without_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(PROGRAMS / "centred_prior.stan") == 5
+    assert "Warning: line 19: `real typical = middle(scaled);` is computed from all obs" in capsys.readouterr().out
+    assert check(PROGRAMS / "centred.stan") == 5
+    assert "Warning" not in capsys.readouterr().out
     assert check(PROGRAMS / "dependent.stan") == 5
     out = capsys.readouterr().out
     assert out.startswith("may qualify: line 13 may tie observations together; give data to have it proved\n")

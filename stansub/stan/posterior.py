@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -98,7 +99,8 @@ class Posterior:
     population : Population
         Global part and block log likelihoods.
     order : ndarray of int64, shape (n_observations,) or None
-        Row of the user's data that stands at each place; None for the original order.
+        Row of the user's data that stands at each place, where there are several sums counted on from one to the next;
+        None for the original order.
     proof : Proof
         What was compared before this posterior was handed out.
     name, program, form
@@ -210,6 +212,8 @@ class Posterior:
         return found
 
     def _find_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
+        if self.blocks.sums:
+            raise NoPredictorsError("the likelihood is several sums")
         return linear_predictors(
             self.program,
             self.form,
@@ -294,7 +298,7 @@ def arrange(
     build: Callable[[tuple[str, ...], NDArray[np.int64] | None], Population],
     full: Whole,
     *,
-    shuffles: Mapping[tuple[str, ...], int],
+    shuffles: Mapping[tuple[str, ...], Sequence[int]],
     rng: np.random.Generator,
     points: Sequence[FloatArray],
     progress: Progress | None = None,
@@ -307,7 +311,8 @@ def arrange(
         Makes the population from the size variables along which the data are reordered and an order of the rows
         (None: as given).
     shuffles : mapping
-        Size variables along which to try a shuffle, in turn, and the number of rows.
+        Size variables along which to try a shuffle, in turn, and the numbers of rows of each sum, which are shuffled
+        by themselves.
     rng : Generator
         Shuffles the rows.
     progress : Progress, optional
@@ -324,8 +329,9 @@ def arrange(
         progress("Proving the cut into blocks")
         return prove(population, full, points, progress=progress)
 
-    for sizes, n in shuffles.items():
-        order = rng.permutation(n).astype(np.int64)
+    for sizes, sums in shuffles.items():
+        n, firsts = sum(sums), accumulate(sums, initial=0)
+        order = np.concatenate([first + rng.permutation(rows) for first, rows in zip(firsts, sums, strict=False)])
         try:
             population = build(sizes, order)
         except InputError:
@@ -348,7 +354,12 @@ def explain_undefined(population: Population, order: NDArray[np.int64] | None, t
     bad = np.flatnonzero(~np.isfinite(population.each(theta, places)))
     first = int(places[bad[0] if bad.size else 0])
     row = first if order is None else int(order[first])
-    return f"observation {row + 1:,} of the data is one that is impossible"
+    ends = list(accumulate(population.blocks.sums))
+    if not ends:
+        return f"observation {row + 1:,} of the data is one that is impossible"
+    at = next(k for k, end in enumerate(ends) if row < end)
+    before = ends[at - 1] if at else 0
+    return f"observation {row - before + 1:,} of likelihood sum {at + 1} is one that is impossible"
 
 
 def find_undefined(population: Population, theta: FloatArray) -> tuple[str, int | None]:

@@ -150,7 +150,7 @@ def test_proof_notices_one_changed_observation(compiled: Compiled) -> None:
 
 
 REFUSED = {
-    "centred": (["line 11", "mean(x[ : , k])", "is computed from all observations"], "log_lik_i(int i, vector y"),
+    "centred_prior": (["line 19", "middle(scaled)", "is computed from all observations"], "log_lik_i(int i, "),
     "dependent": (["line 13", "y[n - 1]", "takes one observation together with others"], "log_lik_i(int i, vector y"),
     "one_each": (["line 9", "vector[N] z", "has a value for each observation"], "poisson_log_lpmf(y[i] | "),
 }
@@ -169,7 +169,7 @@ def test_what_is_no_sum_over_observations_is_refused(name: str, compiled: Compil
 
 
 LIKELIHOOD = {
-    "centred": "y ~ normal_id_glm(centred, alpha, beta, sigma);",
+    "centred_prior": "scaled ~ normal(mu, sigma);",
     "dependent": "for (n in 2 : N) {\n    y[n] ~ normal(rho * y[n - 1], sigma);\n  }",
     "one_each": "y ~ poisson_log(mu + tau * z);",
 }
