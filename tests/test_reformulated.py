@@ -73,8 +73,8 @@ def test_a_form_that_qualifies_is_written_and_qualifies(
     written = tmp_path / "written.stan"
     assert check(SUMS / "partners.stan", partners) == 2
     out = capsys.readouterr().out
-    assert out.startswith("will not qualify as it stands: but it does in the form below")
-    assert "return normal_lpdf(y[i] | mu, sigma);" in out
+    assert out.startswith("will not qualify as it stands: written with a function log_lik_i, as below, it does\n")
+    assert "\n  return normal_lpdf(y[i] | mu, sigma);\n" in out
     assert "Write this program with --write FILE" in out
     assert check(SUMS / "partners.stan", partners, "--write", written) == 0
     assert f"Written: {written}" in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from textwrap import dedent
 
 import numpy as np
 
@@ -102,4 +103,5 @@ def _lines(program: syntax.Program) -> tuple[str, ...]:
         for one in syntax.walk(program.model.statements)
         if isinstance(one, syntax.For) and f"{LOG_LIK}(" in program.text(one.span)
     )
-    return tuple(line for span in (function.span, loop.span) for line in program.text(span).splitlines())
+    texts = (program.code[program.code.rfind("\n", 0, start) + 1 : end] for start, end in (function.span, loop.span))
+    return tuple(line for text in texts for line in dedent(text).splitlines())

@@ -78,7 +78,8 @@ class Examined:
             is_one_of = f"{self.structure.structure.name}; {self.structure.structure.why}"
             return Verdict("will not qualify", is_one_of, InputError.exit_code)
         if isinstance(self.written, Reformulated):
-            return Verdict("will not qualify as it stands", "but it does in the form below", InputError.exit_code)
+            other = "written with a function log_lik_i, as below, it does"
+            return Verdict("will not qualify as it stands", other, InputError.exit_code)
         if self.reason:
             return Verdict("will not qualify", "its likelihood is not a sum over observations", InputError.exit_code)
         return Verdict("may qualify", f"{self._doubt(source)}; give data to have it proved", MAY_QUALIFY)
