@@ -125,11 +125,14 @@ class VariatesForBounds(Chosen):
     order : int
     n_draws : int
         That bounds were learned from; 0 where they are proved.
+    function : str
+        Of the program, which gives the bounds; empty where they follow from linear predictors.
     """
 
     about = "control variates"
     order: int
     n_draws: int = 0
+    function: str = ""
 
 
 @dataclass(frozen=True)

@@ -410,7 +410,8 @@ class Meetings:
             return replace(made, bounds=bounds)
         if not needs_bounds(self.test, self._asked.request.spread):
             return made
-        return made.bounded(posterior.predictors(log), moments.cholesky, posterior.blocks)
+        bounds = posterior.remainder_bounds(made.anchor, moments.cholesky, order, progress=log)
+        return replace(made, bounds=bounds)
 
     def _race(
         self, moments: Moments, draws: FloatArray, apart: float, effective: float, anew: bool, rng: np.random.Generator

@@ -12,16 +12,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.errors import InputError
+from stansub.acceptance.ranges import DERIVATIVES
+from stansub.errors import InputError, RunError
 from stansub.progress import Progress
+from stansub.stan.constants import constants
 from stansub.stan.data import Data
 from stansub.stan.predictors import linear_predictors
 from stansub.stan.recognise import Form, explain
+from stansub.stan.rewrite import takes_metric
 from stansub.stan.syntax import Program
 from stansub.target import factors
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS, Team
-from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
 from stansub.types import FloatArray
 
 # Relative rounding allowed between the full log density and global part plus blocks; programs that are sums over
@@ -225,6 +228,58 @@ class Posterior:
             name=self.name,
             progress=progress,
         )
+
+    def constants(
+        self, function: str, *, metric: FloatArray | None = None, progress: Callable[[str], None] | None = None
+    ) -> FloatArray:
+        """Sums over the blocks of what a function of the program gives for each observation, shape (n_blocks,).
+
+        Parameters
+        ----------
+        function : str
+            Its name; its arguments are an observation's number, data, and ``metric``.
+        metric : ndarray, shape (dim, dim), optional
+
+        Raises
+        ------
+        InputError
+            When the program has no such function, or it gives a negative or non-finite value.
+        """
+        found = constants(
+            self.program,
+            self.form,
+            self.values,
+            function,
+            sizes=self.sizes,
+            name=self.name,
+            metric=metric,
+            progress=progress,
+        )
+        if found.size != self.blocks.n_observations:
+            raise RunError(f"{function} gave {found.size} constants for {self.blocks.n_observations}")
+        return np.asarray(np.add.reduceat(found if self.order is None else found[self.order], self.blocks.starts))
+
+    def remainder_bounds(
+        self, anchor: FloatArray, cholesky: FloatArray, order: int, *, progress: Callable[[str], None] | None = None
+    ) -> RemainderBounds:
+        """Bounds on what control variates of an order leave, by linear predictors or a function of the program.
+
+        Raises
+        ------
+        NoPredictorsError
+            Where there are neither; the text says why there are no predictors.
+        """
+        try:
+            return self.predictors(progress).bounds(anchor, cholesky, self.blocks, order)
+        except NoPredictorsError:
+            function = DERIVATIVES[order]
+            if function not in {one.name for one in self.program.functions}:
+                raise
+        if takes_metric(self.program, function):
+            norms = self.constants(function, metric=cholesky, progress=progress)
+        else:
+            norms = self.constants(function, progress=progress) * np.linalg.norm(cholesky, 2) ** (order + 1)
+        return RemainderBounds.of_derivatives(anchor, cholesky, order, norms)
 
     def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
         """Log likelihoods of the observations at the given places, shape (len(places),)."""

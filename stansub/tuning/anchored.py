@@ -386,15 +386,22 @@ class _Site:
         """
         if len(self.modes.found) > 1:
             raise NoPredictorsError("the posterior has several modes")
-        predictors, mode, blocks = self.posterior.predictors(self.log), self.modes.best, self.posterior.blocks
-        known = order == 2 and predictors.family.density is not None and not named(self.request.proposal).batches
-        if single and known and memory_needed(predictors) <= max_memory_default():
+        mode, predictors = self.modes.best, _predictors(self.posterior, self.log)
+        if single and order == 2 and predictors is not None and self._fits(predictors):
             self.log("Control variates of single observations")
-            variates = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
-            return variates, VariatesOfObservations(variates.order, variates.expected, blocks.n_observations)
+            of_each = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
+            n = self.posterior.blocks.n_observations
+            return of_each, VariatesOfObservations(of_each.order, of_each.expected, n)
+        bounds = self.posterior.remainder_bounds(mode.position, mode.cholesky, order, progress=self.log)
         made = self._made(order)
         assert made is not None
-        return made.bounded(predictors, mode.cholesky, blocks), VariatesForBounds(order)
+        function = "" if predictors is not None else DERIVATIVES[order]
+        return replace(made, bounds=bounds), VariatesForBounds(order, function=function)
+
+    def _fits(self, predictors: LinearPredictors) -> bool:
+        """Whether decisions can be about single observations."""
+        known = predictors.family.density is not None and not named(self.request.proposal).batches
+        return known and memory_needed(predictors) <= max_memory_default()
 
     def _made(self, order: int) -> ControlVariates | None:
         if not order:
