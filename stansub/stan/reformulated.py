@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import numpy as np
 
-from stansub.errors import InputError
+from stansub.errors import InputError, InterruptError, RunError
 from stansub.stan import stanc, syntax
 from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.data import Data
@@ -67,7 +67,9 @@ def reformulate(
             continue
         try:
             return check_equal(model, candidate, values, progress=progress)
-        except (NotSeparableError, InputError) as error:
+        except InterruptError:
+            raise
+        except (NotSeparableError, InputError, RunError) as error:  # it may not even compile
             reasons.append(NotSeparableError(str(error).splitlines()[0]))
     raise reasons[0] if reasons else NotSeparableError("nothing in its data block counts observations")
 
