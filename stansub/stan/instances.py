@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import _loop
+from stansub import _loop, memory
 from stansub.errors import InputError
 from stansub.progress import Progress
 from stansub.stan.arrays import Arrays
@@ -61,6 +61,12 @@ class Slicer:
     @cached_property
     def _arrays(self) -> Arrays | None:
         return self.data.arrays(self._axes, self.sizes) if self.library.takes_arrays else None
+
+    @property
+    def repeated(self) -> int:
+        """Bytes of the data that every instance has whole."""
+        fixed = (value for name, value in self.data.values.items() if name not in self._axes)
+        return sum(value.nbytes for value in fixed if isinstance(value, np.ndarray))
 
     def model(self, start: int, stop: int) -> Model:
         """Instance with the observations at the places ``start`` to ``stop - 1``.
@@ -174,9 +180,10 @@ def made(
     Raises
     ------
     InputError
-        When the program rejects the data of some block.
+        When the program rejects the data of some block, or memory does not hold them.
     """
     progress = progress or Progress()
+    _check_memory(slicers, blocks)
     starts, stops = blocks.starts.tolist(), blocks.stops.tolist()
 
     def chunk(first: int) -> list[Model]:
@@ -195,6 +202,17 @@ def made(
             "so blocks of observations do not share one posterior"
         )
     return Instances(slicers, blocks, tuple(models), shared, alone)
+
+
+def _check_memory(slicers: Sequence[Slicer], blocks: Blocks) -> None:
+    """Refuse instances that each hold much that is not cut, such as all of the data behind an index of observations."""
+    each = max(slicer.repeated for slicer in slicers)
+    free = memory.room()
+    if each * len(blocks) > free.size:
+        raise InputError(
+            f"each of {len(blocks):,} blocks would hold {memory.amount(each)} of data that are not cut along the "
+            f"observations, and {free}: take a larger `block_size`, or pass the rows of the observations themselves"
+        )
 
 
 def _model(slicers: Sequence[Slicer], blocks: Blocks, start: int, stop: int) -> Model:

@@ -1,5 +1,6 @@
 """Programs in parts: likelihoods alone in blocks, several sums, transformed data; and that wrong parts are refused."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -8,11 +9,13 @@ from simulated import PROGRAMS, Compiled, Data, simulated
 from test_identity import check_identity, points
 
 import stansub
+from stansub import memory
 from stansub.errors import InputError
 from stansub.stan import exported, toolchain
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.data import read
 from stansub.stan.library import Library
+from stansub.stan.recipe import PosteriorRecipe
 from stansub.stan.rewritten import Rewritten
 from stansub.stan.syntax import parse
 
@@ -126,6 +129,26 @@ def test_a_reduce_sum_beside_another_sum(compiled: Compiled) -> None:
     assert rewritten.blocks.n_observations == 121
     without = replace(model, divided=None).with_data(data, block_size=10)
     assert isinstance(without.population, Rewritten)
+
+
+@pytest.mark.parametrize("name", ["survival", "brms_gaussian"])
+def test_another_process_makes_the_same(name: str, compiled: Compiled) -> None:
+    model, data = of(name, compiled)
+    posterior = model.with_data(data, seed=5).recut(12)
+    recipe = pickle.loads(pickle.dumps(PosteriorRecipe.of(posterior)))
+    again, theta = recipe.make(), points(posterior, 1)[0]
+    assert again.sizes == posterior.sizes
+    assert again.population.alone
+    expected = posterior.population.evaluator().block_log_lik(theta)
+    np.testing.assert_array_equal(again.population.evaluator().block_log_lik(theta), expected)
+
+
+def test_data_that_every_block_would_hold(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, data = of("survival", compiled)
+    monkeypatch.setattr(memory, "room", lambda: memory.Room(100_000, "free"))
+    with pytest.raises(InputError, match=r"would hold .* of data that are not cut"):
+        replace(model, divided=None).with_data(data, block_size=1, observations="N_obs")
+    assert model.with_data(data, block_size=10).population.alone
 
 
 def test_sampling_from_two_sums(compiled: Compiled) -> None:
