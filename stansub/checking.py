@@ -166,7 +166,7 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
             yield "Parameter", _declared(parameter)
         return
     blocks = posterior.blocks
-    yield "Observations", f"{blocks.n_observations:,} ({form.n or ', '.join(posterior.sizes)})"
+    yield "Observations", f"{blocks.n_observations:,} ({form.n or ', '.join(posterior.counts)})"
     unconstrained = Layout.from_names(posterior.full.param_unc_names()).shapes
     constrained = Layout.from_names(posterior.full.param_names()).shapes
     for parameter in program.parameters.declarations:
@@ -197,7 +197,7 @@ def _likelihood(
             if form.span.start <= statement.span.start and statement.span.end <= form.span.end
         ]
         return [statement for statement in inside if statement in _terms(program)] or inside, ""
-    sizes = posterior.sizes if posterior is not None else (observations or main_size(program),)
+    sizes = posterior.counts if posterior is not None else (observations or main_size(program),)
     found = [statement for size in sizes if size for statement in observations_in(program, size)]
     return sorted(dict.fromkeys(found), key=lambda statement: statement.span), sizes[0]
 

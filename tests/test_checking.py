@@ -124,10 +124,6 @@ def test_obstacles_are_told_without_data(capsys: pytest.CaptureFixture[str]) -> 
     assert "Warning: line 19: `real typical = middle(scaled);` is computed from all obs" in capsys.readouterr().out
     assert check(PROGRAMS / "centred.stan") == 5
     assert "Warning" not in capsys.readouterr().out
-    assert check(PROGRAMS / "dependent.stan") == 5
-    out = capsys.readouterr().out
-    assert out.startswith("may qualify: line 13 may tie observations together; give data to have it proved\n")
-    assert "Warning: line 13: `y[n] ~ normal(rho * y[n - 1], sigma);` takes one observation together with" in out
 
 
 def test_what_is_no_sum_is_named_without_data(capsys: pytest.CaptureFixture[str]) -> None:

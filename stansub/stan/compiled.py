@@ -21,6 +21,7 @@ from stansub.stan import rewrite, source, toolchain
 from stansub.stan.cutting import Cut, InParts, Whole, choices, find_sums
 from stansub.stan.data import Data
 from stansub.stan.instances import Slicer, build
+from stansub.stan.lags import with_lags
 from stansub.stan.library import Library, Model
 from stansub.stan.parts import Parts, divide, has_other_sums
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
@@ -28,6 +29,7 @@ from stansub.stan.predictors import handing_out, library_name
 from stansub.stan.recognise import Form, explain, find_line, plain, recognise, size_candidates
 from stansub.stan.remarks import locate_error
 from stansub.stan.rewritten import Rewritten, count_units
+from stansub.stan.rows import N_ROWS
 from stansub.stan.sizes import declarations, main_size
 from stansub.stan.source import Source
 from stansub.stan.syntax import Program, names, tokenize
@@ -220,6 +222,8 @@ class CompiledModel:
         """From the program in parts; None where there is none, or it is not proved."""
         if self.divided is None:
             return None
+        if N_ROWS in self.divided.parts.sizes and observations == main_size(self.program):
+            observations = None  # rows of data are made of these
         try:
             found = self._cut(given, self.divided.with_data(given.values, seed=given.seed), observations)
         except InputError:
@@ -370,16 +374,17 @@ def compile_model(
     form = replace(form, line=find_line(text, form.statement))
     with toolchain.in_background() as compiling:
         compiled = partial(compiling, name=name, progress=log)
-        original = compiled(code)
+        original, over_rows = compiled(code), with_lags(program)
         blocks = None
         if rewritten and form.kind != "sum":
             block_code = rewrite.silent(rewrite.block_program(program, form))
             blocks = compiled(block_code, user_header=HEADER, stanc_args=["--allow-undefined"])
         several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
-        parts = divide(program) if several else None
+        parts = (divide(over_rows) if over_rows else None) or (divide(program) if several else None)
         if predictors and not (parts and parts.may_have_several):
+            counted = N_ROWS if over_rows else main_size(program)
             with suppress(NoPredictorsError, InputError):
-                compiling(handing_out(program, form, main_size(program)), name=library_name(name), progress=log)
+                compiling(handing_out(program, form, counted), name=library_name(name), progress=log)
         library = compiling(parts.code, name=f"{name}_parts", progress=log) if parts else None
         exporting = None
         if parts and parts.exporting:

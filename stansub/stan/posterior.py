@@ -20,6 +20,7 @@ from stansub.stan.data import Data
 from stansub.stan.predictors import linear_predictors
 from stansub.stan.recognise import Form, explain
 from stansub.stan.rewrite import takes_metric
+from stansub.stan.sizes import main_size
 from stansub.stan.syntax import Program
 from stansub.target import factors
 from stansub.target.blocks import Blocks
@@ -111,7 +112,7 @@ class Posterior:
     values : Data
         The user's data, in the original order.
     sizes : tuple of str
-        Integer data variables that count the observations.
+        Integers that count the observations: data, or of rows of data (`stansub.stan.lags`).
     points : sequence of ndarray
         Unconstrained parameters at which it was proved.
     any_block_size : bool
@@ -194,6 +195,12 @@ class Posterior:
         """How the observations are cut."""
         return self.population.blocks
 
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """Integer data variables that count the observations or, where they are rows of data, what these are of."""
+        known = tuple(name for name in self.sizes if name in self.values.values)
+        return known if known == self.sizes else tuple(dict.fromkeys((*known, main_size(self.program))))
+
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
         """How observations depend on the parameters by linear predictors; it takes a compilation of its own.
 
@@ -250,7 +257,7 @@ class Posterior:
             self.form,
             self.values,
             function,
-            sizes=self.sizes,
+            sizes=self.counts,
             name=self.name,
             metric=metric,
             progress=progress,

@@ -59,8 +59,30 @@ def canonical(stan_file: Path) -> str:
         When there is no stanc or it does not run.
     """
     # stanc runs in the program's folder because a folder's name may hold a comma, which separates include paths.
-    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={stan_file}"]
-    return _run(read(stan_file), arguments, name=str(stan_file), folder=stan_file.absolute().parent)
+    return canonical_code(read(stan_file), str(stan_file), folder=stan_file.absolute().parent)
+
+
+def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
+    """The same for a program's text.
+
+    Parameters
+    ----------
+    code : str
+        The program.
+    name : str
+        What messages call it.
+    folder : Path, optional
+        Where ``#include`` looks.
+
+    Raises
+    ------
+    InputError
+        When stanc rejects the program.
+    RunError
+        When there is no stanc or it does not run.
+    """
+    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={name}"]
+    return _run(code, arguments, name=name, folder=folder)
 
 
 def formatted(code: str, *, name: str) -> str:

@@ -22,6 +22,7 @@ QUICK = (
     "partial_sums",
     "survival",
     "dependent",
+    "lagged",
     "one_each",
 )
 

@@ -107,6 +107,13 @@ def _centred(rng: np.random.Generator) -> Data:
     return {"N": 53, "K": 2, "x": rng.normal(1.0, 1.0, (53, 2)), "y": rng.standard_normal(53)}
 
 
+def _many_series(rng: np.random.Generator) -> Data:
+    n = {"N": 23, "K": 3, "D": 2, "J": 4}
+    series = {"y": rng.standard_normal(23), "z": rng.standard_normal(23), "c": rng.poisson(2.0, 23)}
+    several = {"x": rng.standard_normal((23, 3)), "v": rng.standard_normal((23, 2))}
+    return {**n, **series, **several, "panel": rng.standard_normal((4, 23)), "n_seen": np.array([23, 5, 1, 2])}
+
+
 def _one_each(rng: np.random.Generator) -> Data:
     return {"N": 23, "y": rng.poisson(2.0, 23)}
 
@@ -181,6 +188,8 @@ _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "partial_sums": _partial_sums,
     "item_response": _item_response,
     "dependent": _series,
+    "lagged": _series,
+    "series": _many_series,
     "one_each": _one_each,
     "threading_brms_style": _threading_brms_style,
 }
