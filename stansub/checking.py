@@ -13,20 +13,23 @@ from rich.console import Console
 from rich.text import Text
 
 from stansub.acceptance.ranges import DERIVATIVES
+from stansub.errors import InputError
+from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.choices import choose_test
 from stansub.run.progress import stage_progress
-from stansub.stan import data as data_module
 from stansub.stan import source as source_module
-from stansub.stan.advice import obstacles
-from stansub.stan.compiled import compile_model
+from stansub.stan.elements import NotSeparableError
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior, draw_points
 from stansub.stan.ranges import LIPSCHITZ
-from stansub.stan.recognise import Form, find_line, observations_in, recognise
+from stansub.stan.recognise import Form, find_line, observations_in
+from stansub.stan.reformulated import Reformulated
 from stansub.stan.rewritten import Rewritten
 from stansub.stan.sizes import main_size
+from stansub.stan.source import Source
 from stansub.stan.syntax import Declaration, Other, Program, Statement, Target, Tilde, calls, walk
+from stansub.stan.verdict import Examined, examine
 
 _FORMS = {
     "log_lik_i": "a loop over log_lik_i",
@@ -49,34 +52,96 @@ class _Costs(NamedTuple):
 
 
 def report(
-    stan_file: Path, data: Path | None, *, observations: str | None, console: Console, progress: Console
-) -> None:
-    """Print what was recognised and, given data, prove it numerically.
+    stan_file: Path,
+    data: Path | None,
+    *,
+    observations: str | None,
+    console: Console,
+    progress: Console,
+    write: Path | None = None,
+    overwrite: bool = False,
+) -> int:
+    """Print a verdict and what was recognised; given data, prove it numerically.
+
+    Parameters
+    ----------
+    stan_file, data : Path
+        The program, and data for it.
+    observations : str or None
+        The integer that counts the observations.
+    console, progress : Console
+        For the report, and for what is going on.
+    write : Path, optional
+        Where to write a form of the program that qualifies, if it does not and there is one.
+    overwrite : bool
+        Whether that may be a file that exists.
+
+    Returns
+    -------
+    int
+        The exit code: 0 where the program qualifies or one that does was written, `errors.MAY_QUALIFY`, or that of an
+        `InputError`.
 
     Raises
     ------
     InputError
-        When the program cannot be read or, with data, does not qualify.
+        When program or data cannot be read, or the file cannot be written.
     """
     read = source_module.read(stan_file)
-    _, source, program = read
-    form = recognise(program)
-    posterior = None
-    if data is not None:
-        # Errors in the data come before the minute that a compilation takes.
-        values = data_module.read(data, program.data.declarations)
-        with stage_progress(progress, show=True) as log:
-            posterior = compile_model(read, progress=log).with_data(
-                values, block_size=_block_size, observations=observations, progress=log
-            )
-    costs = _measure(posterior) if posterior is not None else None
-    for label, text in _lines(program, form, source, observations, posterior, costs):
+    if write is not None:
+        if data is None:
+            raise InputError("`write` needs data: what is written is first compared with the program on them")
+        files.check_target(write, overwrite=overwrite)
+    with stage_progress(progress, show=data is not None) as log:
+        found = examine(read, data, observations=observations, block_size=_block_size, progress=log)
+    verdict = found.verdict(read.text)
+    console.print(Text(str(verdict), style="bold"), soft_wrap=True)
+    costs = _measure(found.posterior) if found.posterior is not None else None
+    for label, text in (*_refusal(found, read.text), *_lines(read, found, observations, costs)):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
-    for warning in _warnings(program, form, source, observations, costs):
+    for warning in _warnings(found, read.text, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
-    if posterior is None:
-        command = f"stansub check {stan_file} DATA.json"
-        console.print(Text(f"Give data too to have this proved numerically: {command}"), soft_wrap=True)
+    if isinstance(found.written, Reformulated):
+        console.print(Text("\n".join(["", *found.written.lines, ""])), soft_wrap=True)
+    told = _written(found, stan_file, write, overwrite=overwrite)
+    if data is None:
+        told = f"Give data too to have this proved numerically: stansub check {stan_file} DATA.json"
+    if told:
+        console.print(Text(told), soft_wrap=True)
+    return 0 if write is not None and isinstance(found.written, Reformulated) else verdict.code
+
+
+def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
+    """Why a program does not qualify, and what does."""
+    if found.posterior is not None:
+        return
+    if found.structure is not None:
+        line = find_line(source, found.structure.evidence)
+        yield "Shown by", f"{f'line {line}: ' if line else ''}{found.structure.evidence}"
+    if found.reason:
+        yield "Reason", found.reason
+    if isinstance(found.written, NotSeparableError):
+        yield "Other form", f"none is known that qualifies ({found.written})"
+    if isinstance(found.written, Reformulated):
+        proof = found.written.proof
+        yield (
+            "Other form",
+            "with a function log_lik_i; its global part plus blocks equal the log density of this program at "
+            f"{proof.points} points, relative difference {proof.error:.0e}",
+        )
+
+
+def _written(found: Examined, stan_file: Path, write: Path | None, *, overwrite: bool) -> str:
+    """Write the form that qualifies, where that is asked for; what to say of it."""
+    if not isinstance(found.written, Reformulated):
+        if write is None:
+            return ""
+        return f"Nothing is written: {'it qualifies as it stands' if found.posterior else 'there is no such form'}"
+    if write is None:
+        return "Write this program with `write=FILE`"
+    head = f"// Written by `stansub check` from {stan_file.name}, with the same log density."
+    path = files.write(write, f"{head}\n{found.written.code}".encode(), overwrite=overwrite)
+    return f"Written: {path}"
 
 
 def _block_size(n: int, instances: bool) -> int:
@@ -84,14 +149,8 @@ def _block_size(n: int, instances: bool) -> int:
     return test.block_size(n, instances=instances, variates=False)
 
 
-def _lines(
-    program: Program,
-    form: Form,
-    source: str,
-    observations: str | None,
-    posterior: Posterior | None,
-    costs: _Costs | None,
-) -> Iterator[tuple[str, str]]:
+def _lines(read: Source, found: Examined, observations: str | None, costs: _Costs | None) -> Iterator[tuple[str, str]]:
+    program, source, form, posterior = read.program, read.text, found.form, found.posterior
     yield "Program", f"read as {_FORMS[form.kind]}"
     likelihood, size = _likelihood(program, form, observations, posterior)
     yield from _statements("Likelihood", program, likelihood, source)
@@ -162,13 +221,9 @@ def _statements(label: str, program: Program, statements: list[Statement], sourc
         yield label, "none"
 
 
-def _warnings(
-    program: Program, form: Form, source: str, observations: str | None, costs: _Costs | None
-) -> Iterator[str]:
-    remarks = list(form.warnings)
-    if form.kind == "sum" and costs is None:
-        remarks += obstacles(program, observations or main_size(program))
-    for remark in dict.fromkeys(remarks):
+def _warnings(found: Examined, source: str, costs: _Costs | None) -> Iterator[str]:
+    doubts = found.doubts if found.posterior is None else ()
+    for remark in dict.fromkeys([*found.form.warnings, *doubts]):
         yield remark.located(source)
     if costs is None or costs.shared < _SLOW:
         return

@@ -22,6 +22,9 @@ class RunError(StansubError, RuntimeError):
     exit_code = 1
 
 
+# Exit code of a check whose program may qualify: there were no data to prove it with, so it is no approval.
+MAY_QUALIFY = 5
+
 # Exit code where draws were written that must not be used: a mode that no chain visited was found after sampling.
 MISSED_MODE = 4
 

@@ -11,6 +11,7 @@ from stansub.cli import main
 ROOT = Path(__file__).parents[1]
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
 PROGRAMS = ROOT / "tests" / "model" / "programs"
+NO_SUMS = ROOT / "tests" / "stan" / "programs" / "no_sums"
 
 
 def check(*arguments: object) -> int:
@@ -31,8 +32,9 @@ def logistic_data(tmp_path: Path) -> Path:
 
 
 def test_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert check(LOGISTIC) == 0
+    assert check(LOGISTIC) == 5
     lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "may qualify: nothing in its text speaks against it; give data to have it proved"
     assert "Likelihood    line 15: y ~ bernoulli_logit_glm(x, alpha, beta);" in lines
     assert "Global part   line 13: alpha ~ normal(0, 2.5);" in lines
     assert "Observations  N" in lines
@@ -43,6 +45,7 @@ def test_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
 def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(LOGISTIC, logistic_data) == 0
     out = capsys.readouterr().out
+    assert out.startswith("qualifies: its cut into blocks is proved with these data\n")
     assert "Observations  203 (N)" in out
     assert "Parameter     vector[K] beta: 2 values" in out
     assert "3 unconstrained parameters together" in out
@@ -76,7 +79,7 @@ def likelihood(out: str) -> list[str]:
     ],
 )
 def test_likelihood_is_told_from_priors(name: str, statements: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert check(PROGRAMS / f"{name}.stan") == 0
+    assert check(PROGRAMS / f"{name}.stan") == 5
     assert likelihood(capsys.readouterr().out) == statements
 
 
@@ -94,7 +97,7 @@ model {
     target += poisson_log_lpmf(0 | eta);
   }
 }""")
-    assert check(file) == 0
+    assert check(file) == 5
     out = capsys.readouterr().out
     assert likelihood(out) == ["target += log1m(p);", "target += poisson_log_lpmf(0 | eta);"]
     assert "Global part   line 5: eta ~ normal(0, 1);" in out
@@ -111,27 +114,65 @@ model {
   a ~ normal(y[1], 1);
   for (n in 1 : N) target += log_lik_i(n, y, mu);
 }""")
-    assert check(file) == 0
+    assert check(file) == 5
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Warning")]
     assert len(warnings) == 1
     assert "line 5: `vector[N] mu = a * exp(x);` is computed for all observations" in warnings[0]
 
 
 def test_obstacles_are_told_without_data(capsys: pytest.CaptureFixture[str]) -> None:
-    assert check(PROGRAMS / "centred_prior.stan") == 0
+    assert check(PROGRAMS / "centred_prior.stan") == 5
     assert "Warning: line 19: `real typical = middle(scaled);` is computed from all obs" in capsys.readouterr().out
-    assert check(PROGRAMS / "centred.stan") == 0
+    assert check(PROGRAMS / "centred.stan") == 5
     assert "Warning" not in capsys.readouterr().out
 
 
+def test_what_is_no_sum_is_named_without_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(NO_SUMS / "gaussian_process.stan") == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "will not qualify: a Gaussian process; its covariance ties every observation to every other"
+    assert lines[1] == "Shown by      line 17: matrix[N, N] K = gp_exp_quad_cov(x, alpha, rho);"
+
+
+def test_nothing_that_counts_observations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "one.stan"
+    file.write_text("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
+    assert check(file) == 5
+    assert "nothing that counts observations; give data" in capsys.readouterr().out.splitlines()[0]
+
+
 def test_program_that_does_not_qualify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = write(tmp_path / "series.json", N=40, y=np.random.default_rng(1).standard_normal(40))
-    assert check(PROGRAMS / "dependent.stan", data) == 2
+    data = write(tmp_path / "counts.json", N=40, y=np.random.default_rng(1).integers(0, 5, 40))
+    file = tmp_path / "written.stan"
+    assert check(PROGRAMS / "one_each.stan", data, "--write", file) == 2
     captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "line 15: `residual[n] = y[n] - mu - theta * residual[n - 1];` takes one observation" in captured.err
-    assert "return normal_lpdf(residual[i] | 0, sigma);" in captured.err
+    lines = captured.out.splitlines()
+    assert lines[0].startswith("will not qualify: a model with a parameter for each observation")
+    assert lines[1] == "Shown by      line 9: vector[N] z;"
+    assert lines[2] == "Reason        N: the number of parameters changes with it"
+    assert lines[-1] == "Nothing is written: there is no such form"
+    assert not file.exists()
     assert "Traceback" not in captured.err
+
+
+def test_what_qualifies_is_not_written(tmp_path: Path, logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "written.stan"
+    assert check(LOGISTIC, logistic_data, "--write", file) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "Nothing is written: it qualifies as it stands"
+    assert not file.exists()
+
+
+def test_what_cannot_be_written_is_told_first(
+    tmp_path: Path, logistic_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check(LOGISTIC, "--write", tmp_path / "written.stan") == 2
+    assert "--write needs data" in capsys.readouterr().err
+    assert check(LOGISTIC, logistic_data, "--write", tmp_path) == 2
+    assert "is a folder" in capsys.readouterr().err
+    (tmp_path / "kept.stan").write_text("mine")
+    assert check(LOGISTIC, logistic_data, "--write", tmp_path / "kept.stan") == 2
+    assert "use --force" in capsys.readouterr().err
+    assert (tmp_path / "kept.stan").read_text() == "mine"
 
 
 def test_data_are_read_before_anything_is_compiled(

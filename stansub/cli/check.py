@@ -15,13 +15,29 @@ from stansub.cli.options import Debug, Model, shared, taking
 def check(
     model: Model,
     data: Annotated[Path | None, typer.Argument(metavar="[DATA.json]", help="Data, for a numerical proof.")] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.stan",
+            help="Where to write a form of the program that qualifies, if it does not as it stands and there is one.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
     debug: Debug = False,
     **options: Any,
 ) -> None:
-    """Say what is taken as likelihood and as global part, and whether the program can be subsampled."""
+    """Say whether the program can be subsampled, and what is taken as likelihood and as global part.
+
+    Exit code 0: it qualifies, which takes data to prove (or, with --write, a program that does was written). 5: it may
+    qualify. 2: it will not qualify, or program or data are wrong.
+    """
     from stansub import checking
 
-    checking.report(model, data, **options, console=FlagConsole(), progress=FlagConsole(stderr=True))
+    code = checking.report(
+        model, data, **options, console=FlagConsole(), progress=FlagConsole(stderr=True), write=write, overwrite=force
+    )
+    if code:
+        raise typer.Exit(code)
 
 
 def doctor(

@@ -24,6 +24,7 @@ OTHERS = {
             "max_treedepth",
             "output_dir",
             "reference_model",
+            "write",
         )
     },
     "overwrite": "--force",

@@ -60,8 +60,8 @@ def _options(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with a code.
 
-    0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 130 interrupted and nothing to
-    write, 141 nobody reads the output any more.
+    0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 4 draws that must not be used,
+    5 a program that may qualify, 130 interrupted and nothing to write, 141 nobody reads the output any more.
     """
     given = sys.argv[1:] if arguments is None else arguments
     with interrupts.like_ctrl_c():

@@ -1,4 +1,4 @@
-"""What stands in the way of a likelihood that can be evaluated in parts, and lines that would remove it.
+"""What stands in the way of a likelihood that can be evaluated in parts.
 
 Everything here is read off the text, so it points where to look; whether a program qualifies is decided numerically.
 """
@@ -8,22 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stansub.stan.remarks import Remark
-from stansub.stan.sizes import declarations, observations_in, size_candidates, sized_by
+from stansub.stan.sizes import size_candidates, sized_by
 from stansub.stan.syntax import (
     Assign,
     Declaration,
     For,
     Program,
     Statement,
-    Tilde,
-    Token,
     calls,
     children,
     expression_of,
     matching,
     names,
     tokenize,
-    walk,
 )
 
 # Functions whose value for one observation depends on the others.
@@ -38,14 +35,6 @@ _AGGREGATES = frozenset(
     for word in line.split()
 )
 _NEIGHBOURS = frozenset({"head", "tail", "segment", "cumulative_sum", "reverse"})
-
-# Generalised linear models: the density of one observation, given its linear predictor.
-_GLM = {
-    "bernoulli_logit_glm": "bernoulli_logit",
-    "neg_binomial_2_log_glm": "neg_binomial_2_log",
-    "normal_id_glm": "normal",
-    "poisson_log_glm": "poisson_log",
-}
 
 
 def obstacles(program: Program, size: str) -> Iterator[Remark]:
@@ -136,90 +125,3 @@ def _reaches_out(text: str, size: str, sized: set[str], loops: set[str]) -> bool
             if computed and words & (loops | {size}):
                 return True
     return False
-
-
-def skeleton(program: Program, size: str) -> list[str]:
-    """A ``log_lik_i`` for the program, made from its own likelihood statement and names.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-    size : str
-        The integer that counts the observations, or nothing.
-    """
-    found = observations_in(program, size) if size else []
-    used = names(program.text(found[0].span)) if found else set()
-    sized = {d.name: [*d.all_dims].index(size) for d in declarations(program) if size in d.all_dims}
-    arguments = [variable for variable in declarations(program) if variable.name in used]
-    term = _term(program, found[0], sized) if found and isinstance(found[0], Tilde) else "..."
-    declared = ", ".join(["int i", *(f"{_unsized(variable)} {variable.name}" for variable in arguments)])
-    passed = ", ".join(["i", *(variable.name for variable in arguments)])
-    return [
-        "functions {",
-        f"  real log_lik_i({declared}) {{",
-        f"    return {term};  // the log likelihood of observation i alone",
-        "  }",
-        "}",
-        "model {",
-        "  // the priors as they are",
-        f"  for (i in {_range(program, found, size or 'N')}) target += log_lik_i({passed});",
-        "}",
-    ]
-
-
-def _range(program: Program, found: Sequence[Statement], size: str) -> str:
-    """The range of the loop over observations that holds the first of some statements, or all observations."""
-    for loop in walk(program.model.statements):
-        if not isinstance(loop, For) or size not in names(loop.lower) | names(loop.upper):
-            continue
-        if found and loop.span.start <= found[0].span.start < loop.span.end:
-            return f"{loop.lower} : {loop.upper}"
-    return f"1 : {size}"
-
-
-def _term(program: Program, statement: Tilde, sized: dict[str, int]) -> str:
-    """The density of observation i for a sampling statement over all of them, as well as can be guessed."""
-    call = calls(statement.distribution)[0]
-    arguments = [_at_i(program, argument, sized) for argument in call.arguments]
-    name = call.name
-    if name in _GLM and len(arguments) >= 3:
-        name = _GLM[name]
-        arguments = [f"{arguments[1]} + {arguments[0]} * {arguments[2]}", *arguments[3:]]
-    left = next((d for d in declarations(program) if d.name == tokenize(statement.left)[0].text), None)
-    suffix = "lpmf" if left is not None and left.base == "int" else "lpdf"
-    return f"{name}_{suffix}({_at_i(program, statement.left, sized)} | {', '.join(arguments)})"
-
-
-def _at_i(program: Program, expression: str, sized: dict[str, int]) -> str:
-    """An expression with variables that have a value for each observation taken at observation i."""
-    loops = {loop.variable for loop in walk(program.model.statements) if isinstance(loop, For)}
-    tokens = tokenize(expression)
-    pieces: list[str] = []
-    at = 0
-    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
-        pieces += [expression[at : token.span.start], _word_at_i(token, after, sized, loops)]
-        at = token.span.end
-    return "".join(pieces)
-
-
-def _word_at_i(token: Token, after: Token | None, sized: dict[str, int], loops: set[str]) -> str:
-    if token.text in loops:
-        return "i"
-    if token.text not in sized or (after is not None and after.text == "["):
-        return token.text
-    return token.text + ("[" + ": , " * sized[token.text] + "i]")
-
-
-def _unsized(declaration: Declaration) -> str:
-    """The type of a function's argument that takes a variable."""
-    if declaration.base == "tuple":
-        inner = f"tuple({', '.join(declaration.elements)})"
-    elif declaration.base in ("int", "real", "complex", "row_vector", "complex_row_vector", "complex_vector"):
-        inner = declaration.base
-    elif "matrix" in declaration.base or declaration.base.startswith("cholesky"):
-        inner = "complex_matrix" if declaration.base == "complex_matrix" else "matrix"
-    else:
-        inner = "vector"
-    depth = len(declaration.array_dims)
-    return f"array[{',' * (depth - 1)}] {inner}" if depth else inner

@@ -292,7 +292,7 @@ class CompiledModel:
             if likely in cut.data.values and (n := cut.data.integer(likely)) < 1:
                 raise InputError(f"{cut.data.source}: there are no observations ({likely} = {n})")
             text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
-            raise InputError(explain(self.program, self.form, text, source=self.source))
+            raise explain(self.program, self.form, text, source=self.source)
         return sums
 
     def _undefined(self, given: _Given, library: Library | None) -> str:

@@ -147,7 +147,7 @@ class Posterior:
     )
 
     def check(self, source: str = "") -> None:
-        """Raise InputError, which says what stands in the way, unless the proof holds.
+        """Raise `NotASumError`, which says what stands in the way, unless the proof holds.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Posterior:
         """
         if not self.proof.holds:
             reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
-            raise InputError(explain(self.program, self.form, reason, source=source))
+            raise explain(self.program, self.form, reason, source=source)
 
     def recut(self, size: int) -> Posterior:
         """The same posterior with blocks of so many observations, proved again.

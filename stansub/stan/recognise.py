@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 from stansub.errors import InputError
-from stansub.stan import advice
+from stansub.stan.advice import obstacles
 from stansub.stan.remarks import Remark, find_line
 from stansub.stan.sizes import (
     changing_names,
@@ -22,6 +22,7 @@ from stansub.stan.sizes import (
     size_candidates,
     sized_by,
 )
+from stansub.stan.structures import named
 from stansub.stan.syntax import (
     Assign,
     Braces,
@@ -49,6 +50,7 @@ from stansub.stan.syntax import (
 
 __all__ = [
     "Form",
+    "NotASumError",
     "explain",
     "find_line",
     "observations_in",
@@ -128,8 +130,24 @@ def recognise(program: Program) -> Form:
     return found_form or plain(program, Remark(text, "is not of a form that can be rewritten"))
 
 
-def explain(program: Program, form: Form, reason: str, *, source: str = "") -> str:
-    """A message for a user whose program's likelihood is not a sum over observations.
+class NotASumError(InputError):
+    """The likelihood of a program is no sum over observations that can be evaluated in parts.
+
+    Parameters
+    ----------
+    message : str
+        For the user: what `explain` says.
+    reason : str
+        How the numerical check failed.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def explain(program: Program, form: Form, reason: str, *, source: str = "") -> NotASumError:
+    """The error for a user whose program's likelihood is not a sum over observations.
 
     Parameters
     ----------
@@ -144,20 +162,20 @@ def explain(program: Program, form: Form, reason: str, *, source: str = "") -> s
 
     Returns
     -------
-    str
-        Several lines: the reason, the statements that stand in the way where the text shows them, and what would make
-        the program qualify.
+    NotASumError
+        With several lines: the reason, the statements that stand in the way where the text shows them, and who says
+        what would make the program qualify.
     """
     lines = [f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"]
     if form.kind != "sum":
         where = Remark(form.statement, "must be the sum of its parts whatever the order and cut of the observations")
-        return "\n  ".join([*lines, where.located(source)])
-    size = main_size(program)
-    remarks = [*form.warnings, *advice.obstacles(program, size)]
+        return NotASumError("\n  ".join([*lines, where.located(source)]), reason)
+    structure = named(program)
+    remarks = [structure.remark] if structure else [*form.warnings, *obstacles(program, main_size(program))]
     lines += [remark.located(source) for remark in remarks]
-    lines += ["It qualifies with each observation's term in a function of its own, for example:"]
-    lines += [f"  {line}" for line in advice.skeleton(program, size)]
-    return "\n  ".join(lines)
+    if structure is None:
+        lines += ["`stansub check` with these data says whether a form of it qualifies, and writes that with --write"]
+    return NotASumError("\n  ".join(lines), reason)
 
 
 def partial_sums(program: Program, call: Call) -> list[Function]:

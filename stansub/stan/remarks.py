@@ -43,7 +43,8 @@ class Remark:
 def find_line(source: str, statement: str) -> int | None:
     """Line of a statement in the user's own file, counted from 1.
 
-    Comments, white space, parentheses and braces do not count, since the canonical text may have others.
+    Comments, white space, parentheses, braces and colons (``x[, 1]`` is ``x[:, 1]``) do not count, since the canonical
+    text may have others.
 
     Parameters
     ----------
@@ -92,4 +93,4 @@ def locate_error(message: str, code: str, source: str, file: str) -> str:
 
 
 def _significant(text: str) -> list[Token]:
-    return [token for token in tokenize(text) if token.text not in ("(", ")", "{", "}")]
+    return [token for token in tokenize(text) if token.text not in ("(", ")", "{", "}", ":")]

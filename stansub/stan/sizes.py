@@ -11,9 +11,12 @@ from stansub.stan.syntax import (
     Statement,
     Target,
     Tilde,
+    calls,
     names,
     walk,
 )
+
+_DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf", "_lcdf", "_lccdf")
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,29 @@ def size_candidates(program: Program) -> list[SizeCandidate]:
 
 
 def main_size(program: Program) -> str:
-    """The size variable with most data variables, the first of them if there are several."""
-    candidates = size_candidates(program)
-    return max(candidates, key=lambda candidate: len(candidate.uses)).name if candidates else ""
+    """The size variable of what is observed; with most data variables, the first of them, if there are several."""
+    candidates = [candidate.name for candidate in sorted(size_candidates(program), key=lambda one: -len(one.uses))]
+    return next(iter([*outcome_sizes(program), *candidates]), "")
+
+
+def outcome_sizes(program: Program) -> list[str]:
+    """Integers that size data whose density is taken (``y ~ ...``, ``f_lpdf(y | ...)``), the likeliest first.
+
+    Groups, whose parameters have a density and not their data, are not among them. Those that size no parameters come
+    first, then those of most data variables.
+    """
+    statements = [*program.transformed_parameters.statements, *program.model.statements]
+    lefts = [statement.left for statement in walk(statements) if isinstance(statement, Tilde)]
+    for block in (program.transformed_parameters, program.model):
+        found = calls(program.code, block.inside)
+        lefts += [call.arguments[0] for call in found if call.name.endswith(_DENSITIES) and call.arguments]
+    outcomes = set().union(*map(names, lefts))
+    observed = [one for one in data_declarations(program) if one.name in outcomes]
+    dims = [dim for one in observed for dim in one.array_dims or one.all_dims]
+    candidates = [one for one in size_candidates(program) if any(one.name in names(dim) for dim in dims)]
+    of_parameters = set().union(*(names(dim) for one in program.parameters.declarations for dim in one.all_dims))
+    candidates.sort(key=lambda one: (one.name in of_parameters, -len(one.uses)))
+    return [candidate.name for candidate in candidates]
 
 
 def observations_in(program: Program, size: str) -> list[Statement]:

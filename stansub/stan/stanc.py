@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from stansub.errors import InputError, RunError
@@ -80,11 +81,34 @@ def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
     RunError
         When there is no stanc or it does not run.
     """
+    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={name}"]
+    return _run(code, arguments, name=name, folder=folder)
+
+
+def formatted(code: str, *, name: str) -> str:
+    """Stan code as stanc lays it out, comments kept.
+
+    Raises
+    ------
+    InputError
+        When stanc rejects the code.
+    RunError
+        When there is no stanc or it does not run.
+    """
+    arguments = ["--auto-format", "--canonicalize=parentheses,braces", f"--filename-in-msg={name}"]
+    return _run(code, arguments, name=name)
+
+
+def _run(code: str, arguments: Sequence[str], *, name: str, folder: Path | None = None) -> str:
     stanc = find_home().stanc
-    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={name}", "/dev/stdin"]
     try:
         done = subprocess.run(
-            [stanc, *arguments], input=code, cwd=folder, capture_output=True, encoding="utf-8", check=False
+            [stanc, *arguments, "/dev/stdin"],
+            input=code,
+            cwd=folder,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
         )
     except OSError as error:
         raise RunError(f"cannot run {stanc}: {error.strerror}; `stansub doctor` says more") from error

@@ -7,6 +7,7 @@ import pytest
 
 from stansub.errors import InputError
 from stansub.stan import stanc
+from stansub.stan.advice import obstacles
 from stansub.stan.recognise import Form, explain, find_line, observations_in, recognise, size_candidates
 from stansub.stan.syntax import Call, For, Program, parse
 
@@ -255,41 +256,26 @@ model {
 """
 
 
-def test_explanation_points_at_the_statements_in_the_way(canonical: Parse) -> None:
-    program = canonical(OBSTACLES)
-    lines = explain(program, recognise(program), "off by 0.1", source=OBSTACLES).splitlines()
-    assert "off by 0.1" in lines[0]
-    pointed = [int(line.split()[1].rstrip(":")) for line in lines if line.strip().startswith("line ")]
-    assert pointed == [7, 6, 16, 20, 24, 26]
+def test_obstacles_point_at_the_statements_in_the_way(canonical: Parse) -> None:
+    remarks = [str(remark.located(OBSTACLES)) for remark in obstacles(canonical(OBSTACLES), "N")]
+    assert [int(line.split()[1].rstrip(":")) for line in remarks] == [7, 6, 16, 20, 24, 26]
 
 
-@pytest.mark.parametrize(
-    ("data", "likelihood", "term"),
-    [
-        ("vector[N] y; matrix[N, K] x;", "y ~ normal(x * beta, s);", "normal_lpdf(y[i] | x[i] * beta, s)"),
-        ("vector[N] y; matrix[K, N] x;", "y ~ normal(x' * beta, s);", "normal_lpdf(y[i] | x[: , i]' * beta, s)"),
-        (
-            "array[N] int<lower=0, upper=1> y; matrix[N, K] x;",
-            "y ~ bernoulli_logit_glm(x, s, beta);",
-            "bernoulli_logit_lpmf(y[i] | s + x[i] * beta)",
-        ),
-        (
-            "vector[N] y; array[N] int g;",
-            "for (n in 1:N) y[n] ~ student_t(4, beta[g[n]], s);",
-            "student_t_lpdf(y[i] | 4, beta[g[i]], s)",
-        ),
-    ],
-)
-def test_the_suggested_program_is_valid_and_recognised(data: str, likelihood: str, term: str, canonical: Parse) -> None:
-    start = f"data {{ int N; int K; {data} }} parameters {{ vector[K] beta; real<lower=0> s; }}"
-    program = canonical(f"{start} model {{ {likelihood} }}")
-    text = explain(program, recognise(program), "numbers differ")
-    assert term in text
-    functions, model = text.partition("functions {")[2].split("model {")
-    suggested = recognise(canonical(f"functions {{ {functions} {start} model {{ {model}"))
-    assert (suggested.kind, suggested.n) == ("log_lik_i", "N")
+def test_explanation_names_what_is_no_sum(canonical: Parse) -> None:
+    error = explain(canonical(OBSTACLES), recognise(canonical(OBSTACLES)), "off by 0.1", source=OBSTACLES)
+    first, second = str(error).splitlines()
+    assert "off by 0.1" in first
+    assert error.reason == "off by 0.1"
+    assert "line 16: `vector[N] u;` makes it a model with a parameter for each observation" in second
+
+
+def test_explanation_points_at_statements_and_at_who_knows_more(canonical: Parse) -> None:
+    source = OBSTACLES.replace("vector[N] u; ", "").replace(" + u", "")
+    lines = str(explain(canonical(source), recognise(canonical(source)), "off by 0.1", source=source)).splitlines()
+    assert [int(line.split()[1].rstrip(":")) for line in lines[1:-1]] == [7, 6, 20, 24, 26]
+    assert "`stansub check` with these data" in lines[-1]
 
 
 def test_explanation_without_a_size_variable(canonical: Parse) -> None:
     program = canonical("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
-    assert "nothing that counts observations" in explain(program, recognise(program), "no observations")
+    assert "nothing that counts observations" in str(explain(program, recognise(program), "no observations"))

@@ -1,0 +1,118 @@
+"""Values that a loop computes from those of the turn before: what makes later observations depend on earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stansub.stan.syntax import (
+    Assign,
+    Declaration,
+    For,
+    Target,
+    Tilde,
+    Token,
+    expression_of,
+    matching,
+    split,
+    tokenize,
+    walk,
+)
+
+
+class Recursion(NamedTuple):
+    """A variable that depends on its own value in the turn before.
+
+    Attributes
+    ----------
+    variable : str
+    statement : Assign
+        The last that changes it.
+    loop : For
+    """
+
+    variable: str
+    statement: Assign
+    loop: For
+
+
+class _Use(NamedTuple):
+    """A variable, and that index of it which has the loop's variable in it."""
+
+    name: str
+    place: str
+
+
+def recursions(loop: For) -> list[Recursion]:
+    """Recursions of a loop; sums that it only adds to are none.
+
+    Each variable is followed through one turn of the loop: what it depends on of the turns before. It is a recursion
+    if that leads back to itself.
+    """
+    before = _before(loop)
+    statements = {
+        name: one for one in walk(loop.body) if isinstance(one, Assign) for name in one.variables if name in before
+    }
+    return [Recursion(name, one, loop) for name, one in statements.items() if name in _reachable(before, name)]
+
+
+def _before(loop: For) -> dict[str, set[str]]:
+    """For each variable that the loop changes, those whose values in earlier turns it depends on."""
+    own = {one.name for one in walk(loop.body) if isinstance(one, Declaration)}
+    places: dict[str, set[str]] = {}
+    for assigned in walk(loop.body):
+        if isinstance(assigned, Assign):
+            for use in _uses(assigned.place, loop.variable)[:1]:
+                places.setdefault(use.name, set()).add(use.place)
+    depends: dict[str, set[str]] = {}
+    for one in walk(loop.body):
+        if not isinstance(one, Assign | Declaration):
+            continue
+        found: set[str] = set()
+        for use in _uses(expression_of(one), loop.variable):
+            if use.name in own or use.name not in places or use.place in places[use.name] - {""}:
+                found |= depends.get(use.name, set())
+            elif use.place or use.name not in depends:
+                found.add(use.name)
+            else:
+                found |= depends[use.name]
+        changed = (one.name,) if isinstance(one, Declaration) else one.variables
+        for name in changed:
+            added = isinstance(one, Assign) and one.operator != "=" and name not in own and "" in places[name]
+            if added and name not in depends and _is_read(loop, name):
+                found = found | {name}
+            depends[name] = depends.get(name, set()) | found
+    return depends
+
+
+def _reachable(before: dict[str, set[str]], name: str) -> set[str]:
+    found: set[str] = set()
+    new = set(before[name])
+    while new:
+        found |= new
+        new = set().union(*(before.get(one, set()) for one in new)) - found
+    return found
+
+
+def _is_read(loop: For, name: str) -> bool:
+    """Whether something but the statements that change a variable reads it."""
+    return any(
+        name in {use.name for use in _uses(expression_of(one), loop.variable)}
+        for one in walk(loop.body)
+        if isinstance(one, Target | Tilde | Declaration) or (isinstance(one, Assign) and name not in one.variables)
+    )
+
+
+def _uses(text: str, variable: str) -> list[_Use]:
+    """Variables that a text reads, each with its index by a loop's variable."""
+    return list(_each_use(tokenize(text), variable))
+
+
+def _each_use(tokens: list[Token], variable: str) -> Iterator[_Use]:
+    for k, token in enumerate(tokens):
+        after = tokens[k + 1].text if k + 1 < len(tokens) else ""
+        if token.kind != "name" or after == "(":
+            continue
+        indices = split(tokens[k + 2 : matching(tokens, k + 1)], ",") if after == "[" else []
+        ours = [index for index in indices if any(one.text == variable for one in index)]
+        yield _Use(token.text, " ".join(one.text for one in ours[0]) if ours else "")

@@ -1,0 +1,146 @@
+"""Whether a program qualifies: from its text alone, or proved with data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from stansub.errors import MAY_QUALIFY, InputError
+from stansub.stan import data as data_module
+from stansub.stan.advice import obstacles
+from stansub.stan.compiled import CompiledModel, compile_model
+from stansub.stan.data import Data
+from stansub.stan.elements import NotSeparableError
+from stansub.stan.posterior import Posterior
+from stansub.stan.recognise import Form, NotASumError, recognise
+from stansub.stan.reformulated import Reformulated, reformulate
+from stansub.stan.remarks import Remark, find_line
+from stansub.stan.sizes import main_size
+from stansub.stan.source import Source
+from stansub.stan.structures import Named, named
+
+
+class Verdict(NamedTuple):
+    """Whether a program qualifies.
+
+    Attributes
+    ----------
+    word : str
+        "qualifies", "may qualify" or "will not qualify".
+    because : str
+        Why, in half a sentence.
+    code : int
+        The exit code of `stansub check`.
+    """
+
+    word: str
+    because: str
+    code: int
+
+    def __str__(self) -> str:
+        return f"{self.word}: {self.because}"
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What was found out about a program.
+
+    Attributes
+    ----------
+    form : Form
+        What was recognised in its text.
+    structure : Named or None
+        What it is, where that is no sum over observations.
+    doubts : tuple of Remark
+        Statements that may tie observations together, as far as the text shows.
+    posterior : Posterior or None
+        Where there were data and it qualifies.
+    reason : str
+        How the numerical check failed, if it did.
+    written : Reformulated, NotSeparableError or None
+        A form that qualifies, or why none is known, where it was looked for.
+    """
+
+    form: Form
+    structure: Named | None
+    doubts: tuple[Remark, ...]
+    posterior: Posterior | None = None
+    reason: str = ""
+    written: Reformulated | NotSeparableError | None = None
+
+    def verdict(self, source: str) -> Verdict:
+        """The verdict in words, with line numbers of the user's file."""
+        if self.posterior is not None:
+            return Verdict("qualifies", "its cut into blocks is proved with these data", 0)
+        if self.structure is not None:
+            is_one_of = f"{self.structure.structure.name}; {self.structure.structure.why}"
+            return Verdict("will not qualify", is_one_of, InputError.exit_code)
+        if isinstance(self.written, Reformulated):
+            other = "written with a function log_lik_i, as below, it does"
+            return Verdict("will not qualify as it stands", other, InputError.exit_code)
+        if self.reason:
+            return Verdict("will not qualify", "its likelihood is not a sum over observations", InputError.exit_code)
+        return Verdict("may qualify", f"{self._doubt(source)}; give data to have it proved", MAY_QUALIFY)
+
+    def _doubt(self, source: str) -> str:
+        if not self.doubts:
+            return "nothing in its text speaks against it"
+        first = self.doubts[0]
+        if not first.statement:
+            return first.message
+        line = find_line(source, first.statement)
+        return f"{f'line {line}' if line else 'a statement'} may tie observations together"
+
+
+def examine(
+    source: Source,
+    data: Path | None,
+    *,
+    observations: str | None = None,
+    block_size: Callable[[int, bool], int] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Examined:
+    """Find out whether a program qualifies; with data the numerical proof decides, whatever the text shows.
+
+    Parameters
+    ----------
+    source : Source
+        The program.
+    data : Path or None
+        Data for it.
+    observations : str, optional
+        The integer that counts the observations.
+    block_size, progress
+        See `stansub.stan.compiled.CompiledModel.with_data`.
+
+    Raises
+    ------
+    InputError
+        When the data do not fit the program.
+    """
+    form, size = recognise(source.program), observations or ""
+    structure = named(source.program, size) if form.kind == "sum" else None
+    doubts = () if structure or form.kind != "sum" else obstacles(source.program, size or main_size(source.program))
+    text = Examined(form, structure, tuple(doubts))
+    if data is None:
+        return text
+    # Errors in the data come before the minute that a compilation takes.
+    values = data_module.read(data, source.program.data.declarations)
+    model = compile_model(source, progress=progress)
+    try:
+        posterior = model.with_data(values, block_size=block_size, observations=observations, progress=progress)
+    except NotASumError as error:
+        written = _form(model, values, size, progress) if structure is None and form.kind == "sum" else None
+        return replace(text, reason=error.reason, written=written)
+    return replace(text, posterior=posterior)
+
+
+def _form(
+    model: CompiledModel, values: Data, size: str, progress: Callable[[str], None] | None
+) -> Reformulated | NotSeparableError:
+    try:
+        return reformulate(model, values, size=size, progress=progress)
+    except NotSeparableError as error:
+        return error

@@ -1,0 +1,30 @@
+// Residuals of earlier observations, which are none of their own function.
+data {
+  int N;
+  vector[N] Y;
+  int Kar;
+  array[N] int J_lag;
+}
+transformed data {
+  int max_lag = Kar;
+}
+parameters {
+  real Intercept;
+  vector[Kar] ar;
+  real<lower=0> sigma;
+}
+model {
+  matrix[N, max_lag] Err = rep_matrix(0, N, max_lag);
+  vector[N] err;
+  vector[N] mu = rep_vector(0.0, N);
+  mu += Intercept;
+  for (n in 1 : N) {
+    err[n] = Y[n] - mu[n];
+    for (i in 1 : J_lag[n]) {
+      Err[n + 1, i] = err[n + 1 - i];
+    }
+    mu[n] += Err[n, 1 : Kar] * ar;
+  }
+  target += normal_lpdf(Y | mu, sigma);
+}
+
