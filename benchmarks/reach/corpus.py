@@ -43,7 +43,7 @@ class Obstacle:
 
 
 GAUSSIAN_PROCESS = Obstacle("a Gaussian process", ("gaussian process",))
-COVARIANCE = Obstacle("a covariance of all observations", ("covariance", "relates all observations"))
+COVARIANCE = Obstacle("errors with a known covariance", ("a covariance", "covariance of", "correlated errors"))
 ODE = Obstacle("the solution of a differential equation", ("differential equation",))
 HIDDEN_MARKOV = Obstacle("a hidden Markov model", ("hidden markov", "forward algorithm"))
 MOVING_AVERAGE = Obstacle("moving average errors", ("moving average", "moving-average", "arma"))
@@ -51,7 +51,9 @@ GARCH = Obstacle("a GARCH model", ("garch", "recursi"))
 LATENT = Obstacle(
     "a parameter for each observation", ("for each observation", "per observation", "for every observation")
 )
-PARTIAL = Obstacle("a partial likelihood", ("partial likelihood", "cumulat", "recursi"))
+STATE_SPACE = Obstacle("a state-space model", ("state-space", "hidden state"))
+SPATIAL = Obstacle("a spatial model", ("spatial",))
+PARTIAL = Obstacle("a partial likelihood", ("partial likelihood", "cox", "at risk", "carries", "running"))
 CHANGE_POINT = Obstacle("a change point that is summed out", ("change point", "summed out", "takes one observation"))
 SUMMARY = Obstacle("a density of the data's mean and sd", ("summar", "all observations"))
 SCALED = Obstacle("a predictor scaled by its mean over the data", ("all observations", "mean of"))
@@ -572,11 +574,11 @@ _OTHERS = (
     Case("ma1", _series(_moving_average), MOVING_AVERAGE),
     Case("arma11", _series(_moving_average), MOVING_AVERAGE),
     Case("garch11", _series(_heteroscedastic, outcome="r", sigma1=0.7), GARCH),
-    Case("stochastic_volatility", _series(_volatile), LATENT),
-    Case("local_level", _series(_wandering), LATENT),
+    Case("stochastic_volatility", _series(_volatile), STATE_SPACE),
+    Case("local_level", _series(_wandering), STATE_SPACE),
     Case("overdispersed", _counts, LATENT),
     Case("meta_analysis", _studies, LATENT),
-    Case("icar", _neighbours, LATENT),
+    Case("icar", _neighbours, SPATIAL),
     Case("cox", _cox, PARTIAL),
     Case("change_point", _series(_of_years, outcome="D"), CHANGE_POINT),
     Case("relative_exposure", _counts, SCALED),

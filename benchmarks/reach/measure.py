@@ -102,14 +102,20 @@ def ask(*arguments: str | Path) -> Answer:
 
 def by_text(subject: Subject) -> Row:
     """What the text alone tells `stansub check`."""
-    obstacle = subject.obstacle
+    obstacle, answer = subject.obstacle, ask(subject.path)
     return {
         "program": subject.name,
         "about": subject.about,
         "is_sum": subject.is_sum,
         "obstacle": obstacle.name if obstacle else None,
-        "text": ask(subject.path).said,
+        "text": answer.said,
+        "named": answer.said == REFUSED and _names(answer, obstacle),
     }
+
+
+def _names(answer: Answer, obstacle: Obstacle | None) -> bool:
+    """Whether a refusal says what the program is."""
+    return any(word in answer.text.lower() for word in (obstacle.words if obstacle else ()))
 
 
 def measure(subject: Subject, *, sampled: bool, seed: int) -> Row:
@@ -122,9 +128,8 @@ def measure(subject: Subject, *, sampled: bool, seed: int) -> Row:
         answer = ask(subject.path, data)
         row["qualifies"] = answer.code == 0
         if not row["qualifies"]:
-            words = subject.obstacle.words if subject.obstacle else ()
             row["reason"] = answer.reason
-            row["named"] = any(word in answer.text.lower() for word in words)
+            row["named"] = _names(answer, subject.obstacle)
         else:
             row |= _cut(subject.path, data)
             if sampled:

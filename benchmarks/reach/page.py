@@ -57,8 +57,9 @@ class Findings:
 
     @property
     def unnamed(self) -> list[Row]:
-        """What is refused rightly and not called what it is."""
-        return [row for row in self.others if row.get("qualifies") is False and not row["named"]]
+        """What is refused rightly, with data or without, and not called what it is."""
+        refused = [row for row in self.others if not row.get("qualifies", row["text"] != REFUSED)]
+        return [row for row in refused if not row["named"]]
 
     @property
     def misread(self) -> list[Row]:
@@ -81,10 +82,10 @@ class Findings:
 
 def sentences(found: Findings) -> list[str]:
     """What came of it."""
+    unnamed = f"Refused, and not called what they are: {_names(found.unnamed)}"
     texts = [_of_text(found)]
-    measured = [row for row in found.rows if "qualifies" in row]
-    if not measured:
-        return texts
+    if not any("qualifies" in row for row in found.rows):
+        return [*texts, unnamed]
     sums = [row for row in found.sums if "qualifies" in row]
     in_style = [row for row in sums if row["program"].startswith("brms_")]
     if sums:
@@ -95,7 +96,7 @@ def sentences(found: Findings) -> list[str]:
     texts += [
         f"Refused although they are sums: {_names(found.false_refusals)}",
         f"Accepted although they are none: {_names(found.false_approvals)}",
-        f"Refused, and not called what they are: {_names(found.unnamed)}",
+        unnamed,
     ]
     if found.sampled:
         agreeing = len(found.sampled) - len(found.disagreeing)
@@ -177,13 +178,10 @@ def _sum_cells(row: Row) -> list[str]:
 
 def _other_cells(row: Row) -> list[str]:
     """The verdicts, and whether they name what it is."""
-    if "qualifies" not in row:
-        return [f"`{row['program']}`", row["obstacle"], row["text"], "", "", ""]
-    named = "" if row["qualifies"] else ("yes" if row["named"] else "no")
-    return [
-        *(f"`{row['program']}`", row["obstacle"], row["text"]),
-        *("**qualifies**" if row["qualifies"] else "refused", named, _cell(row.get("reason", ""))),
-    ]
+    refused = not row.get("qualifies", row["text"] != REFUSED)
+    with_data = {True: "**qualifies**", False: "refused", None: ""}[row.get("qualifies")]
+    named = ("yes" if row["named"] else "no") if refused else ""
+    return [f"`{row['program']}`", row["obstacle"], row["text"], with_data, named, _cell(row.get("reason", ""))]
 
 
 def _with_data(row: Row) -> str:
