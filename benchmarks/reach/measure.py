@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from corpus import Case, Obstacle
+from rich.console import Console
 
 import stansub
 from stansub.cli import main as command_line
@@ -130,11 +131,18 @@ def measure(subject: Subject, *, sampled: bool, seed: int) -> Row:
         if not row["qualifies"]:
             row["reason"] = answer.reason
             row["named"] = _names(answer, subject.obstacle)
+            row["offered"] = _offered(subject.path, data, Path(folder) / "other.stan")
         else:
             row |= _cut(subject.path, data)
             if sampled:
                 row["draws"] = _draws(subject.path, data, seed)
     return row
+
+
+def _offered(path: Path, data: Path, other: Path) -> bool | None:
+    """Whether the other form that is offered qualifies; None where none is."""
+    ask(path, data, "--write", other)
+    return ask(other, data).code == 0 if other.exists() else None
 
 
 def _cut(path: Path, data: Path) -> Row:
@@ -178,13 +186,14 @@ def _seconds(action: Callable[[], object]) -> float:
 
 def _draws(path: Path, data: Path, seed: int) -> Row:
     """A run with nothing chosen but its longest time, beside NUTS."""
+    quiet = Console(quiet=True)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DrawsWarning)
             began = time.perf_counter()
-            found = stansub.sample(path, data, seed=seed, max_time=_MAX_TIME, show_progress=False)
+            found = stansub.sample(path, data, seed=seed, max_time=_MAX_TIME, console=quiet)
             seconds = time.perf_counter() - began
-            beside = stansub.compare(found, data=data, chains=_CHAINS, seed=seed + 1, show_progress=False)
+            beside = stansub.compare(found, data=data, chains=_CHAINS, seed=seed + 1, console=quiet)
     except StansubError as error:
         return {"failure": one_line(error)}
     facts = attrs(found)

@@ -67,6 +67,16 @@ class Findings:
         return [row for row in self.known if row["text"] == (REFUSED if row["is_sum"] else QUALIFIES)]
 
     @property
+    def offered(self) -> list[Row]:
+        """Programs for which a form that qualifies is offered."""
+        return [row for row in self.rows if row.get("offered") is not None]
+
+    @property
+    def false_offers(self) -> list[Row]:
+        """Forms that are offered where there is none, or that do not qualify."""
+        return [row for row in self.offered if row["is_sum"] is False or not row["offered"]]
+
+    @property
     def sampled(self) -> list[Row]:
         return [row for row in self.rows if "draws" in row]
 
@@ -76,8 +86,8 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        """Whether no verdict is false."""
-        return not (self.false_refusals or self.false_approvals or self.misread)
+        """Whether no verdict and no offer is false."""
+        return not (self.false_refusals or self.false_approvals or self.misread or self.false_offers)
 
 
 def sentences(found: Findings) -> list[str]:
@@ -89,14 +99,13 @@ def sentences(found: Findings) -> list[str]:
     sums = [row for row in found.sums if "qualifies" in row]
     in_style = [row for row in sums if row["program"].startswith("brms_")]
     if sums:
-        texts.append(
-            f"With data, {_share(sums, 'qualifies')} of the programs whose likelihood is a sum qualify; of those in "
-            f"brms's style {_share(in_style, 'qualifies')}"
-        )
+        of_brms = f"; of those in brms's style {_share(in_style, 'qualifies')}" if in_style else ""
+        texts.append(f"With data, {_share(sums, 'qualifies')} programs whose likelihood is a sum qualify{of_brms}")
     texts += [
         f"Refused although they are sums: {_names(found.false_refusals)}",
         f"Accepted although they are none: {_names(found.false_approvals)}",
         unnamed,
+        f"Offered another form that qualifies: {_names(found.offered)}; wrongly: {_names(found.false_offers)}",
     ]
     if found.sampled:
         agreeing = len(found.sampled) - len(found.disagreeing)
@@ -187,7 +196,10 @@ def _other_cells(row: Row) -> list[str]:
 def _with_data(row: Row) -> str:
     if "qualifies" not in row:
         return ""
-    return "qualifies" if row["qualifies"] else f"**refused**: {_cell(row['reason'])}"
+    if row["qualifies"]:
+        return "qualifies"
+    other = ", another form is offered" if row.get("offered") else ""
+    return f"**refused**{other}: {_cell(row['reason'])}"
 
 
 def _cell(text: str) -> str:
