@@ -138,6 +138,7 @@ def test_page(reach: Any, tmp_path: Path) -> None:
         row("c", True, "may qualify", True, draws={**draws, "verdict": "agrees"}),
         row("d", True, "may qualify", True, draws={**draws, "verdict": "differs"}),
         row("e", True, "may qualify", True, draws={"failure": "no mode"}),
+        {"program": "h", "about": "A", "is_sum": True, "text": "may qualify", "named": False, "failure": "broken"},
         {**row("f-g", True, "may qualify", False), "is_sum": None},
     ]
     machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
@@ -147,6 +148,7 @@ def test_page(reach: Any, tmp_path: Path) -> None:
     assert "not seen to agree: `d`, `e`" in text
     assert "Of posteriordb's programs with reference draws 0 of 1 qualify" in text
     assert "4 of 4 programs whose likelihood is a sum qualify; of those in brms's style 1 of 1" in text
+    assert "No verdict, for something failed: `h`" in text
     assert "it is \\| none" in text
     for table in text.split("\n\n"):
         if table.startswith("|"):

@@ -27,6 +27,8 @@ Row = dict[str, Any]
 
 QUALIFIES, MAYBE, REFUSED = "qualifies", "may qualify", "will not qualify"
 NO_WORD = "says neither"
+# Exit codes of `stansub check` with data.
+_YES, _NO = 0, 2
 _BLOCKS, _TRIES = 200, 5
 # Seconds of a run at most, and chains of the reference.
 _MAX_TIME, _CHAINS = 60.0, 4
@@ -125,9 +127,10 @@ def measure(subject: Subject, *, sampled: bool, seed: int) -> Row:
     with TemporaryDirectory() as folder:
         data = Path(folder) / f"{subject.name}.json"
         data.write_text(json.dumps(subject.data, default=lambda value: value.tolist()), encoding="utf-8")
-        # What only a compiler takes time for is not counted below.
         answer = ask(subject.path, data)
-        row["qualifies"] = answer.code == 0
+        if answer.code not in (_YES, _NO):
+            return row | {"failure": answer.reason}
+        row["qualifies"] = answer.code == _YES
         if not row["qualifies"]:
             row["reason"] = answer.reason
             row["named"] = _names(answer, subject.obstacle)
@@ -142,7 +145,7 @@ def measure(subject: Subject, *, sampled: bool, seed: int) -> Row:
 def _offered(path: Path, data: Path, other: Path) -> bool | None:
     """Whether the other form that is offered qualifies; None where none is."""
     ask(path, data, "--write", other)
-    return ask(other, data).code == 0 if other.exists() else None
+    return ask(other, data).code == _YES if other.exists() else None
 
 
 def _cut(path: Path, data: Path) -> Row:

@@ -67,6 +67,11 @@ class Findings:
         return [row for row in self.known if row["text"] == (REFUSED if row["is_sum"] else QUALIFIES)]
 
     @property
+    def failures(self) -> list[Row]:
+        """Programs about which `stansub check` did not come to a verdict."""
+        return [row for row in self.rows if "failure" in row]
+
+    @property
     def offered(self) -> list[Row]:
         """Programs for which a form that qualifies is offered."""
         return [row for row in self.rows if row.get("offered") is not None]
@@ -86,15 +91,16 @@ class Findings:
 
     @property
     def passed(self) -> bool:
-        """Whether no verdict and no offer is false."""
-        return not (self.false_refusals or self.false_approvals or self.misread or self.false_offers)
+        """Whether no verdict and no offer is false, and all are there."""
+        false = (self.false_refusals, self.false_approvals, self.misread, self.false_offers)
+        return not (any(false) or self.failures)
 
 
 def sentences(found: Findings) -> list[str]:
     """What came of it."""
     unnamed = f"Refused, and not called what they are: {_names(found.unnamed)}"
     texts = [_of_text(found)]
-    if not any("qualifies" in row for row in found.rows):
+    if not any("qualifies" in row or "failure" in row for row in found.rows):
         return [*texts, unnamed]
     sums = [row for row in found.sums if "qualifies" in row]
     in_style = [row for row in sums if row["program"].startswith("brms_")]
@@ -107,6 +113,8 @@ def sentences(found: Findings) -> list[str]:
         unnamed,
         f"Offered another form that qualifies: {_names(found.offered)}; wrongly: {_names(found.false_offers)}",
     ]
+    if found.failures:
+        texts.append(f"No verdict, for something failed: {_names(found.failures)}")
     if found.sampled:
         agreeing = len(found.sampled) - len(found.disagreeing)
         exact = sum(row["draws"].get("guarantee", "").startswith("exact") for row in found.sampled)
@@ -188,14 +196,16 @@ def _sum_cells(row: Row) -> list[str]:
 def _other_cells(row: Row) -> list[str]:
     """The verdicts, and whether they name what it is."""
     refused = not row.get("qualifies", row["text"] != REFUSED)
-    with_data = {True: "**qualifies**", False: "refused", None: ""}[row.get("qualifies")]
+    verdicts = {True: "**qualifies**", False: "refused", None: "**fails**" if "failure" in row else ""}
+    with_data = verdicts[row.get("qualifies")]
     named = ("yes" if row["named"] else "no") if refused else ""
-    return [f"`{row['program']}`", row["obstacle"], row["text"], with_data, named, _cell(row.get("reason", ""))]
+    reason = _cell(row.get("reason", row.get("failure", "")))
+    return [f"`{row['program']}`", row["obstacle"], row["text"], with_data, named, reason]
 
 
 def _with_data(row: Row) -> str:
     if "qualifies" not in row:
-        return ""
+        return f"**fails**: {_cell(row['failure'])}" if "failure" in row else ""
     if row["qualifies"]:
         return "qualifies"
     other = ", another form is offered" if row.get("offered") else ""

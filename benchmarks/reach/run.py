@@ -109,6 +109,8 @@ def _line(row: Row) -> str:
     parts = [f"{row['program']}: by the text {row['text']}"]
     if "qualifies" in row:
         parts.append("with data " + ("qualifies" if row["qualifies"] else f"refused ({row['reason'][:100]})"))
+    if "failure" in row:
+        parts.append(f"fails ({row['failure'][:100]})")
     draws = row.get("draws", {})
     return ", ".join([*parts, *(str(draws[key]) for key in ("test", "verdict", "failure") if key in draws)])
 
