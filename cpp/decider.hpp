@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -115,6 +116,22 @@ struct DeciderState {
   std::vector<std::int32_t> subset;  // that the last decision among some of the blocks was about, if there was one
   std::vector<std::int32_t> subset_order;
   Counters counters;
+};
+
+// What control variates leave of a factor lies beyond a bound that is said to hold for certain.
+struct BoundExceeded : std::runtime_error {
+  BoundExceeded(const char* what, std::int32_t number, double remainder, double bound)
+      : std::runtime_error(worded(what, number, remainder, bound)) {}
+
+ private:
+  static std::string worded(const char* what, std::int32_t number, double remainder, double bound) {
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  "the remainder of %s %d is %.6g, and was proved to be at most %.6g: correct the function that gives "
+                  "the bound, where the program has one, or choose another test",
+                  what, number + 1, remainder, bound);
+    return text;
+  }
 };
 
 class Decider {
@@ -556,8 +573,7 @@ class Decider {
   void require_within(const char* what, std::int32_t b, double r, double bound) {
     counters_.tightness = std::max(counters_.tightness, std::abs(r) / bound);
     if (std::abs(r) > bound * (1 + 1e-9))
-      throw std::runtime_error("the remainder of " + std::string(what) + " " + std::to_string(b + 1) + " is " + std::to_string(r) +
-                               ", and was proved to be at most " + std::to_string(bound));
+      throw BoundExceeded(what, b, r, bound);
   }
 
   // Draws blocks up to `n` of them and adds their remainders to the moments. Returns what is not finite: the sum of

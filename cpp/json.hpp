@@ -48,6 +48,12 @@ class JsonReader {
  private:
   static constexpr std::size_t kMaxDims = 16;
   static constexpr std::size_t kUnknown = static_cast<std::size_t>(-1);
+  // Characters of a decimal number that fit into 64 bits, what a double holds exactly, and its exact powers of 10.
+  static constexpr std::ptrdiff_t kExactDigits = 20, kExactPowers = 23;
+  static constexpr std::uint64_t kExactMantissa = std::uint64_t{1} << 53;
+  static constexpr double kPowers[kExactPowers] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                                   1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                                   1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
   void skip_space() {
     while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
@@ -99,9 +105,10 @@ class JsonReader {
     return shape_[depth] == length;
   }
 
-  bool digits() {
+  // Digits from here on, which are appended to those of the mantissa.
+  bool digits(std::uint64_t& mantissa) {
     const char* first = at_;
-    while (at_ != end_ && '0' <= *at_ && *at_ <= '9') ++at_;
+    while (at_ != end_ && '0' <= *at_ && *at_ <= '9') mantissa = 10 * mantissa + static_cast<std::uint64_t>(*at_++ - '0');
     return at_ != first;
   }
 
@@ -109,20 +116,25 @@ class JsonReader {
     const char* first = at_;
     if (at_ != end_ && *at_ == '-') ++at_;
     const char* lead = at_;
-    if (!digits() || (*lead == '0' && at_ - lead > 1)) return false;
-    bool whole = true;
+    std::uint64_t mantissa = 0, exponent = 0;
+    if (!digits(mantissa) || (*lead == '0' && at_ - lead > 1)) return false;
+    const char* point = at_;
     if (at_ != end_ && *at_ == '.') {
-      whole = false;
       ++at_;
-      if (!digits()) return false;
+      if (!digits(mantissa)) return false;
     }
+    const char* last = at_;
     if (at_ != end_ && (*at_ == 'e' || *at_ == 'E')) {
-      whole = false;
       ++at_;
       if (at_ != end_ && (*at_ == '+' || *at_ == '-')) ++at_;
-      if (!digits()) return false;
+      if (!digits(exponent)) return false;
     }
-    return whole ? add_integer(first) : add_real(first);
+    if (at_ == point) return add_integer(first);
+    const auto places = last - point - 1;
+    // Both are exact, so that the quotient is what the decimal number rounds to.
+    if (at_ == last && last - lead < kExactDigits && mantissa <= kExactMantissa && places < kExactPowers)
+      return add_real((*first == '-' ? -1 : 1) * (static_cast<double>(mantissa) / kPowers[places]));
+    return add_real(first);
   }
 
   // The number between `first` and here; false where it is out of range.
@@ -139,14 +151,17 @@ class JsonReader {
   bool add_real(const char* first) {
 #ifdef __cpp_lib_to_chars
     double value = 0;
-    if (std::from_chars(first, at_, value).ec != std::errc()) return false;
+    return std::from_chars(first, at_, value).ec == std::errc() && add_real(value);
+#else
+    return first == nullptr;  // a standard library that cannot read them
+#endif
+  }
+
+  bool add_real(double value) {
     if (const auto* integers = std::get_if<Integers>(&values_))
       values_ = Reals(integers->begin(), integers->end());
     std::get<Reals>(values_).push_back(value);
     return true;
-#else
-    return first == nullptr;  // a standard library that cannot read them
-#endif
   }
 
   const char* at_;

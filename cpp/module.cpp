@@ -458,6 +458,14 @@ std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals
 }  // namespace
 
 NB_MODULE(_loop, m) {
+  // As the package's own error, which is a line for a user.
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const BoundExceeded& error) {
+      PyErr_SetString(nb::module_::import_("stansub.errors").attr("RunError").ptr(), error.what());
+    }
+  });
   m.doc() = "Decisions of Metropolis-Hastings steps from blocks of data.";
 
   m.def("read_json_numbers", &read_json_numbers, "text"_a);

@@ -125,11 +125,14 @@ class VariatesForBounds(Chosen):
     order : int
     n_draws : int
         That bounds were learned from; 0 where they are proved.
+    function : str
+        Of the program, which gives the bounds; empty where they follow from linear predictors.
     """
 
     about = "control variates"
     order: int
     n_draws: int = 0
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -428,11 +431,18 @@ class FactorisedTaken(Chosen):
 
 @dataclass(frozen=True)
 class FactorisedWon(Chosen):
-    """Bounds are proved, and decisions with them make more effective draws for the data they use than another test."""
+    """Bounds are proved, and decisions with them make more effective draws for the data they use than another test.
+
+    Attributes
+    ----------
+    instead_of : str
+    gain : float or None
+        How many times its effective draws they make; None where it made none.
+    """
 
     about = "test"
     instead_of: str
-    gain: float
+    gain: float | None
 
 
 @dataclass(frozen=True)

@@ -519,6 +519,8 @@ def _(choice: chosen.VariatesAsAsked) -> str:
 @sentence.register
 def _(choice: chosen.VariatesForBounds) -> str:
     bounds = f"bounds learned from {choice.n_draws} draws" if choice.n_draws else "proved bounds"
+    if choice.function:
+        bounds = f"the bounds of {choice.function}"
     return f"{_order(choice.order)}: what they leave has {bounds}, which the test needs"
 
 
@@ -690,23 +692,23 @@ def _(choice: chosen.TestStays) -> str:
 @sentence.register
 def _(choice: chosen.FactorisedTaken) -> str:
     return (
-        f"factorised, which is exact: bounds are proved, and another test would draw {choice.least:,} observations a "
+        f"factorised, which is exact: bounds are known, and another test would draw {choice.least:,} observations a "
         "decision at the least"
     )
 
 
 @sentence.register
 def _(choice: chosen.FactorisedWon) -> str:
-    return (
-        f"factorised, which is exact: bounds are proved, and it makes {choice.gain:.2g} times the effective draws per "
-        f"observation of {choice.instead_of}"
-    )
+    text = "factorised, which is exact: bounds are known, and "
+    if choice.gain is None:
+        return f"{text}about the mode {choice.instead_of} made no effective draws"
+    return f"{text}it makes {choice.gain:.2g} times the effective draws per observation of {choice.instead_of}"
 
 
 @sentence.register
 def _(choice: chosen.FactorisedLost) -> str:
     text = (
-        f"proved, but wide: an exact decision (`test='factorised'`) would look at about {choice.candidates:.2g} "
+        f"known, but wide: an exact decision (`test='factorised'`) would look at about {choice.candidates:.2g} "
         "observations"
     )
     if choice.gain is None:

@@ -18,6 +18,7 @@ from stansub.run.config import MOST, MOST_COUNT, RANGES, Count
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import recognised
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
+from stansub.stan.rewrite import takes_metric
 from stansub.stan.syntax import Program
 
 # Measured against exact Metropolis-Hastings: see the section on the plain path in the README.
@@ -267,6 +268,8 @@ def choose_range(
                 f"`range_source='derivative'` needs control variates and a function {DERIVATIVES[2]}(int i, ...) in "
                 f"the program (with `control_variates=1` {DERIVATIVES[1]})"
             )
+        if takes_metric(posterior.program, DERIVATIVES[bounded]):
+            return Ranges(kind, sources.Predictors(bounded))
         constant = largest_constant(posterior, DERIVATIVES[bounded], progress=progress)
         return Ranges(kind, sources.Derivative(constant, bounded))
     if kind == "lipschitz":

@@ -27,7 +27,7 @@ from stansub.progress import Progress
 from stansub.run.chain import WARMUP_STRETCH, Chain
 from stansub.stan.posterior import Posterior
 from stansub.target import taylor
-from stansub.target.gradients import scaled_steps
+from stansub.target.gradients import differenced, scaled_steps
 from stansub.target.observations import ObservationVariates
 from stansub.target.taylor import Pilot
 from stansub.tuning.adapt import FirstWalk
@@ -410,7 +410,8 @@ class Meetings:
             return replace(made, bounds=bounds)
         if not needs_bounds(self.test, self._asked.request.spread):
             return made
-        return made.bounded(posterior.predictors(log), moments.cholesky, posterior.blocks)
+        bounds = posterior.remainder_bounds(made.anchor, moments.cholesky, order, progress=log)
+        return replace(made, bounds=bounds)
 
     def _race(
         self, moments: Moments, draws: FloatArray, apart: float, effective: float, anew: bool, rng: np.random.Generator
@@ -470,20 +471,20 @@ class Meetings:
     def _local(self, moments: Moments) -> Moments | None:
         """Pooled mean and the curvature at the anchor, where that is known; pooled variances where it is flat."""
         variates = self.found.variates
-        hessian = variates.hessian.copy() if variates is not None and variates.hessian is not None else None
-        if variates is None or hessian is None:
+        if variates is None or variates.hessian is None:
             return None
         evaluator, at = self._posterior.population.evaluator(), variates.anchor
-        steps = scaled_steps(at, moments.hessian)
+
+        def gradient(theta: FloatArray) -> FloatArray:
+            self._progress.check()
+            return evaluator.global_gradient(theta)
+
         try:
-            for k, step in enumerate(np.diag(steps)):
-                self._progress.check()
-                up, down = (evaluator.global_gradient(at + side * step) for side in (1, -1))
-                hessian[k] += (up - down) / (2 * steps[k])
+            hessian = variates.hessian + differenced(gradient, at, scaled_steps(at, moments.hessian))
         except ValueError:
             return None
         scales = moments.sds
-        values, vectors = np.linalg.eigh(-scales[:, np.newaxis] * (hessian + hessian.T) / 2 * scales)
+        values, vectors = np.linalg.eigh(-scales[:, np.newaxis] * hessian * scales)
         scaled = moments.covariance / np.outer(scales, scales)
         pooled = np.sum(vectors * (scaled @ vectors), axis=0)
         variances = np.where(values > _FLAT, 1 / np.maximum(values, _FLAT), pooled)

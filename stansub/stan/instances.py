@@ -7,7 +7,6 @@ the log density of one observation plus that of another less that of both.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from stansub.stan.arrays import Arrays
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model, addresses
 from stansub.target.blocks import Blocks
+from stansub.target.gradients import THREADS
 from stansub.types import FloatArray
 
 # Instances that a construction task makes.
@@ -146,7 +146,7 @@ def build(
         return [slicer.model(starts[block], stops[block]) for block in range(first, last)]
 
     models: list[Model] = []
-    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
         for part in pool.map(chunk, range(0, len(blocks), _CHUNK)):
             models += part
             progress.advance(len(models), len(blocks))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -10,15 +11,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.errors import InputError
+from stansub.acceptance.ranges import DERIVATIVES
+from stansub.errors import InputError, RunError
 from stansub.progress import Progress
+from stansub.stan.constants import constants
 from stansub.stan.data import Data
 from stansub.stan.predictors import linear_predictors
 from stansub.stan.recognise import Form, explain
+from stansub.stan.rewrite import takes_metric
 from stansub.stan.syntax import Program
 from stansub.target import factors
 from stansub.target.blocks import Blocks
-from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.gradients import THREADS, Team
+from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
 from stansub.types import FloatArray
 
 # Relative rounding allowed between the full log density and global part plus blocks; programs that are sums over
@@ -220,6 +225,58 @@ class Posterior:
             progress=progress,
         )
 
+    def constants(
+        self, function: str, *, metric: FloatArray | None = None, progress: Callable[[str], None] | None = None
+    ) -> FloatArray:
+        """Sums over the blocks of what a function of the program gives for each observation, shape (n_blocks,).
+
+        Parameters
+        ----------
+        function : str
+            Its name; its arguments are an observation's number, data, and ``metric``.
+        metric : ndarray, shape (dim, dim), optional
+
+        Raises
+        ------
+        InputError
+            When the program has no such function, or it gives a negative or non-finite value.
+        """
+        found = constants(
+            self.program,
+            self.form,
+            self.values,
+            function,
+            sizes=self.sizes,
+            name=self.name,
+            metric=metric,
+            progress=progress,
+        )
+        if found.size != self.blocks.n_observations:
+            raise RunError(f"{function} gave {found.size} constants for {self.blocks.n_observations}")
+        return np.asarray(np.add.reduceat(found if self.order is None else found[self.order], self.blocks.starts))
+
+    def remainder_bounds(
+        self, anchor: FloatArray, cholesky: FloatArray, order: int, *, progress: Callable[[str], None] | None = None
+    ) -> RemainderBounds:
+        """Bounds on what control variates of an order leave, by linear predictors or a function of the program.
+
+        Raises
+        ------
+        NoPredictorsError
+            Where there are neither; the text says why there are no predictors.
+        """
+        try:
+            return self.predictors(progress).bounds(anchor, cholesky, self.blocks, order)
+        except NoPredictorsError:
+            function = DERIVATIVES[order]
+            if function not in {one.name for one in self.program.functions}:
+                raise
+        if takes_metric(self.program, function):
+            norms = self.constants(function, metric=cholesky, progress=progress)
+        else:
+            norms = self.constants(function, progress=progress) * np.linalg.norm(cholesky, 2) ** (order + 1)
+        return RemainderBounds.of_derivatives(anchor, cholesky, order, norms)
+
     def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
         """Log likelihoods of the observations at the given places, shape (len(places),)."""
         return self.population.each(theta, places)
@@ -256,28 +313,36 @@ def prove(
     if population.dim != full.dim:
         return Proof(0, float("inf"))
     progress = progress or Progress()
-    evaluator, compared, worst = population.evaluator(), 0, 0.0
-    blocks = population.blocks
+    blocks, errors = population.blocks, []
     n_parts = max(1, min(_PARTS, len(blocks), blocks.n_observations // _PART))
     parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
-    for number, theta in enumerate(points):
-        progress.check()
-        whole = full.log_density(theta)
-        if not np.isfinite(whole):
-            continue
-        shared = evaluator.global_log_density(theta)
-        values = []
-        for place, part in enumerate(parts, start=1):
-            values.append(evaluator.block_log_lik(theta, part))
-            progress.advance(number * n_parts + place, len(points) * n_parts)
-        terms = np.concatenate(values)
-        compared += 1
-        if not np.isfinite(shared) or not np.isfinite(terms).all():
-            return Proof(compared, float("inf"))
-        # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
-        scale = abs(whole) + abs(shared) * float(np.sqrt(len(terms))) + float(np.abs(terms).sum())
-        worst = max(worst, abs(whole - (shared + float(terms.sum()))) / max(scale, 1.0))
-    return Proof(compared, worst)
+    with Team(population, threads=THREADS, progress=progress) as team:
+        for number, theta in enumerate(points):
+            progress.check()
+            whole = full.log_density(theta)
+            if not np.isfinite(whole):
+                continue
+
+            def values(own: factors.Evaluator, part: NDArray[np.int32], theta: FloatArray = theta) -> FloatArray:
+                return own.block_log_lik(theta, part)
+
+            def watch(done: int, tasks: int, before: int = number * n_parts) -> None:
+                progress.advance(before + done, len(points) * n_parts)
+
+            shared = team.map(lambda own, at: own.global_log_density(at), [theta])[0]
+            errors.append(_error(whole, shared, np.concatenate(team.map(values, parts, watch=watch))))
+            if math.isinf(errors[-1]):
+                break
+    return Proof(len(errors), max(errors, default=0.0))
+
+
+def _error(whole: float, shared: float, terms: FloatArray) -> float:
+    """The difference of a log density from the sum of its parts, relative to what they sum up."""
+    if not np.isfinite(shared) or not np.isfinite(terms).all():
+        return math.inf
+    # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
+    scale = abs(whole) + abs(shared) * math.sqrt(len(terms)) + float(np.abs(terms).sum())
+    return abs(whole - (shared + float(terms.sum()))) / max(scale, 1.0)
 
 
 def arrange(

@@ -8,7 +8,9 @@ at several random points, for all observations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +40,7 @@ from stansub.stan.syntax import (
     walk,
 )
 from stansub.target.factors import Population
+from stansub.target.gradients import THREADS, Team, Together
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
 
@@ -458,7 +461,8 @@ def _program(program: Program, form: Form, size: str) -> tuple[_Parts, str]:
 def _affine(density: str, columns: _Columns, dim: int, points: Sequence[FloatArray]) -> LinearPredictors:
     """What the arguments are in the unconstrained parameters; NoPredictorsError when not affine."""
     given, base = columns(points[0])
-    steps = [_shortest(list(columns(points[0] + one)[1] - base)) for one in np.eye(dim)]
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        steps = list(pool.map(lambda one: _shortest(list(columns(points[0] + one)[1] - base)), np.eye(dim)))
     design = [np.stack(np.broadcast_arrays(*(step[row] for step in steps)), 1) for row in range(len(base))]
     offset = [row - z @ points[0] for row, z in zip(base, design, strict=True)]
     for theta in points[1:]:
@@ -503,10 +507,12 @@ def _shortest(rows: Sequence[FloatArray]) -> list[FloatArray]:
 
 def _prove(predictors: LinearPredictors, population: Population, points: Sequence[FloatArray]) -> None:
     """Compare changes of all blocks' log likelihoods with those that the family gives."""
-    evaluator, blocks, first = population.evaluator(), population.blocks, points[0]
-    at_first, given_first = predictors.log_lik(first), evaluator.block_log_lik(first)
-    for theta in points[1:3]:
-        own, given = predictors.log_lik(theta) - at_first, evaluator.block_log_lik(theta) - given_first
-        scale = 1 + np.abs(given_first) + predictors.sums(np.abs(own), blocks)
-        if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale).all():
-            raise NoPredictorsError("the log likelihoods of the blocks are not those of the density alone")
+    blocks, first, log_lik = population.blocks, points[0], partial(predictors.log_lik, threads=THREADS)
+    with Team(population, threads=THREADS) as team:
+        evaluator, at_first = Together(team), log_lik(first)
+        given_first = evaluator.block_log_lik(first)
+        for theta in points[1:3]:
+            own, given = log_lik(theta) - at_first, evaluator.block_log_lik(theta) - given_first
+            scale = 1 + np.abs(given_first) + predictors.sums(np.abs(own), blocks)
+            if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale).all():
+                raise NoPredictorsError("the log likelihoods of the blocks are not those of the density alone")

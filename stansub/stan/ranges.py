@@ -15,12 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stansub.errors import InputError, RunError
-from stansub.progress import as_progress
 from stansub.stan import rewrite, toolchain
 from stansub.stan.library import Library, Model, Rng
 from stansub.stan.posterior import Posterior
-from stansub.stan.syntax import For
 from stansub.types import FloatArray
 
 _CALLBACK = ctypes.CFUNCTYPE(
@@ -44,24 +41,7 @@ def largest_constant(posterior: Posterior, function: str, *, progress: Callable[
     InputError
         When the program has no such function, or it gives a negative or non-finite value.
     """
-    loop, n = posterior.form.likelihood, posterior.form.n or posterior.sizes[0]
-    first = loop.lower if isinstance(loop, For) else "1"
-    log = as_progress(progress)
-    code = rewrite.silent(rewrite.constants_program(posterior.program, function, n, first=first))
-    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_constants", progress=log))
-    log("Finding the range constant")
-    model = posterior.values.model(library)
-    constants = model.param_constrain(np.empty(0), include_gq=True, rng=library.rng(0))
-    if constants.size != posterior.blocks.n_observations:
-        raise RunError(f"{function} gave {constants.size} constants for {posterior.blocks.n_observations}")
-    bad = np.flatnonzero(~(np.isfinite(constants) & (constants >= 0)))
-    if bad.size:
-        raise InputError(
-            f"{function} gives {constants[bad[0]]} for observation {bad[0] + 1:,}; it must be finite and not negative"
-        )
-    if posterior.order is not None:
-        constants = constants[posterior.order]
-    return float(np.add.reduceat(constants, posterior.blocks.starts).max())
+    return float(posterior.constants(function, progress=progress).max())
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,11 @@ _EXTERNAL = """\
   void stansub_put(int block, real log_lik);"""
 
 
+# The argument by which functions ask for the metric, and what a derived program calls it and its size.
+_METRIC_ARGUMENT = "metric"
+METRIC, METRIC_SIZE = "stansub_metric", "stansub_dim"
+
+
 def block_program(program: Program, form: Form) -> str:
     """The user's program with its likelihood over blocks named from outside.
 
@@ -303,7 +308,7 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
     """A program without parameters whose only generated quantity is ``vector[n] stansub_constants``.
 
     Its elements are the user's ``function(i, ...)`` for ``n`` values of i from ``first`` on; the other arguments are
-    the data of the same names.
+    the data of the same names. An argument ``metric`` that is no variable is data of the derived program.
 
     Parameters
     ----------
@@ -321,12 +326,20 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
     InputError
         When the program has no such function, or an argument is not the name of a data variable.
     """
-    arguments = _by_name(program, function, 1, _data_names(program), "data or transformed data")
+    known, metric = _data_names(program), takes_metric(program, function)
+    arguments = _by_name(
+        program, function, 1, known | ({_METRIC_ARGUMENT} if metric else set()), "data or transformed data"
+    )
+    if metric:
+        arguments = [METRIC if name == _METRIC_ARGUMENT else name for name in arguments]
+    declared = f"int {METRIC_SIZE};\n  matrix[{METRIC_SIZE}, {METRIC_SIZE}] {METRIC};" if metric else ""
     index = "stansub_i" if first == "1" else f"{bracketed(first)} - 1 + stansub_i"
     call = f"{function}({', '.join([index, *arguments])})"
     return "\n".join(
         [
-            *_up_to_data(program),
+            program.text(program.functions_block.span),
+            _block("data", program.text(program.data.inside), declared),
+            program.text(program.transformed_data.span),
             "generated quantities {",
             f"  vector[{n}] stansub_constants;",
             f"  for (stansub_i in 1 : {n}) {{",
@@ -335,6 +348,12 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
             "}",
         ]
     )
+
+
+def takes_metric(program: Program, function: str) -> bool:
+    """Whether a function of the program has an argument ``metric``, and the data have no such variable."""
+    arguments = {argument.name for one in program.functions if one.name == function for argument in one.arguments}
+    return _METRIC_ARGUMENT in arguments - _data_names(program)
 
 
 def range_program(program: Program) -> str:

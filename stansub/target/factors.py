@@ -10,7 +10,7 @@ from typing import Protocol
 
 from stansub._loop import Evaluator
 from stansub.target.blocks import Blocks
-from stansub.target.remainders import LinearPredictors
+from stansub.target.remainders import LinearPredictors, RemainderBounds
 from stansub.types import FloatArray
 
 __all__ = ["Density", "Evaluator", "Population", "Target"]
@@ -50,6 +50,13 @@ class Target(Protocol):
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
         """How observations depend on the parameters by linear predictors; NoPredictorsError where they do not."""
+        ...
+
+    def remainder_bounds(
+        self, anchor: FloatArray, cholesky: FloatArray, order: int, *, progress: Callable[[str], None] | None = None
+    ) -> RemainderBounds:
+        """Bounds on what control variates of an order leave, in the metric of a covariance; NoPredictorsError where
+        there are none."""
         ...
 
     @property

@@ -14,7 +14,7 @@ from stansub._loop import FunctionEvaluator
 from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.target.blocks import Blocks
-from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
 from stansub.types import FloatArray, IntArray
 
 Places = NDArray[np.int32]
@@ -109,6 +109,12 @@ class FunctionFactors:
         if self.known_predictors is None:
             raise NoPredictorsError("no linear predictors were given with the functions")
         return self.known_predictors
+
+    def remainder_bounds(
+        self, anchor: FloatArray, cholesky: FloatArray, order: int, *, progress: Callable[[str], None] | None = None
+    ) -> RemainderBounds:
+        """Those of the linear predictors that were given."""
+        return self.predictors(progress).bounds(anchor, cholesky, self.blocks, order)
 
     def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
         """Log likelihoods of the observations at some places; -inf where they are not defined."""

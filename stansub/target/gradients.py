@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 from stansub.progress import Progress
 from stansub.target.factors import Evaluator, Population
 from stansub.types import FloatArray
+
+# Threads of what is done before chains begin, for which nobody has named a number.
+THREADS = min(4, os.cpu_count() or 1)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -107,7 +111,8 @@ class Together:
 
     def __init__(self, team: Team) -> None:
         self.team = team
-        self._parts = np.array_split(np.arange(len(team.population.blocks), dtype=np.int32), 4 * team.threads)
+        n_blocks = len(team.population.blocks)
+        self._parts = np.array_split(np.arange(n_blocks, dtype=np.int32), max(1, min(4 * team.threads, n_blocks)))
 
     def global_log_density(self, theta: FloatArray) -> float:
         """Log density less the likelihood; -inf where it is not defined."""
@@ -193,6 +198,21 @@ class Objective:
             rows[part] = (above - below) / np.diag(up - down)[part, np.newaxis]
         hessian: FloatArray = (rows + rows.T) / 2
         return hessian
+
+
+def differenced(gradient: Callable[[FloatArray], FloatArray], theta: FloatArray, steps: FloatArray) -> FloatArray:
+    """Hessian by central differences of such gradients, shape (dim, dim), made symmetric.
+
+    Parameters
+    ----------
+    gradient : callable
+    theta, steps : ndarray, shape (dim,)
+    """
+    up, down = theta + np.diag(steps), theta - np.diag(steps)
+    # What floating point made of the steps is what was stepped.
+    pairs = zip(up, down, np.diag(up - down), strict=True)
+    rows = np.array([(gradient(above) - gradient(below)) / step for above, below, step in pairs])
+    return np.asarray((rows + rows.T) / 2)
 
 
 def default_steps(theta: FloatArray) -> FloatArray:

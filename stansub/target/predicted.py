@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from stansub.target.gradients import Objective, Team
+from stansub.target.gradients import Objective, Team, differenced
 from stansub.target.remainders import LinearPredictors
 from stansub.types import FloatArray
 
@@ -48,14 +48,10 @@ class PredictedObjective(Objective):
 
     def hessian(self, theta: FloatArray, steps: FloatArray) -> FloatArray:
         """As `Objective.hessian`; only the global part is differenced."""
-        rows = np.empty((self.dim, self.dim))
-        for k, step in enumerate(np.diag(steps)):
-            _, above = self._evaluator.subset_log_density_gradient(theta + step, _NONE)
-            _, below = self._evaluator.subset_log_density_gradient(theta - step, _NONE)
-            rows[k] = (above - below) / ((theta + step) - (theta - step))[k]
+        own = differenced(lambda at: self._evaluator.subset_log_density_gradient(at, _NONE)[1], theta, steps)
         hessians = self._map(lambda part, _: part.derivatives(part.at(theta))[1])
         self.team.observations += self._n_obs
-        return np.asarray((rows + rows.T) / 2 + np.sum(hessians, axis=0))
+        return np.asarray(own + np.sum(hessians, axis=0))
 
     def _log_lik(self, theta: FloatArray) -> tuple[float, FloatArray]:
         """Of all observations, with the gradient."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,9 +186,9 @@ class LinearPredictors:
         """Sums of values of observations over the blocks of the population."""
         return np.asarray(np.add.reduceat(values if self.order is None else values[self.order], blocks.starts))
 
-    def log_lik(self, theta: FloatArray) -> FloatArray:
+    def log_lik(self, theta: FloatArray, *, threads: int = 1) -> FloatArray:
         """Of all observations, up to constants, shape (n_observations,)."""
-        return np.concatenate(self.map(lambda part, _: part.family.log_lik(part.at(theta))))
+        return np.concatenate(self.map(lambda part, _: part.family.log_lik(part.at(theta)), threads=threads))
 
     def radii(self) -> FloatArray:
         """Up to which |w| there are bounds, increasing."""
@@ -274,6 +274,21 @@ class RemainderBounds:
     radii: FloatArray
     constants: FloatArray
     proved: bool = True
+
+    @classmethod
+    def of_derivatives(cls, anchor: FloatArray, cholesky: FloatArray, order: int, norms: FloatArray) -> Self:
+        """From bounds on the derivative of order p + 1 of each block's log likelihood, wherever it is taken.
+
+        Parameters
+        ----------
+        cholesky : ndarray, shape (dim, dim)
+            L, the metric's factor.
+        norms : ndarray, shape (M,)
+            No less than |D^(p + 1) f [L u, ..., L u]| for any u of length 1.
+        """
+        constants = np.minimum(norms / math.factorial(order + 1), _LARGEST)
+        whitening = np.asarray(np.linalg.inv(cholesky), np.float64)
+        return cls(anchor, whitening, order, np.array([np.inf]), constants[np.newaxis])
 
     @property
     def candidates(self) -> float:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -496,7 +496,25 @@ def _at_most_once(shape: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray
 
 
 @dataclass(frozen=True)
-class Categorical:
+class _Categories:
+    """Categories from 0, and as many arguments as there are categories."""
+
+    category: NDArray[np.int64]
+    n_arguments: int
+    highest = 2
+
+    @property
+    def data(self) -> FloatArray:
+        """Shape (1, n)."""
+        return np.asarray(self.category[np.newaxis], np.float64)
+
+    def part(self, rows: slice) -> Self:
+        """Of some observations."""
+        return replace(self, category=self.category[rows])
+
+
+@dataclass(frozen=True)
+class Categorical(_Categories):
     """Categories by the logs of their probabilities, up to a constant: arguments eta_1, ..., eta_K.
 
     Attributes
@@ -507,20 +525,8 @@ class Categorical:
         K.
     """
 
-    category: NDArray[np.int64]
-    n_arguments: int
-    highest = 2
     bounded = True
     density = _loop.Density.categorical
-
-    @property
-    def data(self) -> FloatArray:
-        """Shape (1, n)."""
-        return np.asarray(self.category[np.newaxis], np.float64)
-
-    def part(self, rows: slice) -> Categorical:
-        """Of some observations."""
-        return Categorical(self.category[rows], self.n_arguments)
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """eta_y - log sum e^eta_k."""
@@ -566,7 +572,7 @@ def _all_but(ufunc: np.ufunc, values: FloatArray, start: float) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Ordered:
+class Ordered(_Categories):
     """Ordered categories of a logistic variable: arguments eta, c_1 and log(c_k - c_(k - 1)), K in all.
 
     With A and B the cutpoints above and below the category, less eta, the log likelihood is the sum of -log(1 + e^-A),
@@ -580,20 +586,8 @@ class Ordered:
         K.
     """
 
-    category: NDArray[np.int64]
-    n_arguments: int
-    highest = 2
     bounded = False
     density = _loop.Density.ordered
-
-    @property
-    def data(self) -> FloatArray:
-        """Shape (1, n)."""
-        return np.asarray(self.category[np.newaxis], np.float64)
-
-    def part(self, rows: slice) -> Ordered:
-        """Of some observations."""
-        return Ordered(self.category[rows], self.n_arguments)
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """Shape (n,)."""

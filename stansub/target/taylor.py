@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -25,11 +25,10 @@ from stansub._loop import Surrogate
 from stansub.chosen import TooLarge, VariatesByCost
 from stansub.errors import InputError
 from stansub.progress import Progress, as_progress
-from stansub.target.blocks import Blocks
 from stansub.target.factors import Evaluator, Population, Target
 from stansub.target.gradients import Team, Together
 from stansub.target.laplace import Mode
-from stansub.target.remainders import LinearPredictors, RemainderBounds
+from stansub.target.remainders import RemainderBounds
 from stansub.types import FloatArray
 
 Rows = NDArray[np.float32]
@@ -161,10 +160,6 @@ class ControlVariates:
     def memory(self) -> int:
         """Bytes of the coefficients."""
         return sum(one.coefficients.nbytes for one in self.expansions)
-
-    def bounded(self, predictors: LinearPredictors, cholesky: FloatArray, blocks: Blocks) -> ControlVariates:
-        """The same with bounds on their remainders, in the metric of a covariance with such a factor."""
-        return replace(self, bounds=predictors.bounds(self.anchor, cholesky, blocks, self.order))
 
     @cached_property
     def surrogate(self) -> Surrogate:

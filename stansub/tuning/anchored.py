@@ -160,6 +160,10 @@ class Anchored:
         """The same, with one more choice."""
         return replace(self, choices=updated(self.choices, choice))
 
+    def evaluating(self, n: int) -> Anchored:
+        """The same, with so many more observations evaluated on the way to it."""
+        return replace(self, n_obs_evaluated=self.n_obs_evaluated + n)
+
     def start(self, posterior: Target, rng: np.random.Generator, place: float = 0.0) -> FloatArray:
         """A starting value, shape (dim,), from a wide normal distribution about a mode.
 
@@ -290,10 +294,10 @@ class _Site:
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
             return exact.noting(FactorisedTaken(least)), factorised
         found, test = self.settle(order_rng, race_rng)
-        gain = exact.merit / max(found.merit, 1e-300) if raced else None
-        if gain is not None and gain >= 1:
-            return exact.noting(FactorisedWon(test.name, gain)), factorised
-        return found.noting(FactorisedLost(test.name, gain, picked)), test
+        gain = exact.merit / found.merit if raced and found.merit else None
+        if raced and exact.merit > 0 and exact.merit >= found.merit:
+            return exact.evaluating(found.n_obs_evaluated).noting(FactorisedWon(test.name, gain)), factorised
+        return found.evaluating(exact.n_obs_evaluated).noting(FactorisedLost(test.name, gain, picked)), test
 
     def _settle_with(
         self, variates: Variates | None, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
@@ -382,15 +386,22 @@ class _Site:
         """
         if len(self.modes.found) > 1:
             raise NoPredictorsError("the posterior has several modes")
-        predictors, mode, blocks = self.posterior.predictors(self.log), self.modes.best, self.posterior.blocks
-        known = order == 2 and predictors.family.density is not None and not named(self.request.proposal).batches
-        if single and known and memory_needed(predictors) <= max_memory_default():
+        mode, predictors = self.modes.best, _predictors(self.posterior, self.log)
+        if single and order == 2 and predictors is not None and self._fits(predictors):
             self.log("Control variates of single observations")
-            variates = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
-            return variates, VariatesOfObservations(variates.order, variates.expected, blocks.n_observations)
+            of_each = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
+            n = self.posterior.blocks.n_observations
+            return of_each, VariatesOfObservations(of_each.order, of_each.expected, n)
+        bounds = self.posterior.remainder_bounds(mode.position, mode.cholesky, order, progress=self.log)
         made = self._made(order)
         assert made is not None
-        return made.bounded(predictors, mode.cholesky, blocks), VariatesForBounds(order)
+        function = "" if predictors is not None else DERIVATIVES[order]
+        return replace(made, bounds=bounds), VariatesForBounds(order, function=function)
+
+    def _fits(self, predictors: LinearPredictors) -> bool:
+        """Whether decisions can be about single observations."""
+        known = predictors.family.density is not None and not named(self.request.proposal).batches
+        return known and memory_needed(predictors) <= max_memory_default()
 
     def _made(self, order: int) -> ControlVariates | None:
         if not order:

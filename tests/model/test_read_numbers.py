@@ -67,6 +67,22 @@ def test_any_double_is_read_exactly() -> None:
     assert not same(found["x"], np.nextafter(doubles, 0))
 
 
+def test_decimals_of_any_length_are_rounded_as_by_the_complete_reader() -> None:
+    """About 2^53 and about 19 digits, where short ways of reading stop being exact."""
+    rng = np.random.default_rng(2)
+    words = []
+    for n in rng.integers(1, 24, 20_000):
+        digits = "".join(map(str, rng.integers(0, 10, n)))
+        whole = rng.integers(0, n + 1)
+        words.append(f"{'-' if rng.random() < 0.5 else ''}{digits[:whole].lstrip('0') or '0'}.{digits[whole:]}0")
+    for k in range(-20, 20):
+        words += [f"{2**53 + k}.0", f"{(2**53 + k) // 10}.{(2**53 + k) % 10}", f"0.{'0' * 21}{2**53 + k}"]
+    text = f'{{"x": [{",".join(words)}]}}'.encode()
+    found = _loop.read_json_numbers(text)
+    assert found is not None
+    assert same(found["x"], np.array([float(word) for word in words]))
+
+
 def test_the_last_of_two_values_counts() -> None:
     text = b'{"a": [1, 2], "b": 3, "a": 4.5}'
     found = _loop.read_json_numbers(text)
