@@ -153,7 +153,7 @@ def test_proof_notices_one_changed_observation(compiled: Compiled) -> None:
 def test_a_likelihood_that_is_switched_off_is_refused(compiled: Compiled) -> None:
     """Its blocks add up to the log density, for all of them are 0."""
     data = dict(simulated(BRMS), prior_only=1)
-    with pytest.raises(InputError, match="there is no likelihood .* set `prior_only` to 0"):
+    with pytest.raises(InputError, match=r"there is no likelihood .* set `prior_only` to 0"):
         compiled(BRMS).with_data(data, block_size=8, evaluator="instances")
 
 
