@@ -154,15 +154,15 @@ class Posterior:
         source : str
             The user's file, for line numbers.
         """
-        if not self.proof.holds:
-            reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
-            raise InputError(explain(self.program, self.form, reason, source=source))
-        if self.proof.is_empty:
+        if self.proof.holds and self.proof.is_empty:
             hint = "; set `prior_only` to 0 in the data" if self.values.values.get("prior_only") else ""
             raise InputError(
                 f"{self.name}: there is no likelihood to take parts of: with these data no observation has a say in "
                 f"the log density{hint}; for draws from a prior there is NUTS"
             )
+        if not self.proof.holds:
+            reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
+            raise InputError(explain(self.program, self.form, reason, source=source))
 
     def recut(self, size: int) -> Posterior:
         """The same posterior with blocks of so many observations, proved again.
