@@ -46,6 +46,11 @@ class Findings:
         return [*self.sums, *self.others]
 
     @property
+    def measured(self) -> bool:
+        """Whether any was asked about with data."""
+        return any("qualifies" in row or "failure" in row for row in self.rows)
+
+    @property
     def false_refusals(self) -> list[Row]:
         """Sums that are refused with their data."""
         return [row for row in self.sums if row.get("qualifies") is False]
@@ -100,7 +105,7 @@ def sentences(found: Findings) -> list[str]:
     """What came of it."""
     unnamed = f"Refused, and not called what they are: {_names(found.unnamed)}"
     texts = [_of_text(found)]
-    if not any("qualifies" in row or "failure" in row for row in found.rows):
+    if not found.measured:
         return [*texts, unnamed]
     sums = [row for row in found.sums if "qualifies" in row]
     in_style = [row for row in sums if row["program"].startswith("brms_")]
@@ -158,23 +163,25 @@ def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
         "command": result["command"],
         "machine": result["machine"],
         "observations": result["observations"],
+        "measured": found.measured,
+        "sampled": bool(found.sampled),
         "n": len(found.known),
         "n_sums": len(found.sums),
         "sentences": sentences(found),
-        "sums": [_sum_cells(row) for row in found.sums],
+        "sums": [_sum_cells(row, found.measured) for row in found.sums],
         "others": [_other_cells(row) for row in found.others],
-        "published": [_sum_cells(row) for row in found.published],
+        "published": [_sum_cells(row, found.measured) for row in found.published],
     }
     path = folder / "README.md"
     path.write_text(environment.get_template("page.md").render(facts), encoding="utf-8")
     return path
 
 
-def _sum_cells(row: Row) -> list[str]:
-    """The verdicts, the cut, and the draws."""
-    cells = [f"`{row['program']}`", row["about"], row["text"], _with_data(row)]
+def _sum_cells(row: Row, measured: bool) -> list[str]:
+    """The verdicts and, where any was measured, the cut and the draws."""
+    cells = [f"`{row['program']}`", row["about"], row["text"], *([_with_data(row)] if measured else [])]
     if not row.get("qualifies"):
-        return [*cells, *[""] * 8]
+        return [*cells, *([""] * 8 if measured else [])]
     cells += [
         f"{row['observations']:,}",
         f"{row['parameters']:,}",
