@@ -99,6 +99,8 @@ def test_verdicts_are_read_off_the_first_line(reach: Any) -> None:
     assert of(2, "Will not qualify: a Gaussian process", "").said == "will not qualify"
     assert of(0, "Program       read as a reduce_sum call", "").said == "says neither"
     assert of(2, "", "Loading\nstansub: error: it is none\n").reason == "it is none"
+    refused = "will not qualify: no sum\nReason        N: no\nOther form    none is known\n"
+    assert of(2, refused, "").reason == "will not qualify: no sum; other form: none is known"
 
 
 def row(program: str, is_sum: bool, text: str, qualifies: bool, **more: Any) -> dict[str, Any]:

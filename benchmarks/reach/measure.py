@@ -27,6 +27,8 @@ Row = dict[str, Any]
 
 QUALIFIES, MAYBE, REFUSED = "qualifies", "may qualify", "will not qualify"
 NO_WORD = "says neither"
+# How lines begin that say why.
+_ERROR, _OTHER = "stansub: error: ", "Other form"
 # Exit codes of `stansub check` with data.
 _YES, _NO = 0, 2
 _BLOCKS, _TRIES = 200, 5
@@ -86,9 +88,12 @@ class Answer(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """In one line, why it refuses."""
-        lines = [line for line in self.error.splitlines() if line.startswith("stansub: error: ")]
-        return lines[-1].removeprefix("stansub: error: ") if lines else self.first_line
+        """In one line, why it refuses, and what it says of another form."""
+        errors = [line for line in self.error.splitlines() if line.startswith(_ERROR)]
+        if errors:
+            return errors[-1].removeprefix(_ERROR)
+        others = [line for line in self.out.splitlines() if line.startswith(_OTHER)]
+        return "; ".join([self.first_line, *(f"other form: {line.removeprefix(_OTHER).strip()}" for line in others)])
 
 
 def ask(*arguments: str | Path) -> Answer:

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from measure import MAYBE, NO_WORD, QUALIFIES, REFUSED, Row
 
 # A reason in a cell.
-_LONGEST = 160
+_LONGEST = 240
 
 
 @dataclass(frozen=True)
