@@ -35,6 +35,14 @@ class EvaluatorObject {
   virtual int gradient(const double* theta, const std::int32_t* which, std::int32_t n, double* value,
                        double* out) = 0;
 
+  // Gradient of one block's log likelihood alone, given that of the global part.
+  virtual int block_gradient(const double* theta, const double* global, std::int32_t block, double* out) {
+    double value = 0;
+    const int status = gradient(theta, &block, 1, &value, out);
+    for (std::int32_t i = 0; i < functions_.dim; ++i) out[i] -= global[i];
+    return status;
+  }
+
  protected:
   explicit EvaluatorObject(Evaluator functions) : functions_(functions) {
     if (functions.dim < 1) throw std::invalid_argument("an evaluator needs at least one parameter");
@@ -98,33 +106,34 @@ struct BridgeStan {
   FreeError free_error;
   LogDensityGradient log_density_gradient;  // may be null where no gradients are asked for
 
-  int value(const void* model, const double* theta, double* value) const {
+  int value(const void* model, bool jacobian, const double* theta, double* value) const {
     char* error = nullptr;
-    const int status = log_density(model, false, true, theta, value, &error);
+    const int status = log_density(model, false, jacobian, theta, value, &error);
     if (error != nullptr) free_error(error);
     return status;
   }
 
-  int gradient(const void* model, const double* theta, double* value, double* out) const {
+  int gradient(const void* model, bool jacobian, const double* theta, double* value, double* out) const {
     require_gradient(log_density_gradient != nullptr);
     char* error = nullptr;
-    const int status = log_density_gradient(model, false, true, theta, value, out, &error);
+    const int status = log_density_gradient(model, false, jacobian, theta, value, out, &error);
     if (error != nullptr) free_error(error);
     return status;
   }
 };
 
-// Block b is a BridgeStan model of its own: its log density is the global part plus the block's
-// log likelihood. The global part is a model without observations, or, where a program does not
-// allow that, lp(row 1) + lp(row 2) - lp(rows 1 and 2).
+// Block b is a BridgeStan model of its own. Where blocks are `alone` its log density without Jacobian is
+// the block's log likelihood. Otherwise it is the global part plus that; the global part is then a model
+// without observations, or, where a program does not allow that, lp(row 1) + lp(row 2) - lp(rows 1 and 2).
 class InstanceEvaluator final : public EvaluatorObject {
  public:
   InstanceEvaluator(std::int32_t dim, std::vector<const void*> block_models,
-                    std::vector<const void*> global_models, BridgeStan api)
+                    std::vector<const void*> global_models, BridgeStan api, bool alone)
       : EvaluatorObject(members_of(this, dim, block_models.size())),
         block_models_(std::move(block_models)),
         global_models_(std::move(global_models)),
-        api_(api) {
+        api_(api),
+        alone_(alone) {
     if (global_models_.size() != 1 && global_models_.size() != 3)
       throw std::invalid_argument("global_models must hold one model or three");
   }
@@ -132,40 +141,48 @@ class InstanceEvaluator final : public EvaluatorObject {
   int global(const double* theta, double* value) const {
     double lp[3] = {0, 0, 0};
     for (std::size_t k = 0; k < global_models_.size(); ++k)
-      if (int status = api_.value(global_models_[k], theta, &lp[k])) return status;
+      if (int status = api_.value(global_models_[k], true, theta, &lp[k])) return status;
     *value = lp[0] + lp[1] - lp[2];
     return 0;
   }
 
   int blocks(const double* theta, double global_value, const std::int32_t* which, std::int32_t n,
              double* out) const {
+    const double surplus = alone_ ? 0 : global_value;
     for (std::int32_t k = 0; k < n; ++k) {
       double lp = 0;
-      out[k] = api_.value(block_models_[which[k]], theta, &lp) == 0 ? lp - global_value : -kInfinity;
+      out[k] = api_.value(block_models_[which[k]], !alone_, theta, &lp) == 0 ? lp - surplus : -kInfinity;
     }
     return 0;
   }
 
-  // Each block brings the global part along: of n blocks, n - 1 times too many.
+  // Each block that is not alone brings the global part along: of n blocks, n - 1 times too many.
   int gradient(const double* theta, const std::int32_t* which, std::int32_t n, double* value,
                double* out) override {
     *value = 0;
     std::fill_n(out, functions().dim, 0.0);
     for (std::int32_t k = 0; k < n; ++k)
-      if (int status = add_gradient(block_models_[which[k]], theta, 1, value, out)) return status;
-    if (n == 1) return 0;
-    const double surplus = n - 1, sign[3] = {-surplus, -surplus, surplus};
+      if (int status = add_gradient(block_models_[which[k]], !alone_, theta, 1, value, out)) return status;
+    const double missing = alone_ ? 1 : 1 - n, sign[3] = {missing, missing, -missing};
+    if (missing == 0) return 0;
     for (std::size_t k = 0; k < global_models_.size(); ++k)
-      if (int status = add_gradient(global_models_[k], theta, sign[k], value, out)) return status;
+      if (int status = add_gradient(global_models_[k], true, theta, sign[k], value, out)) return status;
     return 0;
   }
 
+  int block_gradient(const double* theta, const double* global, std::int32_t block, double* out) override {
+    if (!alone_) return EvaluatorObject::block_gradient(theta, global, block, out);
+    double value = 0;
+    return api_.gradient(block_models_[block], false, theta, &value, out);
+  }
+
  private:
-  int add_gradient(const void* model, const double* theta, double factor, double* value, double* out) const {
+  int add_gradient(const void* model, bool jacobian, const double* theta, double factor, double* value,
+                   double* out) const {
     const std::int32_t dim = functions().dim;
     std::vector<double> slope(dim);
     double lp = 0;
-    if (int status = api_.gradient(model, theta, &lp, slope.data())) return status;
+    if (int status = api_.gradient(model, jacobian, theta, &lp, slope.data())) return status;
     *value += factor * lp;
     for (std::int32_t i = 0; i < dim; ++i) out[i] += factor * slope[i];
     return 0;
@@ -174,6 +191,7 @@ class InstanceEvaluator final : public EvaluatorObject {
   std::vector<const void*> block_models_;
   std::vector<const void*> global_models_;
   BridgeStan api_;
+  bool alone_;
 };
 
 // One library whose header lets the caller say which slices of the observations count. The subset is
@@ -201,7 +219,7 @@ class LibraryEvaluator final : public EvaluatorObject {
 
   int global(const double* theta, double* value) {
     const Subset subset(set_blocks_, starts_.data(), ends_.data(), 0, nullptr);
-    return api_.value(model_, theta, value);
+    return api_.value(model_, true, theta, value);
   }
 
   int blocks(const double* theta, double, const std::int32_t* which, std::int32_t n, double* out) {
@@ -220,7 +238,7 @@ class LibraryEvaluator final : public EvaluatorObject {
                double* out) override {
     choose(which, n);
     const Subset subset(set_blocks_, subset_starts_.data(), subset_ends_.data(), n, nullptr);
-    return api_.gradient(model_, theta, value, out);
+    return api_.gradient(model_, true, theta, value, out);
   }
 
  private:

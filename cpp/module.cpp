@@ -495,12 +495,13 @@ NB_MODULE(_loop, m) {
           "__init__",
           [](InstanceEvaluator* self, std::int32_t dim, const Vector<std::uint64_t>& block_models,
              const Vector<std::uint64_t>& global_models, std::uintptr_t log_density, std::uintptr_t free_error,
-             const nb::object&, std::uintptr_t log_density_gradient) {
+             const nb::object&, std::uintptr_t log_density_gradient, bool alone) {
             const BridgeStan api = to_bridgestan(log_density, free_error, log_density_gradient);
-            new (self) InstanceEvaluator(dim, to_pointers(block_models), to_pointers(global_models), api);
+            new (self) InstanceEvaluator(dim, to_pointers(block_models), to_pointers(global_models), api, alone);
           },
           "dim"_a, "block_models"_a, "global_models"_a, "log_density_address"_a, "free_error_address"_a,
-          "owner"_a = nb::none(), nb::kw_only(), "log_density_gradient_address"_a = 0, nb::keep_alive<1, 7>());
+          "owner"_a = nb::none(), nb::kw_only(), "log_density_gradient_address"_a = 0, "alone"_a = false,
+          nb::keep_alive<1, 7>());
 
   nb::class_<LibraryEvaluator, EvaluatorObject>(m, "LibraryEvaluator")
       .def(

@@ -28,10 +28,8 @@ inline void global_gradient(EvaluatorObject& evaluator, const double* theta, dou
 // Gradient of a block's log likelihood alone.
 inline void block_gradient(EvaluatorObject& evaluator, const double* theta, const std::vector<double>& global,
                            std::int32_t block, double* out) {
-  double value = 0;
-  if (evaluator.gradient(theta, &block, 1, &value, out) != 0 || !all_finite(out, global.size()))
+  if (evaluator.block_gradient(theta, global.data(), block, out) != 0 || !all_finite(out, global.size()))
     throw std::domain_error("the gradient of block " + std::to_string(block) + " is not defined");
-  for (std::size_t i = 0; i < global.size(); ++i) out[i] -= global[i];
 }
 
 // Row k of out (dim numbers) is the gradient of the log likelihood of block which[k].

@@ -155,7 +155,7 @@ class FunctionEvaluator(Evaluator):
     ) -> None: ...
 
 class InstanceEvaluator(Evaluator):
-    """One BridgeStan model per block, whose log density is the global part plus the block's log likelihood.
+    """One BridgeStan model per block, whose log density is the block's log likelihood, or the global part plus that.
 
     Parameters
     ----------
@@ -171,6 +171,8 @@ class InstanceEvaluator(Evaluator):
         Kept alive as long as the evaluator: whoever owns the models.
     log_density_gradient_address : int
         Address of ``bs_log_density_gradient``; gradients need it.
+    alone : bool
+        Whether the log density of a block's model, without Jacobian, is the block's log likelihood alone.
     """
 
     def __init__(
@@ -183,6 +185,7 @@ class InstanceEvaluator(Evaluator):
         owner: object = None,
         *,
         log_density_gradient_address: int = 0,
+        alone: bool = False,
     ) -> None: ...
 
 class LibraryEvaluator(Evaluator):

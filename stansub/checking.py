@@ -20,6 +20,7 @@ from stansub.stan import data as data_module
 from stansub.stan import source as source_module
 from stansub.stan.advice import obstacles
 from stansub.stan.compiled import compile_model
+from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior, draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.recognise import Form, find_line, observations_in, recognise
@@ -106,7 +107,7 @@ def _lines(
             yield "Parameter", _declared(parameter)
         return
     blocks = posterior.blocks
-    yield "Observations", f"{blocks.n_observations:,} ({form.n or ', '.join(posterior.sizes)})"
+    yield "Observations", f"{blocks.n_observations:,} ({form.n or ', '.join(posterior.counts)})"
     unconstrained = Layout.from_names(posterior.full.param_unc_names()).shapes
     constrained = Layout.from_names(posterior.full.param_names()).shapes
     for parameter in program.parameters.declarations:
@@ -137,8 +138,9 @@ def _likelihood(
             if form.span.start <= statement.span.start and statement.span.end <= form.span.end
         ]
         return [statement for statement in inside if statement in _terms(program)] or inside, ""
-    size = posterior.sizes[0] if posterior is not None else observations or main_size(program)
-    return (observations_in(program, size) if size else []), size
+    sizes = posterior.counts if posterior is not None else (observations or main_size(program),)
+    found = [statement for size in sizes if size for statement in observations_in(program, size)]
+    return sorted(dict.fromkeys(found), key=lambda statement: statement.span), sizes[0]
 
 
 def _terms(program: Program) -> list[Statement]:
@@ -188,7 +190,7 @@ def _measure(posterior: Posterior) -> _Costs:
     evaluator, some = posterior.population.evaluator(), np.arange(min(len(posterior.blocks), 50), dtype=np.int32)
     shared = _seconds(lambda: evaluator.global_log_density(theta))
     together = _seconds(lambda: evaluator.block_log_lik(theta, some))
-    repeated = not isinstance(posterior.population, Rewritten)
+    repeated = isinstance(posterior.population, Instances) and not posterior.population.alone
     return _Costs(shared, max((together - shared) / len(some), 1e-9), repeated)
 
 
@@ -222,4 +224,6 @@ def _count(n: int, what: str) -> str:
 def _evaluator(posterior: Posterior) -> str:
     if isinstance(posterior.population, Rewritten):
         return "the program rewritten so that its likelihood runs over chosen blocks"
+    if isinstance(posterior.population, Instances) and posterior.population.alone:
+        return "one instance of the program's likelihood a block"
     return "one instance of the program a block"

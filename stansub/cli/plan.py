@@ -15,6 +15,7 @@ from stansub.cli.options import OUTPUT, Data, Debug, Model, Quiet, taking
 
 if TYPE_CHECKING:
     from stansub.planning.plan import BudgetPlan, Sampled, Trees
+    from stansub.planning.worst_case import WorstCase
 
 _Budget = Annotated[
     str,
@@ -97,10 +98,26 @@ def lines(found: BudgetPlan, model: Path, data: Path) -> Iterator[str]:
             f"NUTS is predicted from {1e3 * cost.seconds:.3g} ms a gradient and {cost.leapfrog} leapfrog steps a draw, "
             "half to twice as many (assumed)."
         )
+    if found.worst_case is not None:
+        yield worst_case_line(found.worst_case)
     if best is not own:
         yield f"Of stansub's own ways {own.label} is best; `stansub reference {model} {data}` runs NUTS."
     flags = " ".join(f"{flag_of(name)} {value}" for name, value in own.options(found.budget).items())
     yield f"stansub sample {model} {data} {flags}"
+
+
+def worst_case_line(found: WorstCase) -> str:
+    """What is best in the worst case, and what that takes for granted."""
+    best = found.optimum
+    if found.nearest is None:
+        what = "exact decisions"
+    else:
+        gain = f"{best.bound:.2g}, of exact ones {best.exact:.2g}"
+        what = f"{100 * best.epsilon:.2g} % wrong decisions, nearest {found.nearest} (bound on the mean square {gain})"
+    return (
+        f"Best in the worst case (compminimax): {what}, if alpha is {found.alpha:.2g}, the most that the pilot's "
+        "autocorrelations allow and no run confirms."
+    )
 
 
 def _row(found: BudgetPlan, way: Sampled | Trees) -> list[str]:
@@ -123,7 +140,8 @@ def _own_row(way: Sampled, risk: list[str]) -> list[str]:
     from stansub.output.words import percent
 
     seen = way.seen
-    differing = "0" if seen.audits is None else f"{seen.audits.differing} of {seen.audits.n}"
+    audits = "0" if way.fixed else "as above"
+    differing = audits if seen.audits is None else f"{seen.audits.differing} of {seen.audits.n}"
     cells = [f"{1e3 * seen.seconds:.3g}", f"{seen.tau.mean():.1f}", percent(seen.share), differing]
     return [way.label, *cells, *risk, "0" if way.exact else f"{way.bias2.high:.1g}"]
 

@@ -19,7 +19,17 @@ from stansub.run.prepare import Data, Model
 from stansub.run.sample import sample
 
 # Options of tests that take decisions from subsets.
-_OF_SUBSETS = ("epsilon", "final_epsilon", "delta", "max_error", "looks", "first_look", "range_source", "audit")
+_OF_SUBSETS = (
+    "bounds",
+    "epsilon",
+    "final_epsilon",
+    "delta",
+    "max_error",
+    "looks",
+    "first_look",
+    "range_source",
+    "audit",
+)
 _ONE_RUN = ("checkpoint", "resume")
 
 
@@ -28,7 +38,8 @@ def compare_exact(
 ) -> Comparison:
     """Sample as asked for, then with exact decisions and the same kernel or proposal, and put the draws side by side.
 
-    Both runs take the same number of steps, and with `max_time` the same time at most. The exact one has a seed of its
+    Both runs take the same number of steps, and with `max_time` the same time at most; with `until` each ends when its
+    own draws are as precise as that. The exact one has a seed of its
     own that follows from `seed`, so that the two are independent. A proposal that is left to a race about the mode
     (`proposal="auto"`) is chosen on each side by itself, for other moves may be best where all data are read anyway.
 

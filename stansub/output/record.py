@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # What tests promise that are not of this package, and factorised ones whose bounds were learned.
 UNKNOWN, LEARNED = "unknown", "approximate: bounds learned"
+# Guarantees of decisions that are those of an exact kernel.
+_EXACT = ("exact", "exact by proved bounds")
 BOUNDS = ("hoeffding", "bernstein", "bernstein-serfling")
 
 
@@ -161,11 +163,13 @@ def step_bias(record: RunRecord, facts: Mapping[str, Any]) -> float | None:
     Returns
     -------
     float or None
-        None where nothing was audited, or a step is more than one decision, or decisions are not meant to be those
-        of an exact kernel.
+        0 where decisions are exact. None where nothing was audited, or a step is more than one decision, or decisions
+        are not meant to be those of an exact kernel.
     """
     if record.estimates is not None or counts_noise(facts) or "n_decisions" in facts:
         return None
+    if facts.get("guarantee") in _EXACT and not (record.audit and record.audit.n_wrong):
+        return 0.0
     if record.acceptances is not None:
         return record.acceptances.limit
     return record.audit.high if record.audit is not None else None

@@ -431,7 +431,9 @@ def audited_decisions(audit: Audit, which: str = "audited") -> str:
 
 
 def one_step_bias(limit: float) -> str:
-    """What an audit says about the posterior, in a sentence."""
+    """What an audit, or exact decisions, say about the posterior, in a sentence."""
+    if not limit:
+        return "none: exact decisions leave the posterior as it is; Monte Carlo error and convergence remain."
     return (
         f"a step with exact decisions would move the distribution of the draws by at most {percent(limit)} in total "
         "variation (95 % confidence, from the audit). The posterior may be further away, by a factor that depends on "

@@ -50,11 +50,14 @@ class Way:
     rule : StoppingRule
     found : Anchored
         Control variates and proposal.
+    final_epsilon : float or None
+        Where the error level falls to during the run.
     """
 
     name: str
     rule: StoppingRule
     found: Anchored
+    final_epsilon: float | None = None
 
     @property
     def exact(self) -> bool:
@@ -136,6 +139,22 @@ class Measured:
     acceptance: float
     share: float
     audits: Audits | None
+
+    @property
+    def predicted_from(self) -> dict[str, float]:
+        """Share of the steps by error level, where the figures are of other ways; empty where they are its own."""
+        return {}
+
+    @property
+    def bias(self) -> tuple[FloatArray, FloatArray]:
+        """Of the means, in posterior sds, and its standard error, both of shape (dim,): the drift summed over the
+        steps for which chains, taken for autoregressive, remember it.
+        """
+        if self.audits is None:
+            return np.zeros_like(self.tau), np.zeros_like(self.tau)
+        drift, error = self.audits.drift
+        longer = (self.tau + 1) / 2
+        return longer * drift, longer * error
 
     def mixing_of(self, other: Measured) -> Measured:
         """The same with the autocorrelation times of another way."""

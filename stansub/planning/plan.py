@@ -30,8 +30,10 @@ import numpy as np
 from stansub import streams
 from stansub.errors import InputError
 from stansub.output import files
+from stansub.planning.falling import schedules
 from stansub.planning.pilot import Measured, measure, ways_of
 from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, TreeCost, tree_cost
+from stansub.planning.worst_case import WorstCase, worst_case
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
 from stansub.run.prepare import Data, Model, prepare
@@ -70,7 +72,7 @@ PLANNED = (
     "until",
 )
 _FILLED = 0.9
-# Exact draws are recommended unless others have a risk lower by this share.
+# Exact draws are recommended unless others have a risk lower by this share, and fixed levels unless a falling one has.
 _WORTH = 0.1
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -134,13 +136,19 @@ class Sampled:
     @property
     def label(self) -> str:
         """Its name, with its error level."""
-        epsilon = self.seen.way.epsilon
-        return self.seen.way.name + (f" {epsilon:g}" if epsilon is not None else "")
+        way = self.seen.way
+        levels = [f"{level:g}" for level in (way.epsilon, way.final_epsilon) if level is not None]
+        return f"{way.name} {' to '.join(levels)}".rstrip()
 
     @property
     def exact(self) -> bool:
         """Whether its draws are those of the posterior itself, but for Monte Carlo error."""
         return self.seen.way.exact
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all decisions are taken at the same error level."""
+        return self.seen.way.final_epsilon is None
 
     def steps(self, budget: float) -> Steps | None:
         """How long chains run in such a budget; None where it is over before they have warmed up."""
@@ -170,15 +178,11 @@ class Sampled:
     @property
     def bias2(self) -> Estimate:
         """Squared bias of the means, in posterior variances."""
-        audits = self.seen.audits
-        if audits is None:
-            return Estimate(0.0, 0.0, 0.0)
-        drift, error = audits.drift
-        longer = ((self.seen.tau + 1) / 2) ** 2
+        bias, error = self.seen.bias
         return Estimate(
-            float((longer * np.maximum(drift**2 - error**2, 0)).mean()),
-            float((longer * (drift**2 + error**2)).mean()),
-            float((longer * (np.abs(drift) + _ERRORS * error) ** 2).mean()),
+            float(np.maximum(bias**2 - error**2, 0).mean()),
+            float((bias**2 + error**2).mean()),
+            float(((np.abs(bias) + _ERRORS * error) ** 2).mean()),
         )
 
     def risk(self, budget: float) -> Estimate:
@@ -197,8 +201,9 @@ class Sampled:
         if steps is None:
             raise InputError(f"budget {budget:g} is too short: chains begin after {self.set_up:.3g} s")
         way = self.seen.way
-        epsilon = {} if way.epsilon is None else {"epsilon": way.epsilon}
-        return {"test": way.rule.name, "chains": self.chains, **epsilon, **steps._asdict()}
+        levels = {"epsilon": way.epsilon, "final_epsilon": way.final_epsilon}
+        given = {name: level for name, level in levels.items() if level is not None}
+        return {"test": way.rule.name, "chains": self.chains, **given, **steps._asdict()}
 
     def facts(self) -> dict[str, Any]:
         """What was measured, in values that JSON has."""
@@ -206,6 +211,7 @@ class Sampled:
         return {
             "test": seen.way.rule.name,
             "epsilon": seen.way.epsilon,
+            "final_epsilon": seen.way.final_epsilon,
             "proposal": seen.way.found.name,
             "exact": self.exact,
             "set_up_seconds": self.set_up,
@@ -217,6 +223,7 @@ class Sampled:
             "share_of_data": seen.share,
             "audited": 0 if audits is None else audits.n,
             "differing": 0 if audits is None else audits.differing,
+            "predicted_from": seen.predicted_from,
             "squared_bias": self.bias2._asdict(),
         }
 
@@ -237,14 +244,25 @@ class Trees:
 
     label = "NUTS"
     exact = True
+    fixed = True
 
     def risk(self, budget: float) -> Estimate:
         """Mean squared error of the means after such a time, of which the warmup of all chains is a part."""
         return Estimate(self._at(budget, 1 / RANGE).low, self._at(budget, 1.0).value, self._at(budget, RANGE).high)
 
+    def seconds(self, draws: int) -> Estimate:
+        """Of warmup and so many draws of every chain, set-up left out."""
+        steps, error = WARMUP * WARMUP_FACTOR + draws, math.hypot(self.cost.seconds_error, _MACHINE)
+        low, value, high = (self.chains * steps * self._draw(factor) for factor in (1 / RANGE, 1.0, RANGE))
+        return Estimate(Estimate.about(low, error).low, value, Estimate.about(high, error).high)
+
+    def _draw(self, factor: float) -> float:
+        """Seconds of a draw, all cores at work, with so many times the leapfrog steps."""
+        return self.cost.seconds * self.cost.leapfrog * factor / min(self.threads, self.chains)
+
     def _at(self, budget: float, factor: float) -> Estimate:
-        """With so many times the leapfrog steps."""
-        draw = self.cost.seconds * self.cost.leapfrog * factor / min(self.threads, self.chains)
+        """The risk with so many times the leapfrog steps."""
+        draw = self._draw(factor)
         left = budget - self.chains * WARMUP * WARMUP_FACTOR * draw
         if left < draw:
             return NOT_READY
@@ -311,6 +329,11 @@ class BudgetPlan:
         high = best.risk(self.budget).high
         return all(one is best or one.risk(self.budget).low > high for one in self.all)
 
+    @property
+    def worst_case(self) -> WorstCase | None:
+        """What has the smallest bound on its error; None where the budget is over before chains begin."""
+        return worst_case([one.seen for one in self.ways if one.fixed], self.budget - self.ways[0].set_up)
+
     def to_dict(self) -> dict[str, Any]:
         """All figures in values that JSON has; a risk is null where nothing is ready in time."""
         return {
@@ -323,24 +346,33 @@ class BudgetPlan:
             ],
             "best": self.best.label,
             "certain": self.certain,
+            "compminimax": None if self.worst_case is None else self.worst_case.facts(),
             "options": self.own.options(self.budget),
         }
 
 
 def best_of(ways: Sequence[_Way], budget: float) -> _Way:
-    """The way with the lowest expected risk; an exact one where that is as good within a tenth.
+    """The way with the lowest expected risk; an exact one, or else a fixed level, where that is as good within a tenth.
 
     Raises
     ------
     InputError
         Where the budget is too short for any.
     """
-    lowest = min(ways, key=lambda one: one.risk(budget).value)
-    least = lowest.risk(budget).value
+    risks = [(one.risk(budget).value, one) for one in ways]
+    least = min(risk for risk, _ in risks)
     if not math.isfinite(least):
         raise InputError(f"budget {budget:g} is too short: no chain could begin to sample; give more time")
-    exact = [one for one in ways if one.exact and one.risk(budget).value * (1 - _WORTH) <= least]
-    return min(exact, key=lambda one: one.risk(budget).value) if exact else lowest
+    as_good = [(risk, one) for risk, one in risks if risk * (1 - _WORTH) <= least]
+    plainest = max((one.exact, one.fixed) for _, one in as_good)
+    return min((pair for pair in as_good if (pair[1].exact, pair[1].fixed) == plainest), key=lambda pair: pair[0])[1]
+
+
+def with_schedule(ways: Sequence[Sampled], budget: float) -> tuple[Sampled, ...]:
+    """The ways and, last, of the falling levels that follow from them the one with the lowest expected risk."""
+    falling = [replace(ways[0], seen=one) for one in schedules([way.seen for way in ways])]
+    best = min(falling, key=lambda one: one.risk(budget).value, default=None)
+    return tuple(ways) if best is None else (*ways, best)
 
 
 def plan(
@@ -388,7 +420,7 @@ def plan(
         name=posterior.name,
         budget=seconds,
         n_observations=posterior.blocks.n_observations,
-        ways=tuple(Sampled(one, set_up, chains) for one in seen),
+        ways=with_schedule([Sampled(one, set_up, chains) for one in seen], seconds),
         trees=None if cost is None else Trees(cost, chains, setup.threads),
         seconds=time.perf_counter() - prepared.compiled_at,
     )

@@ -338,7 +338,7 @@ def normality(
 
 def _observed(posterior: Posterior) -> dict[str, NDArray[Any]]:
     """Data with one value an observation; matrices of covariates are left out of the file."""
-    values, sizes = posterior.values, set(posterior.sizes)
+    values, sizes = posterior.values, set(posterior.counts)
     return {
         declaration.name: values.values[declaration.name]
         for declaration in values.declarations

@@ -185,4 +185,4 @@ def _tall(posterior: Posterior) -> Iterator[str]:
 
 def _tall_sizes(posterior: Posterior) -> set[str]:
     """Expressions that give the number of observations as a dimension."""
-    return {*posterior.sizes, str(posterior.blocks.n_observations)}
+    return {*posterior.counts, str(posterior.blocks.n_observations)}

@@ -78,14 +78,14 @@ def obstacles(program: Program, size: str) -> Iterator[Remark]:
                 program.text(declaration.span),
                 "has a value for each observation, so a part of the data has other parameters than the whole",
             )
-    yield from _aggregates(program, program.transformed_data.statements, sized)
+    yield from _aggregates(program, program.transformed_parameters.statements, sized)
     for block in (program.transformed_parameters, program.model):
         yield from _neighbours(program, block.statements, size, sized, loops=set())
 
 
 def _aggregates(program: Program, statements: Sequence[Statement], sized: set[str]) -> Iterator[Remark]:
-    """Transformed data that summarise all observations."""
-    for statement in walk(statements):
+    """Statements of a block's own variables that summarise all observations."""
+    for statement in statements:
         if not isinstance(statement, Declaration | Assign):
             continue
         written = {statement.name} if isinstance(statement, Declaration) else set(statement.variables)
@@ -97,7 +97,7 @@ def _aggregates(program: Program, statements: Sequence[Statement], sized: set[st
             yield Remark(
                 program.text(statement.span),
                 "is computed from all observations, so it has another value on a part of the data; "
-                "compute it beforehand and pass it as data",
+                "what needs no parameters may stand in transformed data",
             )
 
 

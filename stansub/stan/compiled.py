@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,18 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import streams
-from stansub.errors import InputError
+from stansub.errors import InputError, RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import data as data_module
 from stansub.stan import rewrite, source, toolchain
+from stansub.stan.cutting import Cut, InParts, Whole, choices, find_sums
 from stansub.stan.data import Data
 from stansub.stan.instances import Slicer, build
+from stansub.stan.lags import with_lags
 from stansub.stan.library import Library, Model
-from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined, prove
+from stansub.stan.parts import Parts, divide, has_other_sums
+from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
 from stansub.stan.predictors import handing_out, library_name
-from stansub.stan.recognise import Form, explain, find_line, recognise, size_candidates
+from stansub.stan.recognise import Form, explain, find_line, plain, recognise, size_candidates
 from stansub.stan.remarks import locate_error
 from stansub.stan.rewritten import Rewritten, count_units
+from stansub.stan.rows import N_ROWS
 from stansub.stan.sizes import declarations, main_size
 from stansub.stan.source import Source
 from stansub.stan.syntax import Program, names, tokenize
@@ -35,11 +39,39 @@ from stansub.types import FloatArray
 
 HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
 
-# Rows on which a size variable is tried before all blocks are made.
-_TRIAL_ROWS = 8
-
 # About how many blocks are searched for an observation that is impossible.
 _TRIAL_BLOCKS = 1000
+
+
+@dataclass(frozen=True)
+class Divided:
+    """The program in parts.
+
+    Attributes
+    ----------
+    parts : Parts
+    library : Library
+    exporting : Library or None
+        The program that hands out its transformed data; None where it needs none.
+    """
+
+    parts: Parts
+    library: Library
+    exporting: Library | None
+
+    @classmethod
+    def of(cls, parts: Parts, library: Future[Path], exporting: Future[Path] | None) -> Divided | None:
+        """From what is being compiled; None where that fails, since the whole program will do."""
+        try:
+            return cls(parts, Library(library.result()), Library(exporting.result()) if exporting else None)
+        except RunError as error:
+            if type(error) is not RunError:  # an interrupt, or the time limit
+                raise
+            return None
+
+    def with_data(self, values: Data, *, seed: int) -> InParts:
+        """How the data are cut, with ``seed`` for transformed data."""
+        return InParts.of(self.parts, self.library, self.exporting, values, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -63,6 +95,8 @@ class CompiledModel:
         most programs.
     rewritten : Library or None
         The program whose likelihood runs over blocks named from outside; None where there is nothing to rewrite.
+    divided : Divided or None
+        The program in parts; None where it is taken as a whole.
     """
 
     name: str
@@ -72,6 +106,7 @@ class CompiledModel:
     original: Library
     silent: Library
     rewritten: Library | None
+    divided: Divided | None = None
 
     def __repr__(self) -> str:
         names = [declaration.name for declaration in self.program.parameters.declarations]
@@ -135,7 +170,9 @@ class CompiledModel:
         library = None if evaluator == "instances" else self.rewritten
         if not points:
             raise InputError(self._undefined(given, library))
-        posterior = self._rewritten(given, library) if library else self._instances(given, observations)
+        posterior = self._in_parts(given, observations) if evaluator != "rewritten" else None
+        if posterior is None:
+            posterior = self._rewritten(given, library) if library else self._whole(given, observations)
         posterior.check(self.source)
         return replace(posterior, any_block_size=block_size is None, observations=observations)
 
@@ -150,10 +187,10 @@ class CompiledModel:
         for name in named:
             n = values.integer(name)
             alike[n] = (*alike.get(n, ()), name)
-        shuffles = {names: n for n, names in alike.items()}
+        shuffles: dict[tuple[str, ...], Sequence[int]] = {names: (n,) for n, names in alike.items()}
         for n in alike:
             # Several variables may count the observations; the others of this length count something else.
-            shuffles[tuple(name for name in self._size_names() if values.integer(name) == n)] = n
+            shuffles[tuple(name for name in self._size_names() if values.integer(name) == n)] = (n,)
 
         def arranged(sizes: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
             return self._blocks_of(library, given, sizes, order)
@@ -181,21 +218,36 @@ class CompiledModel:
         found = [size for word in reversed(words) for size in self._size_names() if size in {word, *dims.get(word, ())}]
         return tuple(dict.fromkeys(found))
 
-    def _instances(self, given: _Given, observations: str | None) -> Posterior:
-        sizes = self._size_variables(given, observations)
-        n = given.values.integer(sizes[0])
-        blocks = Blocks(n, given.block_size(n, True))
+    def _in_parts(self, given: _Given, observations: str | None) -> Posterior | None:
+        """From the program in parts; None where there is none, or it is not proved."""
+        if self.divided is None:
+            return None
+        if N_ROWS in self.divided.parts.sizes and observations == main_size(self.program):
+            observations = None  # rows of data are made of these
+        try:
+            found = self._cut(given, self.divided.with_data(given.values, seed=given.seed), observations)
+        except InputError:
+            return None
+        if not found.proof.holds:
+            return None
+        return found if self.form.kind == "sum" else replace(found, form=plain(self.program))
+
+    def _whole(self, given: _Given, observations: str | None) -> Posterior:
+        return self._cut(given, Whole(self.silent, given.values, self._size_names(), given.seed), observations)
+
+    def _cut(self, given: _Given, cut: Cut, observations: str | None) -> Posterior:
+        sums = self._sums(given, cut, observations)
+        counts = [cut.data.integer(names[0]) for names in sums]
+        size = given.block_size(sum(counts), True)
 
         def arranged(_: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
-            given.log(
-                f"Making blocks: {len(blocks):,} of {blocks.size} observations", remedy="take a larger `block_size`"
-            )
-            slicer = Slicer(self.silent, given.values, sizes, order, given.seed)
-            return build(slicer, blocks, given.points, progress=given.log)
+            n_blocks = len(Blocks.over(counts, size))
+            given.log(f"Making blocks: {n_blocks:,} of {size} observations", remedy="take a larger `block_size`")
+            return cut.instances(sums, order, size, given.points, given.log)
 
-        found = arrange(
-            arranged, given.full, shuffles={sizes: n}, rng=given.rng, points=given.points, progress=given.log
-        )
+        sizes = tuple(name for names in sums for name in names)
+        shuffles = {sizes: counts}
+        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.log)
         return self._posterior(given, *found, sizes)
 
     def _posterior(
@@ -226,53 +278,22 @@ class CompiledModel:
     def _size_names(self) -> list[str]:
         return [candidate.name for candidate in size_candidates(self.program)]
 
-    def _size_variables(self, given: _Given, observations: str | None) -> tuple[str, ...]:
+    def _sums(self, given: _Given, cut: Cut, observations: str | None) -> tuple[tuple[str, ...], ...]:
         """What counts the observations: named by the user, or what has most of those that pass on a few rows."""
-        known, values = self._size_names(), given.values
+        known = cut.sizes
         if observations is not None and observations not in known:
             text = f"it has {', '.join(known)}" if known else "it has none"
             raise InputError(
                 f"`observations={observations!r}`: not an integer of the data block that sizes other data; {text}"
             )
-        choices = self._size_choices(values) if observations is None else [(observations,)]
-        likely = observations or main_size(self.program)
-        if likely and (n := values.integer(likely)) < 1:
-            raise InputError(f"{values.source}: there are no observations ({likely} = {n})")
-        reasons = {}
-        for sizes in choices:
-            reason = self._trial(given, sizes)
-            if reason is None:
-                return sizes
-            reasons[" and ".join(sizes)] = reason
-        text = "; ".join(f"{sizes}: {reason}" for sizes, reason in reasons.items())
-        raise InputError(explain(self.program, self.form, text, source=self.source))
-
-    def _size_choices(self, values: Data) -> list[tuple[str, ...]]:
-        """Size variables by falling value: each, then all of one value together."""
-        known = sorted(self._size_names(), key=lambda name: -values.integer(name))
-        choices: list[tuple[str, ...]] = []
-        for _, alike in groupby(known, key=values.integer):
-            together = tuple(alike)
-            choices += [(name,) for name in together]
-            choices += [together] if len(together) > 1 else []
-        return choices
-
-    def _trial(self, given: _Given, sizes: tuple[str, ...]) -> str | None:
-        """Why ``sizes`` cannot count the observations, as far as a few rows show; None if they can."""
-        n = min(_TRIAL_ROWS, given.values.integer(sizes[0]))
-        if n < 1:
-            return f"it is {n}"
-        slicer = Slicer(self.silent, given.values, sizes, seed=given.seed)
-        try:
-            together = slicer.model(0, n)
-            population = build(slicer, Blocks(n, 1), given.points)
-        except InputError as error:
-            return self._located(str(error))
-        if together.dim != given.full.dim:
-            return "the number of parameters changes with it"
-        if not prove(population, together, given.points).holds:
-            return "the log density of a few rows is not the sum of theirs one by one"
-        return None
+        sums, reasons = find_sums(cut, given.full.dim, given.points, observations)
+        if not sums:
+            likely = observations or main_size(self.program)
+            if likely in cut.data.values and (n := cut.data.integer(likely)) < 1:
+                raise InputError(f"{cut.data.source}: there are no observations ({likely} = {n})")
+            text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
+            raise InputError(explain(self.program, self.form, text, source=self.source))
+        return sums
 
     def _undefined(self, given: _Given, library: Library | None) -> str:
         """What to say where no parameters with a finite log density were found."""
@@ -288,7 +309,7 @@ class CompiledModel:
 
     def _first_cut(self, given: _Given) -> Population | None:
         """Blocks along the largest size variable for which the program takes them."""
-        for sizes in self._size_choices(given.values):
+        for sizes in choices(Whole(self.silent, given.values, self._size_names(), given.seed)):
             n = given.values.integer(sizes[0])
             slicer = Slicer(self.silent, given.values, sizes, seed=given.seed)
             try:
@@ -353,14 +374,21 @@ def compile_model(
     form = replace(form, line=find_line(text, form.statement))
     with toolchain.in_background() as compiling:
         compiled = partial(compiling, name=name, progress=log)
-        original = compiled(code)
+        original, over_rows = compiled(code), with_lags(program)
         blocks = None
         if rewritten and form.kind != "sum":
             block_code = rewrite.silent(rewrite.block_program(program, form))
             blocks = compiled(block_code, user_header=HEADER, stanc_args=["--allow-undefined"])
-        if predictors:
+        several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
+        parts = (divide(over_rows) if over_rows else None) or (divide(program) if several else None)
+        if predictors and not (parts and parts.may_have_several):
+            counted = N_ROWS if over_rows else main_size(program)
             with suppress(NoPredictorsError, InputError):
-                compiling(handing_out(program, form, main_size(program)), name=library_name(name), progress=log)
+                compiling(handing_out(program, form, counted), name=library_name(name), progress=log)
+        library = compiling(parts.code, name=f"{name}_parts", progress=log) if parts else None
+        exporting = None
+        if parts and parts.exporting:
+            exporting = compiling(parts.exporting, name=f"{name}_transformed_data", progress=log)
         silent = original if (silenced := rewrite.silent(code)) == code else compiled(silenced)
         whole = Library(original.result())
         return CompiledModel(
@@ -371,4 +399,5 @@ def compile_model(
             original=whole,
             silent=whole if silent is original else Library(silent.result()),
             rewritten=Library(blocks.result()) if blocks else None,
+            divided=Divided.of(parts, library, exporting) if parts and library else None,
         )

@@ -9,7 +9,7 @@ import numbers
 import reprlib
 import zlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +121,15 @@ class Data:
             values[name] = _rows(self.values[name], axis, rows)
         return Data(values, self.declarations, self.source)
 
-    def cut(self, axes: Mapping[str, int], sizes: Iterable[str], rows: Rows) -> bytes:
-        """JSON of the given rows alone, every size variable set to their number."""
+    def rows(self, axes: Mapping[str, int], sizes: Iterable[str], rows: Rows) -> Data:
+        """The given rows alone, every size variable set to their number."""
         n = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-        return _dump({**self.take(axes, rows).values, **dict.fromkeys(sizes, n)})
+        taken = self.take(axes, rows)
+        return replace(taken, values={**taken.values, **dict.fromkeys(sizes, n)})
+
+    def cut(self, axes: Mapping[str, int], sizes: Iterable[str], rows: Rows) -> bytes:
+        """JSON of the given rows alone."""
+        return self.rows(axes, sizes, rows).json()
 
 
 def _rows(array: NDArray[Any], axis: int, rows: Rows) -> NDArray[Any]:

@@ -1,8 +1,9 @@
-"""Block log likelihoods from many small instances of the user's own compiled program.
+"""Block log likelihoods from many small instances of a compiled program: the user's own, or one that has it in parts.
 
 A block's log density is that of the program with the block's observations as its whole data; less the global part it
 is the block's log likelihood. The global part is the program without observations or, where it does not take none,
-the log density of one observation plus that of another less that of both.
+the log density of one observation plus that of another less that of both. Of a program in parts
+(`stansub.stan.parts`) each is evaluated by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import _loop
+from stansub import _loop, memory
 from stansub.errors import InputError
 from stansub.progress import Progress
 from stansub.stan.arrays import Arrays
@@ -61,6 +62,12 @@ class Slicer:
     def _arrays(self) -> Arrays | None:
         return self.data.arrays(self._axes, self.sizes) if self.library.takes_arrays else None
 
+    @property
+    def repeated(self) -> int:
+        """Bytes of the data that every instance has whole."""
+        fixed = (value for name, value in self.data.values.items() if name not in self._axes)
+        return sum(value.nbytes for value in fixed if isinstance(value, np.ndarray))
+
     def model(self, start: int, stop: int) -> Model:
         """Instance with the observations at the places ``start`` to ``stop - 1``.
 
@@ -78,12 +85,23 @@ class Slicer:
 
 @dataclass(frozen=True)
 class Instances:
-    """One model a block, and the one or three models of the global part."""
+    """One model a block, and the one or three models of the global part.
 
-    slicer: Slicer
+    Attributes
+    ----------
+    slicers : tuple of Slicer
+        What makes the instances of each sum's blocks, one sum after the other.
+    blocks : Blocks
+    models, global_models : tuple of Model
+    alone : bool
+        Whether the log density of a block's model, without Jacobian, is its log likelihood alone.
+    """
+
+    slicers: tuple[Slicer, ...]
     blocks: Blocks
     models: tuple[Model, ...]
     global_models: tuple[Model, ...]
+    alone: bool = False
 
     @property
     def dim(self) -> int:
@@ -96,29 +114,31 @@ class Instances:
 
     def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
         """Log likelihoods of single observations, shape (len(places),)."""
-        models = [self.slicer.model(place, place + 1) for place in places.tolist()]
+        models = [_model(self.slicers, self.blocks, place, place + 1) for place in places.tolist()]
         return self._evaluator(models).block_log_lik(theta)
 
     def recut(self, size: int, points: Sequence[FloatArray]) -> Instances:
         """The same observations in blocks of another size, whose instances are made anew."""
-        return build(self.slicer, replace(self.blocks, size=size), points)
+        return made(self.slicers, replace(self.blocks, size=size), self.global_models, alone=self.alone)
 
     def _evaluator(self, models: Sequence[Model]) -> _loop.InstanceEvaluator:
+        library = self.slicers[0].library
         return _loop.InstanceEvaluator(
             self.dim,
             addresses(models),
             addresses(self.global_models),
-            self.slicer.library.address("bs_log_density"),
-            self.slicer.library.address("bs_free_error_msg"),
+            library.address("bs_log_density"),
+            library.address("bs_free_error_msg"),
             owner=(self, models),
-            log_density_gradient_address=self.slicer.library.address("bs_log_density_gradient"),
+            log_density_gradient_address=library.address("bs_log_density_gradient"),
+            alone=self.alone,
         )
 
 
 def build(
     slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray], *, progress: Progress | None = None
 ) -> Instances:
-    """Make the instances of all blocks and of the global part.
+    """Make the instances of all blocks and of the global part from the user's program.
 
     Parameters
     ----------
@@ -136,14 +156,40 @@ def build(
     InputError
         When the program rejects the data of some block.
     """
-    progress = progress or Progress()
     shared = _global_models(slicer, points, n_observations=blocks.n_observations)
+    return made((slicer,), blocks, shared, progress=progress)
+
+
+def made(
+    slicers: tuple[Slicer, ...],
+    blocks: Blocks,
+    shared: tuple[Model, ...],
+    *,
+    alone: bool = False,
+    progress: Progress | None = None,
+) -> Instances:
+    """Make the instances of all blocks, where there are those of the global part.
+
+    Parameters
+    ----------
+    slicers, blocks, shared, alone
+        Of `Instances`.
+    progress : Progress, optional
+        Notes how many blocks are made.
+
+    Raises
+    ------
+    InputError
+        When the program rejects the data of some block, or memory does not hold them.
+    """
+    progress = progress or Progress()
+    _check_memory(slicers, blocks)
     starts, stops = blocks.starts.tolist(), blocks.stops.tolist()
 
     def chunk(first: int) -> list[Model]:
         progress.check()
         last = min(first + _CHUNK, len(blocks))
-        return [slicer.model(starts[block], stops[block]) for block in range(first, last)]
+        return [_model(slicers, blocks, starts[block], stops[block]) for block in range(first, last)]
 
     models: list[Model] = []
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
@@ -155,7 +201,28 @@ def build(
             "the number of parameters changes with the number of observations (one parameter per observation), "
             "so blocks of observations do not share one posterior"
         )
-    return Instances(slicer, blocks, tuple(models), shared)
+    return Instances(slicers, blocks, tuple(models), shared, alone)
+
+
+def _check_memory(slicers: Sequence[Slicer], blocks: Blocks) -> None:
+    """Refuse instances that each hold much that is not cut, such as all of the data behind an index of observations."""
+    each = max(slicer.repeated for slicer in slicers)
+    free = memory.room()
+    if each * len(blocks) > free.size:
+        raise InputError(
+            f"each of {len(blocks):,} blocks would hold {memory.amount(each)} of data that are not cut along the "
+            f"observations, and {free}: take a larger `block_size`, or pass the rows of the observations themselves"
+        )
+
+
+def _model(slicers: Sequence[Slicer], blocks: Blocks, start: int, stop: int) -> Model:
+    """The instance with these observations, which are terms of one sum."""
+    first = 0
+    for slicer, n in zip(slicers, blocks.sums, strict=False):
+        if start < first + n:
+            return slicer.model(start - first, stop - first)
+        first += n
+    return slicers[0].model(start, stop)
 
 
 def _global_models(slicer: Slicer, points: Sequence[FloatArray], *, n_observations: int) -> tuple[Model, ...]:

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from stansub.stan.data import Data
 from stansub.stan.predictors import linear_predictors
 from stansub.stan.recognise import Form, explain
 from stansub.stan.rewrite import takes_metric
+from stansub.stan.sizes import main_size
 from stansub.stan.syntax import Program
 from stansub.target import factors
 from stansub.target.blocks import Blocks
@@ -104,7 +106,8 @@ class Posterior:
     population : Population
         Global part and block log likelihoods.
     order : ndarray of int64, shape (n_observations,) or None
-        Row of the user's data that stands at each place; None for the original order.
+        Row of the user's data that stands at each place, where there are several sums counted on from one to the next;
+        None for the original order.
     proof : Proof
         What was compared before this posterior was handed out.
     name, program, form
@@ -112,7 +115,7 @@ class Posterior:
     values : Data
         The user's data, in the original order.
     sizes : tuple of str
-        Integer data variables that count the observations.
+        Integers that count the observations: data, or of rows of data (`stansub.stan.lags`).
     points : sequence of ndarray
         Unconstrained parameters at which it was proved.
     any_block_size : bool
@@ -201,6 +204,12 @@ class Posterior:
         """How the observations are cut."""
         return self.population.blocks
 
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """Integer data variables that count the observations or, where they are rows of data, what these are of."""
+        known = tuple(name for name in self.sizes if name in self.values.values)
+        return known if known == self.sizes else tuple(dict.fromkeys((*known, main_size(self.program))))
+
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
         """How observations depend on the parameters by linear predictors; it takes a compilation of its own.
 
@@ -222,6 +231,8 @@ class Posterior:
         return found
 
     def _find_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
+        if self.blocks.sums:
+            raise NoPredictorsError("the likelihood is several sums")
         return linear_predictors(
             self.program,
             self.form,
@@ -255,7 +266,7 @@ class Posterior:
             self.form,
             self.values,
             function,
-            sizes=self.sizes,
+            sizes=self.counts,
             name=self.name,
             metric=metric,
             progress=progress,
@@ -361,7 +372,7 @@ def arrange(
     build: Callable[[tuple[str, ...], NDArray[np.int64] | None], Population],
     full: Whole,
     *,
-    shuffles: Mapping[tuple[str, ...], int],
+    shuffles: Mapping[tuple[str, ...], Sequence[int]],
     rng: np.random.Generator,
     points: Sequence[FloatArray],
     progress: Progress | None = None,
@@ -374,7 +385,8 @@ def arrange(
         Makes the population from the size variables along which the data are reordered and an order of the rows
         (None: as given).
     shuffles : mapping
-        Size variables along which to try a shuffle, in turn, and the number of rows.
+        Size variables along which to try a shuffle, in turn, and the numbers of rows of each sum, which are shuffled
+        by themselves.
     rng : Generator
         Shuffles the rows.
     progress : Progress, optional
@@ -391,8 +403,9 @@ def arrange(
         progress("Proving the cut into blocks")
         return prove(population, full, points, progress=progress)
 
-    for sizes, n in shuffles.items():
-        order = rng.permutation(n).astype(np.int64)
+    for sizes, sums in shuffles.items():
+        n, firsts = sum(sums), accumulate(sums, initial=0)
+        order = np.concatenate([first + rng.permutation(rows) for first, rows in zip(firsts, sums, strict=False)])
         try:
             population = build(sizes, order)
         except InputError:
@@ -415,7 +428,12 @@ def explain_undefined(population: Population, order: NDArray[np.int64] | None, t
     bad = np.flatnonzero(~np.isfinite(population.each(theta, places)))
     first = int(places[bad[0] if bad.size else 0])
     row = first if order is None else int(order[first])
-    return f"observation {row + 1:,} of the data is one that is impossible"
+    ends = list(accumulate(population.blocks.sums))
+    if not ends:
+        return f"observation {row + 1:,} of the data is one that is impossible"
+    at = next(k for k, end in enumerate(ends) if row < end)
+    before = ends[at - 1] if at else 0
+    return f"observation {row - before + 1:,} of likelihood sum {at + 1} is one that is impossible"
 
 
 def find_undefined(population: Population, theta: FloatArray) -> tuple[str, int | None]:

@@ -19,8 +19,10 @@ from stansub.errors import InputError, RunError
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.densities import PRODUCTS, SPECS, Link, Rows, Spec
+from stansub.stan.lags import with_lags
 from stansub.stan.library import Library
 from stansub.stan.recognise import Form, normalised, partial_sums, recognise
+from stansub.stan.rows import N_ROWS
 from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size, observations_in
 from stansub.stan.syntax import (
     Assign,
@@ -380,8 +382,11 @@ class _Columns:
 def recognised(program: Program) -> bool:
     """Whether the text of a program shows a likelihood of a family that is known; nothing is proved of it."""
     try:
-        form = recognise(program)
-        _parts(program, form, form.n or main_size(program))
+        form, over_rows = recognise(program), with_lags(program)
+        if over_rows:
+            _parts(over_rows, recognise(over_rows), N_ROWS)
+        else:
+            _parts(program, form, form.n or main_size(program))
     except InputError:
         return False
     return True
@@ -452,6 +457,9 @@ def handing_out(program: Program, form: Form, size: str) -> str:
 
 
 def _program(program: Program, form: Form, size: str) -> tuple[_Parts, str]:
+    rewrite.reserve_names(program)
+    if size == N_ROWS and (over_rows := with_lags(program)):
+        program, form = over_rows, recognise(over_rows)
     parts = _parts(program, form, size)
     functions = f"{_HELPERS}\n{parts.functions}"
     code = rewrite.quantities_program(program, functions, form.n or size, parts.span, parts.text, parts.widths)

@@ -114,18 +114,18 @@ def recognise(program: Program) -> Form:
         raise InputError("the program has no model block, so there is nothing to sample from")
     found = list(_marked(program.model.statements, reachable=True))
     if not found:
-        return _plain(program)
+        return plain(program)
     if len(found) > 1:
         message = "is one of several likelihood sums, which are not rewritten"
-        return _plain(program, *(Remark(program.text(statement.span), message) for statement, _ in found))
+        return plain(program, *(Remark(program.text(statement.span), message) for statement, _ in found))
     statement, reachable = found[0]
     text = program.text(statement.span)
     if not reachable:
-        return _plain(program, Remark(text, "stands in a loop, so it is not rewritten"))
+        return plain(program, Remark(text, "stands in a loop, so it is not rewritten"))
     if any(name == "target" or name.endswith("_lp") for name in _local_calls(program)):
-        return _plain(program, Remark(text, "shares the model block with target() or a *_lp call in an expression"))
+        return plain(program, Remark(text, "shares the model block with target() or a *_lp call in an expression"))
     found_form = _loop(program, statement) if isinstance(statement, For) else _reduce_sum(program, statement)
-    return found_form or _plain(program, Remark(text, "is not of a form that can be rewritten"))
+    return found_form or plain(program, Remark(text, "is not of a form that can be rewritten"))
 
 
 def explain(program: Program, form: Form, reason: str, *, source: str = "") -> str:
@@ -264,7 +264,8 @@ def _reduce_sum(program: Program, statement: Statement) -> Form | None:
     )
 
 
-def _plain(program: Program, *remarks: Remark) -> Form:
+def plain(program: Program, *remarks: Remark) -> Form:
+    """The likelihood as a sum of whatever statements read observations, with remarks about them."""
     size = main_size(program)
     statements = observations_in(program, size) if size else []
     if not statements:

@@ -67,7 +67,7 @@ def block_program(program: Program, form: Form) -> str:
     InputError
         When the program has names of its own that begin with ``stansub_``.
     """
-    _reserve_names(program)
+    reserve_names(program)
     if isinstance(form.likelihood, For):
         loop = form.likelihood
         functions, hoisted = _EXTERNAL, ""
@@ -122,7 +122,8 @@ def silent(code: str) -> str:
     return "".join([*pieces, code[at:]])
 
 
-def _reserve_names(program: Program) -> None:
+def reserve_names(program: Program) -> None:
+    """Raise InputError where a program has names of its own that begin with ``stansub_``."""
     taken = [t.text for t in tokenize(program.code) if t.kind == "name" and t.text.startswith("stansub_")]
     if taken:
         raise InputError(f"the program uses the name {taken[0]!r}; names that begin with stansub_ are kept for stansub")
@@ -408,13 +409,7 @@ def quantities_program(program: Program, functions: str, n: str, span: Span, tex
         What stands in its place, with the locals that it needs, and assigns them.
     widths : sequence of str
         How many columns each has as a Stan expression of data; with ``1`` it is a vector, else a matrix.
-
-    Raises
-    ------
-    InputError
-        When the program has names of its own that begin with ``stansub_``.
     """
-    _reserve_names(program)
     code, _ = _carried(program, program.model.statements, span, text)
     types = [f"vector[{n}]" if width == "1" else f"matrix[{n}, {width}]" for width in widths]
     declared = "\n".join(f"  {one} stansub_{k};" for k, one in enumerate(types))

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from stansub.stan.dependence import Step, Steps, together
 from stansub.stan.syntax import (
-    Assign,
     Declaration,
-    For,
-    If,
     Program,
     Statement,
     Target,
     Tilde,
-    While,
-    children,
-    expression_of,
     names,
     walk,
 )
@@ -87,36 +81,20 @@ def observations_in(program: Program, size: str) -> list[Statement]:
     size : str
         The integer that counts the observations.
     """
-    observed = {
+    observed = [
         declaration.name
         for declaration in data_declarations(program)
         if any(size in names(dim) for dim in declaration.all_dims)
-    }
-    steps = [
-        (names(expression_of(statement)), _written(statement))
-        for statement in walk([*program.transformed_parameters.statements, *program.model.statements])
-        if isinstance(statement, Declaration | Assign)
     ]
-    while more := set().union(*(written for read, written in steps if read & observed)) - observed:
-        observed |= more
-    return list(_adding(program, program.model.statements, size, observed, inside=False))
+    steps = Steps.of(program)
+    depends = steps.depending({size: observed})
 
+    def reads(step: Step) -> bool:
+        runs_over = size in step.reads and size not in names(program.text(step.statement.span))
+        return runs_over or bool(together(depends, step.reads))
 
-def _written(statement: Declaration | Assign) -> set[str]:
-    return {statement.name} if isinstance(statement, Declaration) else set(statement.variables)
-
-
-def _adding(
-    program: Program, statements: Sequence[Statement], size: str, observed: set[str], *, inside: bool
-) -> Iterator[Statement]:
-    """Statements that add to the target and depend on observed variables, or all of them where ``inside``."""
-    for statement in statements:
-        if isinstance(statement, Target | Tilde) and (inside or names(program.text(statement.span)) & observed):
-            yield statement
-        over = isinstance(statement, For) and size in names(statement.lower) | names(statement.upper)
-        decided = isinstance(statement, If | While) and bool(names(statement.condition) & observed)
-        for inner in children(statement):
-            yield from _adding(program, inner, size, observed, inside=inside or over or decided)
+    adding = (step for step in steps.model if isinstance(step.statement, Target | Tilde))
+    return [step.statement for step in adding if reads(step)]
 
 
 def declarations(program: Program) -> list[Declaration]:

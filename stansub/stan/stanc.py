@@ -57,11 +57,31 @@ def canonical(stan_file: Path) -> str:
     RunError
         When there is no stanc or it does not run.
     """
-    code = read(stan_file)
-    stanc = find_home().stanc
     # stanc runs in the program's folder because a folder's name may hold a comma, which separates include paths.
-    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={stan_file}", "/dev/stdin"]
-    folder = stan_file.absolute().parent
+    return canonical_code(read(stan_file), str(stan_file), folder=stan_file.absolute().parent)
+
+
+def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
+    """The same for a program's text.
+
+    Parameters
+    ----------
+    code : str
+        The program.
+    name : str
+        What messages call it.
+    folder : Path, optional
+        Where ``#include`` looks.
+
+    Raises
+    ------
+    InputError
+        When stanc rejects the program.
+    RunError
+        When there is no stanc or it does not run.
+    """
+    stanc = find_home().stanc
+    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={name}", "/dev/stdin"]
     try:
         done = subprocess.run(
             [stanc, *arguments], input=code, cwd=folder, capture_output=True, encoding="utf-8", check=False
@@ -69,7 +89,7 @@ def canonical(stan_file: Path) -> str:
     except OSError as error:
         raise RunError(f"cannot run {stanc}: {error.strerror}; `stansub doctor` says more") from error
     if done.returncode != 0:
-        raise InputError(explain(done.stderr, str(stan_file)))
+        raise InputError(explain(done.stderr, name))
     return done.stdout
 
 

@@ -7,7 +7,9 @@ blocks of one observation are the sampling of Korattikara et al. (2014) and Bard
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,15 +41,33 @@ class Blocks:
     """Cut of ``0 .. n_observations - 1`` into runs of at most ``size`` observations, as few and as even as can be.
 
     A block much smaller than the others would be an outlier among them, which a few drawn blocks do not show.
+
+    Attributes
+    ----------
+    n_observations : int
+    size : int
+    sums : tuple of int
+        Numbers of observations that no block may straddle, one after the other; all of them when not given.
     """
 
     n_observations: int
     size: int
+    sums: tuple[int, ...] = ()
+
+    @classmethod
+    def over(cls, sums: Sequence[int], size: int) -> Blocks:
+        """Blocks of the terms of several sums."""
+        return cls(sum(sums), size, tuple(sums) if len(sums) > 1 else ())
 
     @property
     def _edges(self) -> NDArray[np.int32]:
-        edges = np.arange(len(self) + 1, dtype=np.int64) * self.n_observations // max(1, len(self))
-        return edges.astype(np.int32)
+        sums = self.sums or (self.n_observations,)
+        numbers = [self._number(n) for n in sums]
+        parts = [
+            first + np.arange(number, dtype=np.int64) * n // max(1, number)
+            for first, n, number in zip(accumulate(sums, initial=0), sums, numbers, strict=False)
+        ]
+        return np.concatenate([*parts, [self.n_observations]]).astype(np.int32)
 
     @property
     def starts(self) -> NDArray[np.int32]:
@@ -66,4 +86,7 @@ class Blocks:
         return sizes
 
     def __len__(self) -> int:
-        return -(-self.n_observations // self.size)
+        return sum(map(self._number, self.sums or (self.n_observations,)))
+
+    def _number(self, n: int) -> int:
+        return -(-n // self.size)

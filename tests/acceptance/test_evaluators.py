@@ -34,6 +34,7 @@ class FakeLibrary:
         self.freed: list[int] = []
         self.flags: set[tuple[bool, bool]] = set()
         self.gradients = 0
+        self.alone = False  # whether blocks leave the global part out
         self.gradient = _GRADIENT(self._gradient)
         self.log_density = _LOG_DENSITY(self._log_density)
         self.param_constrain = _PARAM_CONSTRAIN(self._param_constrain)
@@ -51,14 +52,21 @@ class FakeLibrary:
         if theta[0] < 0 and any(start == 3 for start, _ in self.slices(model)):
             error[0] = MESSAGE
             return 1
-        value[0] = -(theta[1] ** 2) + sum(sum(range(a, b + 1)) * theta[0] for a, b in self.slices(model))
+        value[0] = sum(sum(range(a, b + 1)) * theta[0] for a, b in self.slices(model))
+        if not self.is_alone(model):
+            value[0] -= theta[1] ** 2
         return 0
+
+    def is_alone(self, model: int) -> bool:
+        return self.alone and model != 1
 
     def _gradient(self, model, propto, jacobian, theta, value, out, error):
         self.gradients += 1
         if self._log_density(model, propto, jacobian, theta, value, error):
             return 1
         out[0], out[1] = sum(sum(range(a, b + 1)) for a, b in self.slices(model)), -2 * theta[1]
+        if self.is_alone(model):
+            out[1] = 0
         return 0
 
     def _set_blocks(self, starts, ends, n, out):
@@ -77,7 +85,8 @@ class FakeLibrary:
                 self.out[k] = sum(range(start, end + 1)) * theta[0]
         return 0
 
-    def instances(self, global_models, *, gradients=True) -> InstanceEvaluator:
+    def instances(self, global_models, *, gradients=True, alone=False) -> InstanceEvaluator:
+        self.alone = alone
         return InstanceEvaluator(
             2,
             np.array([102, 304, 505], np.uint64),
@@ -85,6 +94,7 @@ class FakeLibrary:
             address(self.log_density),
             address(self.free_error),
             log_density_gradient_address=address(self.gradient) if gradients else 0,
+            alone=alone,
         )
 
     def library(self) -> LibraryEvaluator:
@@ -106,7 +116,7 @@ class FakeLibrary:
 THETA = np.array([0.5, 3.0])
 
 
-KINDS = ["instances", "instances by difference", "library"]
+KINDS = ["instances", "instances by difference", "likelihoods alone", "library"]
 
 
 def make(fake, kind):
@@ -114,8 +124,14 @@ def make(fake, kind):
         "instances": lambda: fake.instances([1]),
         # rows 1 and 2 alone and together
         "instances by difference": lambda: fake.instances([101, 202, 102]),
+        "likelihoods alone": lambda: fake.instances([1], alone=True),
         "library": fake.library,
     }[kind]()
+
+
+def flags(kind):
+    """All constants; Jacobians wherever the global part is evaluated."""
+    return {(False, True), (False, False)} if kind == "likelihoods alone" else {(False, True)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -127,7 +143,7 @@ def test_values(kind):
     np.testing.assert_allclose(evaluator.block_log_lik(THETA), [1.5, 3.5, 2.5])
     np.testing.assert_allclose(evaluator.block_log_lik(THETA, np.array([2, 0], np.int32)), [2.5, 1.5])
     assert evaluator.block_log_lik(THETA, np.array([], np.int32)).shape == (0,)
-    assert fake.flags == {(False, True)}
+    assert fake.flags == flags(kind)
     assert fake.freed == []
 
 
@@ -171,7 +187,7 @@ def test_gradients(kind):
         got = evaluator.subset_log_density_gradient(THETA, blocks)
         assert got[0] == pytest.approx(value)
         np.testing.assert_allclose(got[1], gradient)
-    assert fake.flags == {(False, True)}
+    assert fake.flags == flags(kind)
     assert fake.subset is None
 
 

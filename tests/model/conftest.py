@@ -9,7 +9,22 @@ from simulated import BRMS, EXAMPLES, PROGRAMS, Compiled
 
 from stansub.stan.compiled import CompiledModel, compile_model
 
-QUICK = ("varying_dispersion", "mixture", "groups", "autoregression", "random_walk", "centred", "dependent", "one_each")
+QUICK = (
+    "varying_dispersion",
+    "mixture",
+    "groups",
+    "autoregression",
+    "random_walk",
+    "centred",
+    "centred_prior",
+    "brms_gaussian",
+    "item_response",
+    "partial_sums",
+    "survival",
+    "dependent",
+    "lagged",
+    "one_each",
+)
 
 
 @pytest.fixture(scope="session")

@@ -107,6 +107,13 @@ def _centred(rng: np.random.Generator) -> Data:
     return {"N": 53, "K": 2, "x": rng.normal(1.0, 1.0, (53, 2)), "y": rng.standard_normal(53)}
 
 
+def _many_series(rng: np.random.Generator) -> Data:
+    n = {"N": 23, "K": 3, "D": 2, "J": 4}
+    series = {"y": rng.standard_normal(23), "z": rng.standard_normal(23), "c": rng.poisson(2.0, 23)}
+    several = {"x": rng.standard_normal((23, 3)), "v": rng.standard_normal((23, 2))}
+    return {**n, **series, **several, "panel": rng.standard_normal((4, 23)), "n_seen": np.array([23, 5, 1, 2])}
+
+
 def _one_each(rng: np.random.Generator) -> Data:
     return {"N": 23, "y": rng.poisson(2.0, 23)}
 
@@ -134,6 +141,34 @@ def _threading_brms_style(rng: np.random.Generator) -> Data:
     }
 
 
+def _brms_gaussian(rng: np.random.Generator) -> Data:
+    n, groups = 107, 6
+    x = np.column_stack([np.ones(n), rng.normal(1.0, 1.0, (n, 2))])
+    group = 1 + rng.permutation(n) % groups
+    y = x @ [0.5, 1.0, -0.5] + rng.normal(0.0, 0.7, groups)[group - 1] + rng.standard_normal(n)
+    grouping = {"N_1": groups, "M_1": 1, "J_1": group, "Z_1_1": np.ones(n)}
+    return {"N": n, "Y": y, "K": 3, "X": x, "Kc": 2, **grouping, "prior_only": 0}
+
+
+def _survival(rng: np.random.Generator) -> Data:
+    sums, data = {"obs": 131, "cen": 104, "left": 9}, {}
+    for name, n in sums.items():
+        data |= {f"N_{name}": n, f"t_{name}": rng.weibull(1.5, n), f"x_{name}": rng.standard_normal((n, 2))}
+    return {**data, "K": 2}
+
+
+def _item_response(rng: np.random.Generator) -> Data:
+    persons, items = 13, 11
+    person, item = (1 + grid.ravel() for grid in np.mgrid[:persons, :items])
+    y = rng.integers(0, 2, persons * items)
+    return {"I": items, "J": persons, "N": persons * items, "item": item, "person": person, "y": y}
+
+
+def _partial_sums(rng: np.random.Generator) -> Data:
+    n, m = 121, 109
+    return {"N": n, "M": m, "y": rng.standard_normal(n), "x": rng.standard_normal(n), "count": rng.poisson(1.0, m)}
+
+
 _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "varying_dispersion": _varying_dispersion,
     "mixture": _mixture,
@@ -147,7 +182,14 @@ _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "autoregression": _series,
     "random_walk": _series,
     "centred": _centred,
+    "centred_prior": _series,
+    "brms_gaussian": _brms_gaussian,
+    "survival": _survival,
+    "partial_sums": _partial_sums,
+    "item_response": _item_response,
     "dependent": _series,
+    "lagged": _series,
+    "series": _many_series,
     "one_each": _one_each,
     "threading_brms_style": _threading_brms_style,
 }

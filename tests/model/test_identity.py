@@ -158,8 +158,8 @@ def test_a_likelihood_that_is_switched_off_is_refused(compiled: Compiled) -> Non
 
 
 REFUSED = {
-    "centred": (["line 11", "mean(x[ : , k])", "is computed from all observations"], "log_lik_i(int i, vector y"),
-    "dependent": (["line 13", "y[n - 1]", "takes one observation together with others"], "log_lik_i(int i, vector y"),
+    "centred_prior": (["line 19", "middle(scaled)", "is computed from all observations"], "log_lik_i(int i, "),
+    "dependent": (["line 15", "residual[n - 1]", "takes one observation together with others"], "log_lik_i(int i, "),
     "one_each": (["line 9", "vector[N] z", "has a value for each observation"], "poisson_log_lpmf(y[i] | "),
 }
 
@@ -177,14 +177,13 @@ def test_what_is_no_sum_over_observations_is_refused(name: str, compiled: Compil
 
 
 LIKELIHOOD = {
-    "centred": "y ~ normal_id_glm(centred, alpha, beta, sigma);",
-    "dependent": "for (n in 2 : N) {\n    y[n] ~ normal(rho * y[n - 1], sigma);\n  }",
+    "centred_prior": "scaled ~ normal(mu, sigma);",
     "one_each": "y ~ poisson_log(mu + tau * z);",
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", LIKELIHOOD)
 def test_lines_that_are_advised_make_it_qualify(name: str, tmp_path: Path, compiled: Compiled) -> None:
     file = PROGRAMS / f"{name}.stan"
     with pytest.raises(InputError) as refused:

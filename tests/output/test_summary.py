@@ -346,6 +346,18 @@ class TestRender:
         assert limit is not None
         assert 0.01 < limit < 0.05
 
+    @pytest.mark.parametrize("guarantee", ["exact", "exact by proved bounds"])
+    def test_exact_decisions_have_no_bias_whatever_was_audited(self, guarantee: str) -> None:
+        audited = {"test": "exact", "guarantee": guarantee, "n_audited": [53] * 4, "n_audit_wrong": [0] * 4}
+        assert "none: exact decisions leave the posterior as it is" in printed(run(attrs=audited), verbose=True)
+        # Not where an audit says otherwise, or a step is several decisions, of which others may be approximate.
+        wrong = run(attrs=audited | {"n_audit_wrong": [1] * 4})
+        limit = step_bias(record_of(wrong), inference_data.attrs(wrong))
+        assert limit is not None
+        assert limit > 0.01
+        several = run(attrs=audited | {"n_decisions": [9] * 4})
+        assert step_bias(record_of(several), inference_data.attrs(several)) is None
+
     def test_audit_is_printed_with_its_interval(self) -> None:
         text = " ".join(printed(run(attrs={"n_audited": [53] * 4, "n_audit_wrong": [0] * 4})).split())
         assert "0 of 212 audited decisions were wrong: decision error at most 1.7 % with 95 % confidence" in text

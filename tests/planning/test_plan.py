@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.special import expit
 from typer.testing import CliRunner
 
 import stansub
@@ -24,6 +25,8 @@ from stansub.progress import Progress
 from stansub.report import plan_figure
 from stansub.run.config import SampleConfig
 from stansub.run.prepare import Prepared, prepare
+from stansub.target.families import Binomial
+from stansub.target.remainders import LinearPredictors
 
 Array = NDArray[np.float64]
 N = 400
@@ -101,6 +104,7 @@ def test_ways_and_their_figures(found: BudgetPlan) -> None:
     names = [one.label for one in found.ways]
     assert len(set(names)) == len(names)
     assert {"pocock 0.005", "pocock 0.02", "pocock 0.1", "exact"} <= set(names)
+    assert [one.fixed for one in found.ways] == [True] * (len(names) - 1) + [False]
     for one in found.ways:
         low, value, high = one.risk(found.budget)
         assert 0 < low < value < high
@@ -198,6 +202,8 @@ def test_what_is_printed_and_drawn(found: BudgetPlan) -> None:
     assert text[-1].startswith("stansub sample m.stan d.json --test ")
     assert len(text) <= 14
     assert any(line.startswith("Best in 20 s: ") for line in text)
+    assert any(line.startswith("Best in the worst case") for line in text)
+    assert found.to_dict()["compminimax"]["assumed"]["alpha"] < 1
     picture = plan_figure.figure(found)
     assert len(picture.axes[0].lines) == len(found.all) + 1
 
@@ -220,6 +226,40 @@ def test_a_plan_that_leaves_no_time(found: BudgetPlan, monkeypatch: pytest.Monke
     monkeypatch.setattr(working, "plan", lambda *given, **options: late)
     with pytest.raises(InputError, match="no chain could begin"):
         follow(normal_means(), None, budget="20s", config=SampleConfig(), progress=Progress())
+
+
+def regression() -> FunctionFactors:
+    """Logistic regression, with proved bounds."""
+    rng = np.random.default_rng(4)
+    z = np.column_stack([np.ones(2000), rng.standard_normal(2000)])
+    y = (rng.random(2000) < expit(z @ [0.3, 0.6])).astype(float)
+
+    def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
+        eta = z[which] @ theta
+        return np.asarray(y[which] * eta - np.logaddexp(0, eta))
+
+    def slope(theta: Array, which: NDArray[np.int32]) -> Array:
+        return np.asarray((y[which] - expit(z[which] @ theta))[:, np.newaxis] * z[which])
+
+    predictors = LinearPredictors((z,), (np.zeros(2000),), Binomial(y, np.ones(2000)))
+    return FunctionFactors(["a", "b"], 2000, log_lik, log_lik_gradient=slope, predictors=predictors)
+
+
+def test_proved_bounds_come_first_and_are_what_a_run_follows() -> None:
+    config, progress = SampleConfig(seed=1, parallel_chains=1, chains=2), Progress()
+    chosen, made = follow(regression(), None, budget=12, config=config, progress=progress)
+    first = made.ways[0]
+    assert (first.label, first.exact) == ("factorised", True)
+    assert first.seen.share < 0.05
+    assert made.own is first
+    assert (chosen.test, chosen.epsilon, chosen.final_epsilon) == ("factorised", None, None)
+    short = replace(chosen, iter_warmup=20, iter_sampling=200, thin=1)
+    options = {name: getattr(short, name) for name in ("test", "chains", "iter_warmup", "iter_sampling", "seed")}
+    idata = stansub.sample(regression(), **options, show_progress=False)
+    assert idata.attrs["guarantee"] == "exact by proved bounds"
+    # Control: without bounds there is no such way, and what runs is a test or all the data.
+    bare = plan(normal_means(), budget=12, pilot_seconds=0.3, config=config)
+    assert all(one.label != "factorised" for one in bare.ways)
 
 
 def test_what_the_plan_chooses_is_not_given_besides() -> None:

@@ -1,15 +1,19 @@
-// Not a sum over observations: each depends on the one before it.
+// Not a sum over observations: a moving average, whose residuals depend on all observations before.
 data {
-  int<lower=0> N;
+  int<lower=1> N;
   vector[N] y;
 }
 parameters {
-  real<lower=-1, upper=1> rho;
+  real mu;
+  real<lower=-1, upper=1> theta;
   real<lower=0> sigma;
 }
 model {
-  sigma ~ exponential(1);
+  vector[N] residual;
+  residual[1] = y[1] - mu;
   for (n in 2 : N) {
-    y[n] ~ normal(rho * y[n - 1], sigma);
+    residual[n] = y[n] - mu - theta * residual[n - 1];
   }
+  sigma ~ exponential(1);
+  residual ~ normal(0, sigma);
 }

@@ -1,0 +1,196 @@
+"""Is what `stansub plan` says of NUTS right? Its prediction beside NUTS itself: seconds, leapfrog steps, draws.
+
+python benchmarks/planning/nuts.py                               # three programs, 10,000 rows: some minutes
+python benchmarks/planning/nuts.py --flights flights.json        # and 327,346 flights (`python examples/flights.py`)
+python benchmarks/planning/nuts.py --rows 1000 --draws 200       # to see that it works
+
+Predicted from a few gradients and the normal approximation at the mode, as a plan does it, without a tree. Then NUTS is
+run with its defaults by CmdStan where it is installed, else by nutpie. A hit is where what was measured is within the
+range that the plan states: a factor of two either way in leapfrog steps, and so in seconds, which have besides the
+interval of the timing. What the plan assumes without a range, effective draws of a draw and how many leapfrog steps a
+draw of warmup takes beside one of sampling, is shown with what came of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import arviz
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(1, str(HERE.parent))
+
+from suite.workloads import MODELS, ROOT, STAN_MODELS, simulated  # noqa: E402
+
+from stansub.nuts.reference import reference  # noqa: E402
+from stansub.output.inference_data import attrs  # noqa: E402
+from stansub.planning.plan import Estimate, Trees  # noqa: E402
+from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, tree_cost  # noqa: E402
+from stansub.progress import Progress  # noqa: E402
+from stansub.run.config import SampleConfig  # noqa: E402
+from stansub.run.prepare import prepare  # noqa: E402
+from stansub.stan.cache import cache_dir  # noqa: E402
+
+PROGRAMS = {
+    "logistic": STAN_MODELS / "logistic.stan",
+    "linear": STAN_MODELS / "linear.stan",
+    "poisson": MODELS / "poisson.stan",
+}
+COVARIATES = 10
+
+
+@dataclass(frozen=True)
+class Check:
+    """A figure that was predicted, with its range, and what was measured.
+
+    Attributes
+    ----------
+    program, what : str
+    predicted : Estimate
+    measured : float
+    """
+
+    program: str
+    what: str
+    predicted: Estimate
+    measured: float
+
+    @property
+    def hit(self) -> bool:
+        """Whether what was measured is in the range."""
+        return self.predicted.low <= self.measured <= self.predicted.high
+
+
+@dataclass(frozen=True)
+class Nuts:
+    """What a run of NUTS took.
+
+    Attributes
+    ----------
+    engine : str
+    seconds : float
+        Of warmup and sampling of all chains.
+    gradients, warmup_gradients : float
+        Leapfrog steps of a draw.
+    effective : float
+        Effective draws of a draw, the mean over the parameters (bulk ESS).
+    """
+
+    engine: str
+    seconds: float
+    gradients: float
+    warmup_gradients: float
+    effective: float
+
+
+def predict(program: Path, data: Path, chains: int, seed: int) -> Trees:
+    """As `stansub plan` does it."""
+    prepared = prepare(program, data, SampleConfig(seed=seed, chains=chains), Progress())
+    found = prepared.setup.found
+    if found is None:
+        raise SystemExit(f"{program.name}: no mode was found, so that nothing is predicted")
+    cost = tree_cost(prepared.posterior, found.mode, np.random.default_rng(seed))
+    assert cost is not None  # Stan programs have gradients
+    return Trees(cost, chains, prepared.setup.threads)
+
+
+def run(program: Path, data: Path, chains: int, draws: int, seed: int) -> Nuts:
+    """NUTS itself."""
+    idata = reference(program, data, chains=chains, iter_sampling=draws, seed=seed, show_progress=False)
+    facts, n = attrs(idata), chains * draws
+    ess = arviz.ess(idata, method="bulk")
+    effective = np.concatenate([np.ravel(one) for one in ess.data_vars.values()])
+    return Nuts(
+        engine=f"{facts['engine']} {facts['engine_version']}",
+        seconds=float(facts["wall_time"]),
+        gradients=sum(facts["n_gradients"]) / n,
+        warmup_gradients=sum(facts["warmup_n_gradients"]) / (chains * WARMUP),
+        effective=float(effective.mean()) / n,
+    )
+
+
+def checks(name: str, trees: Trees, nuts: Nuts, draws: int) -> list[Check]:
+    """Predicted and measured, side by side."""
+    steps = float(trees.cost.leapfrog)
+    return [
+        Check(name, "leapfrog steps a draw", Estimate(steps / RANGE, steps, steps * RANGE), nuts.gradients),
+        Check(name, "seconds of the run", trees.seconds(draws), nuts.seconds),
+    ]
+
+
+HEADER = "| program | | predicted | range | measured | measured / predicted | |\n|---|---|---|---|---|---|---|"
+
+
+def line(one: Check) -> str:
+    """A row of the table in Markdown."""
+    low, value, high = one.predicted
+    return (
+        f"| {one.program} | {one.what} | {value:.3g} | {low:.3g} to {high:.3g} | {one.measured:.3g} | "
+        f"{one.measured / value:.2f} | {'hit' if one.hit else 'miss'} |"
+    )
+
+
+def conclusions(found: Sequence[Check], runs: dict[str, Nuts]) -> Iterator[str]:
+    """Hits and misses, and what came of the assumptions."""
+    for what in dict.fromkeys(one.what for one in found):
+        group = [one for one in found if one.what == what]
+        hits = sum(one.hit for one in group)
+        yield f"{what.capitalize()}: {hits} hits, {len(group) - hits} misses."
+    for name, nuts in runs.items():
+        ratio = nuts.warmup_gradients / nuts.gradients
+        yield (
+            f"{name} ({nuts.engine}): {nuts.effective:.2f} effective draws of a draw ({ESS_OF_A_DRAW:g} assumed); "
+            f"{ratio:.2f} times the leapfrog steps in a draw of warmup ({WARMUP_FACTOR:g} assumed)."
+        )
+
+
+def data_of(name: str, rows: int) -> Path:
+    """Simulated data, made once."""
+    path = cache_dir() / "benchmarks" / f"{name}-{rows}-{COVARIATES}.json"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        simulated(name, rows, COVARIATES, part)
+        part.replace(path)
+    return path
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Predict, run, and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--draws", type=int, default=1000, help="of each chain, after the warmup of NUTS")
+    parser.add_argument("--chains", type=int, default=4)
+    parser.add_argument("--program", action="append", choices=PROGRAMS, help="all by default")
+    parser.add_argument("--flights", type=Path, metavar="FILE", help="data of examples/flights.stan")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args(arguments)
+    tasks = {name: (PROGRAMS[name], partial(data_of, name, options.rows)) for name in options.program or PROGRAMS}
+    if options.flights:
+        tasks["flights"] = ROOT / "examples" / "flights.stan", partial(Path, options.flights)
+    found: list[Check] = []
+    runs: dict[str, Nuts] = {}
+    print(HEADER)
+    for name, (program, data) in tasks.items():
+        trees = predict(program, data(), options.chains, options.seed)
+        runs[name] = run(program, data(), options.chains, options.draws, options.seed)
+        own = checks(name, trees, runs[name], options.draws)
+        found += own
+        print(*map(line, own), sep="\n", flush=True)
+    print("", *conclusions(found, runs), sep="\n")
+    if options.json:
+        rows: list[dict[str, Any]] = [{**vars(one), "hit": one.hit} for one in found]
+        options.json.write_text(json.dumps({"checks": rows, "runs": {k: vars(v) for k, v in runs.items()}}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""An error level that falls during a run, predicted from the fixed levels that a pilot has tried.
+
+Every level between the first and the last has the same share of the steps (`Falling`). While it changes slowly, beside
+how long chains remember, the mean of all draws is the mean of what each level's draws are about: so its bias is the
+mean of their biases, with their signs, and so are autocorrelation times and seconds of a step. Between levels that were
+tried all are taken for linear in the level's logarithm.
+
+A mean over levels is no better than a fixed level with that mean for its bias wherever the seconds of a step are a
+convex function of the bias (Jensen). What a falling level can gain is in early steps, far from the posterior, and where
+that function is not convex.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from stansub.acceptance.schedule import Falling
+from stansub.planning.pilot import Measured
+from stansub.types import FloatArray
+
+# Steps at which the level is looked at, all the same distance apart: a multiple of the number of levels.
+_STEPS = 1000
+
+
+@dataclass(frozen=True)
+class Mixture(Measured):
+    """What is predicted of a run that spends shares of its steps at several levels.
+
+    Attributes
+    ----------
+    parts : tuple of Measured
+        At fixed levels.
+    shares : ndarray, shape (n_parts,)
+        Of the steps.
+    """
+
+    parts: tuple[Measured, ...]
+    shares: FloatArray
+
+    @property
+    def predicted_from(self) -> dict[str, float]:
+        """Share of the steps at each of the levels."""
+        return {f"{one.way.epsilon:g}": float(share) for one, share in zip(self.parts, self.shares, strict=True)}
+
+    @property
+    def bias(self) -> tuple[FloatArray, FloatArray]:
+        """The means of the levels' biases and of their standard errors, as if all were off to the same side.
+
+        Independent errors would come to less; but then a mixture would look better than each of its parts for no other
+        reason than that more decisions were audited.
+        """
+        values, errors = zip(*(part.bias for part in self.parts), strict=True)
+        return self.shares @ np.array(values), self.shares @ np.array(errors)
+
+
+def shares(tried: Sequence[float], first: float, last: float) -> FloatArray:
+    """Share of the steps that each tried level stands for, shape (n_tried,), where the level falls so.
+
+    Parameters
+    ----------
+    tried : sequence of float
+        Increasing, with ``first`` and ``last`` between its ends.
+    first, last : float
+    """
+    falling = Falling(first, last, _STEPS)
+    at = np.log([falling.level(step) for step in range(_STEPS)])
+    parts: FloatArray = np.array([np.interp(at, np.log(tried), one) for one in np.eye(len(tried))]).mean(1)
+    return parts
+
+
+def schedules(measured: Sequence[Measured]) -> Iterator[Mixture]:
+    """Every fall from one of the levels that were tried with the same test to a lower one.
+
+    Where several were tried with one level the first counts.
+    """
+    levels = {one.way.epsilon: one for one in reversed(measured) if one.way.epsilon is not None}
+    tried = sorted(levels)
+    parts = tuple(levels[level] for level in tried)
+    for last, first in combinations(tried, 2):
+        yield _mixed(parts, shares(tried, first, last), first, last)
+
+
+def _mixed(parts: tuple[Measured, ...], weights: FloatArray, first: float, last: float) -> Mixture:
+    def mean(values: Sequence[float]) -> float:
+        return float(weights @ np.array(values))
+
+    seconds = mean([one.seconds for one in parts])
+    begins = next(one for one in parts if one.way.epsilon == first)
+    return Mixture(
+        way=replace(begins.way, final_epsilon=last),
+        n_steps=sum(one.n_steps for one in parts),
+        seconds=seconds,
+        seconds_error=math.hypot(*(weights * [one.seconds * one.seconds_error for one in parts])) / seconds,
+        tau=weights @ np.array([one.tau for one in parts]),
+        tau_error=max(one.tau_error for one in parts),
+        acceptance=mean([one.acceptance for one in parts]),
+        share=mean([one.share for one in parts]),
+        audits=None,
+        parts=parts,
+        shares=weights,
+    )

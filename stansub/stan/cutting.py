@@ -1,0 +1,254 @@
+"""Ways to cut a program's data into blocks of observations, and which integers count the observations.
+
+A way is tried on a few rows before all blocks are made; whether it is right is proved on all of them
+(`stansub.stan.posterior`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.errors import InputError
+from stansub.progress import Progress
+from stansub.stan import exported
+from stansub.stan.data import Data
+from stansub.stan.instances import Instances, Slicer, build, made
+from stansub.stan.library import Library, Model
+from stansub.stan.parts import SWITCHES, Parts
+from stansub.stan.posterior import prove
+from stansub.target.blocks import Blocks
+from stansub.types import FloatArray
+
+# Rows on which a size variable is tried before all blocks are made.
+_TRIAL_ROWS = 8
+
+# A sum of fewer terms beside another is left in the global part.
+_FEWEST = 100
+
+# Integers that count the terms of one sum.
+Names = tuple[str, ...]
+
+
+class Cut(Protocol):
+    """A way to cut the data."""
+
+    @property
+    def sizes(self) -> Collection[str]:
+        """Integers that may count observations."""
+        ...
+
+    @property
+    def data(self) -> Data: ...
+
+    def may_add(self, sums: Sequence[Names], size: str) -> bool:
+        """Whether there may be a sum over another size beside some sums."""
+        ...
+
+    def first_rows(self, sums: Sequence[Names], n: int) -> Cut:
+        """The same for the first rows of each sum."""
+        ...
+
+    def model(self) -> Model:
+        """The program with all of the data."""
+        ...
+
+    def instances(
+        self,
+        sums: Sequence[Names],
+        order: NDArray[np.int64] | None,
+        size: int,
+        points: Sequence[FloatArray],
+        progress: Progress | None = None,
+    ) -> Instances:
+        """Blocks of so many observations, which stand in an order that is counted on from one sum to the next.
+
+        Raises
+        ------
+        InputError
+            When the data cannot be cut so.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Instances of the user's program."""
+
+    library: Library
+    data: Data
+    sizes: Collection[str]
+    seed: int
+
+    def may_add(self, sums: Sequence[Names], size: str) -> bool:
+        """Never: there is one sum."""
+        return False
+
+    def first_rows(self, sums: Sequence[Names], n: int) -> Whole:
+        """See `Cut`."""
+        return replace(self, data=_first_rows(self.data, sums, n))
+
+    def model(self) -> Model:
+        """See `Cut`."""
+        return self.data.model(self.library, seed=self.seed)
+
+    def instances(
+        self,
+        sums: Sequence[Names],
+        order: NDArray[np.int64] | None,
+        size: int,
+        points: Sequence[FloatArray],
+        progress: Progress | None = None,
+    ) -> Instances:
+        """See `Cut`."""
+        (names,) = sums
+        blocks = Blocks(self.data.integer(names[0]), size)
+        return build(Slicer(self.library, self.data, names, order, self.seed), blocks, points, progress=progress)
+
+
+@dataclass(frozen=True)
+class InParts:
+    """Instances of the program that has the user's in parts."""
+
+    parts: Parts
+    library: Library
+    data: Data
+
+    @classmethod
+    def of(cls, parts: Parts, library: Library, exporting: Library | None, data: Data, *, seed: int) -> InParts:
+        """With the values of transformed data.
+
+        Raises
+        ------
+        InputError
+            When these cannot be had.
+        """
+        values: dict[str, Any] = dict(data.values)
+        if exporting is not None:
+            values |= exported.values(exporting, parts.computed, data, seed=seed)
+        values = {one.name: values[one.name] for one in parts.declarations}
+        return cls(parts, library, Data(values, parts.declarations, data.source))
+
+    @property
+    def sizes(self) -> Collection[str]:
+        """See `Cut`."""
+        return self.parts.sizes
+
+    def may_add(self, sums: Sequence[Names], size: str) -> bool:
+        """See `Cut`."""
+        present = set().union(*sums)
+        groups = [group for group in self.parts.groups if size in group]
+        return bool(groups) and not any(group & present for group in groups)
+
+    def first_rows(self, sums: Sequence[Names], n: int) -> InParts:
+        """See `Cut`."""
+        return replace(self, data=_first_rows(self.data, sums, n))
+
+    def model(self) -> Model:
+        """See `Cut`."""
+        return self._with([True] * len(self.parts.groups), ()).model(self.library)
+
+    def instances(
+        self,
+        sums: Sequence[Names],
+        order: NDArray[np.int64] | None,
+        size: int,
+        points: Sequence[FloatArray],
+        progress: Progress | None = None,
+    ) -> Instances:
+        """See `Cut`."""
+        counts, groups, slicers = [self.data.integer(names[0]) for names in sums], self.parts.groups, []
+        for names, n, first in zip(sums, counts, accumulate(counts, initial=0), strict=False):
+            others = [one for one in sums if one != names]
+            data = self._with([not group.isdisjoint(names) for group in groups], others)
+            places = None if order is None else order[first : first + n] - first
+            slicers.append(Slicer(self.library, data, names, places))
+        cut = set().union(*sums)
+        shared = self._with([cut.isdisjoint(group) for group in groups], sums).model(self.library)
+        return made(tuple(slicers), Blocks.over(counts, size), (shared,), alone=True, progress=progress)
+
+    def _with(self, switches: Sequence[bool], left_out: Sequence[Names]) -> Data:
+        """Data with some groups switched on, without the rows of some sums."""
+        data = _first_rows(self.data, left_out, 0)
+        return replace(data, values={**data.values, SWITCHES: np.array(switches, np.int64)})
+
+
+def _first_rows(data: Data, sums: Sequence[Names], n: int) -> Data:
+    for names in sums:
+        data = data.rows(data.axes(names), names, slice(0, min(n, data.integer(names[0]))))
+    return data
+
+
+def find_sums(
+    cut: Cut, dim: int, points: Sequence[FloatArray], given: str | None
+) -> tuple[tuple[Names, ...], dict[str, str]]:
+    """Which integers count the observations, as far as a few rows show: of each sum, the largest first.
+
+    Parameters
+    ----------
+    cut : Cut
+    dim : int
+        Number of unconstrained parameters.
+    points : sequence of ndarray
+        Unconstrained parameters at which the program's log density is finite.
+    given : str or None
+        The integer that the user has named, which then is the only one.
+
+    Returns
+    -------
+    sums : tuple of tuple of str
+        Empty where there are none.
+    reasons : dict
+        Why others do not count the observations.
+    """
+    reasons: dict[str, str] = {}
+
+    def stands(sums: Sequence[Names]) -> bool:
+        reason = _trial(cut, sums, dim, points)
+        if reason is not None:
+            reasons[" and ".join(sums[-1])] = reason
+        return reason is None
+
+    first = next((names for names in ([(given,)] if given else choices(cut)) if stands([names])), None)
+    if first is None or given:
+        return ((first,) if first else ()), reasons
+    sums = [first]
+    for size in sorted(cut.sizes, key=lambda name: -cut.data.integer(name)):
+        more = [*sums, (size,)]
+        if cut.data.integer(size) >= _FEWEST and cut.may_add(sums, size) and stands(more):
+            sums = more
+    return tuple(sums), reasons
+
+
+def choices(cut: Cut) -> list[Names]:
+    """Size variables by falling value: each, then all of one value together."""
+    known = sorted(cut.sizes, key=lambda name: -cut.data.integer(name))
+    found: list[Names] = []
+    for _, alike in groupby(known, key=cut.data.integer):
+        together = tuple(alike)
+        found += [(name,) for name in together]
+        found += [together] if len(together) > 1 else []
+    return found
+
+
+def _trial(cut: Cut, sums: Sequence[Names], dim: int, points: Sequence[FloatArray]) -> str | None:
+    """Why some sizes cannot count the observations, as far as a few rows show; None if they can."""
+    n = min(cut.data.integer(names[0]) for names in sums)
+    if n < 1:
+        return f"it is {n}"
+    try:
+        few = cut.first_rows(sums, _TRIAL_ROWS)
+        together = few.model()
+        population = few.instances(sums, None, 1, points)
+    except InputError as error:
+        return str(error)
+    if together.dim != dim:
+        return "the number of parameters changes with it"
+    if not prove(population, together, points).holds:
+        return "the log density of a few rows is not the sum of theirs one by one"
+    return None

@@ -1,0 +1,175 @@
+"""What statements read and write, what depends on what, and the part of a program that some statements need.
+
+Statements are taken by the names in them, whatever their order: what is found to depend or to be needed may be too
+much, never too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from stansub.stan.syntax import (
+    Assign,
+    Braces,
+    Declaration,
+    For,
+    ForEach,
+    If,
+    Other,
+    Profile,
+    Program,
+    Span,
+    Statement,
+    Target,
+    Tilde,
+    While,
+    calls,
+    expression_of,
+    names,
+)
+
+
+class Step(NamedTuple):
+    """A simple statement, by the variables that it touches.
+
+    Variables of nested scopes have keys of their own, so that those of one name in several scopes are told apart.
+
+    Attributes
+    ----------
+    statement : Statement
+    reads : frozenset of str
+        Also what decides whether and how often it runs.
+    writes : frozenset of str
+    """
+
+    statement: Statement
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether it does more than write: adds to the target, or may reject."""
+        if isinstance(self.statement, Target | Tilde | Other):
+            return True
+        called = {call.name for call in calls(expression_of(self.statement))}
+        return any(name.endswith(("_lp", "_jacobian")) for name in called)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The simple statements of transformed parameters and of the model block."""
+
+    transformed: tuple[Step, ...]
+    model: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, program: Program) -> Steps:
+        """Those of a program."""
+        scope: dict[str, str] = {}
+        transformed = tuple(_steps(program, program.transformed_parameters.statements, scope, frozenset()))
+        return cls(transformed, tuple(_steps(program, program.model.statements, scope, frozenset())))
+
+    def depending(self, groups: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
+        """For each variable that depends on any of some groups of variables, the names of these groups.
+
+        Parameters
+        ----------
+        groups : mapping
+            From the name of a group to its variables.
+        """
+        found: dict[str, frozenset[str]] = {}
+        for group, variables in groups.items():
+            for name in variables:
+                found[name] = found.get(name, frozenset()) | {group}
+        steps, changed = [*self.transformed, *self.model], True
+        while changed:
+            changed = False
+            for step in steps:
+                read = together(found, step.reads)
+                for name in step.writes:
+                    if not read <= found.get(name, frozenset()):
+                        found[name] = found.get(name, frozenset()) | read
+                        changed = True
+        return found
+
+
+def together(found: Mapping[str, frozenset[str]], variables: Iterable[str]) -> frozenset[str]:
+    """What any of some variables depends on."""
+    return frozenset().union(*(found.get(name, frozenset()) for name in variables))
+
+
+def needed(steps: Sequence[Step], wanted: Iterable[Step], *, known: Collection[str] = ()) -> list[Step]:
+    """Some steps and all others that write what they need, but for variables that are known."""
+    kept = list(wanted)
+    left = [step for step in steps if not step.has_effects and step not in kept]
+    variables = set().union(*(step.reads | step.writes for step in kept)) - set(known)
+    while more := [step for step in left if step.writes & variables]:
+        left = [step for step in left if step not in more]
+        kept += more
+        variables |= set().union(*(step.reads | step.writes for step in more)) - set(known)
+    return kept
+
+
+def text_of(program: Program, statements: Sequence[Statement], kept: Collection[Span]) -> str:
+    """The simple statements at some places, within the loops and branches that they stand in."""
+    lines, seen = [], set()
+    for statement in statements:
+        span = statement.span
+        if isinstance(statement, If):
+            then, orelse = (text_of(program, inner, kept) for inner in (statement.then, statement.orelse))
+            if then or orelse:
+                otherwise = f" else {{\n{orelse}\n}}" if orelse else ""
+                lines.append(f"if ({statement.condition}) {{\n{then}\n}}{otherwise}")
+        elif isinstance(statement, For | ForEach | While | Profile | Braces):
+            if inside := text_of(program, statement.body, kept):
+                lines.append(f"{_header(statement)}{{\n{inside}\n}}")
+        elif span in kept and span not in seen:
+            seen.add(span)  # several variables may share a declaration
+            lines.append(program.text(span))
+    return "\n".join(lines)
+
+
+def _header(statement: Statement) -> str:
+    if isinstance(statement, For):
+        return f"for ({statement.variable} in {statement.lower} : {statement.upper}) "
+    if isinstance(statement, ForEach):
+        return f"for ({statement.variable} in {statement.container}) "
+    return f"while ({statement.condition}) " if isinstance(statement, While) else ""
+
+
+def _steps(
+    program: Program, statements: Sequence[Statement], scope: dict[str, str], control: frozenset[str]
+) -> Iterator[Step]:
+    """Steps of a list of statements, whose variables are added to ``scope``.
+
+    ``control`` is what decides whether and how often they run.
+    """
+
+    def keys(*texts: str) -> frozenset[str]:
+        return frozenset(scope.get(name, name) for text in texts for name in names(text))
+
+    for statement in statements:
+        if isinstance(statement, Declaration):
+            reads = keys(*statement.all_dims, *statement.elements, statement.constraint, statement.value or "")
+            scope[statement.name] = f"{statement.name}@{statement.span.start}"
+            yield Step(statement, reads | control, frozenset({scope[statement.name]}))
+        elif isinstance(statement, Assign):
+            writes = frozenset(scope.get(name, name) for name in statement.variables)
+            yield Step(statement, keys(statement.place, statement.expression) | control, writes)
+        elif isinstance(statement, For | ForEach):
+            bounds = (statement.lower, statement.upper) if isinstance(statement, For) else (statement.container,)
+            # Whatever reads the loop's variable stands in the loop, and so reads what it runs over.
+            variable = f"{statement.variable}@{statement.span.start}"
+            inner = {**scope, statement.variable: variable}
+            for step in _steps(program, statement.body, inner, keys(*bounds) | control):
+                yield step._replace(reads=step.reads - {variable})
+        elif isinstance(statement, If):
+            for branch in (statement.then, statement.orelse):
+                yield from _steps(program, branch, dict(scope), keys(statement.condition) | control)
+        elif isinstance(statement, While | Braces | Profile):
+            decided = keys(statement.condition) if isinstance(statement, While) else frozenset[str]()
+            yield from _steps(program, statement.body, dict(scope), decided | control)
+        else:
+            yield Step(statement, keys(program.text(statement.span)) | control, frozenset())

@@ -1,0 +1,100 @@
+"""Values of transformed data on all the data, from a small program that copies them.
+
+It has no parameters, and is made with the seed of the user's program, so that random numbers come out the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stansub.errors import InputError, RunError
+from stansub.stan.data import Data
+from stansub.stan.library import Library
+from stansub.stan.syntax import Declaration, Program
+
+# Types of which a variable holds vectors or matrices that fulfil a condition.
+_VECTORS = frozenset({"ordered", "positive_ordered", "simplex", "unit_vector", "sum_to_zero_vector"})
+_MATRICES = frozenset(
+    {
+        "cholesky_factor_corr",
+        "cholesky_factor_cov",
+        "corr_matrix",
+        "cov_matrix",
+        "sum_to_zero_matrix",
+        "column_stochastic_matrix",
+        "row_stochastic_matrix",
+    }
+)
+_COPIED = frozenset({"int", "real", "vector", "row_vector", "matrix"}) | _VECTORS | _MATRICES
+
+
+def plain(declaration: Declaration, name: str = "") -> str:
+    """A declaration without conditions or value, perhaps of another name."""
+    base = "vector" if declaration.base in _VECTORS else "matrix" if declaration.base in _MATRICES else declaration.base
+    inner = declaration.all_dims[len(declaration.array_dims) :]
+    array = f"array[{', '.join(declaration.array_dims)}] " if declaration.array_dims else ""
+    sizes = f"({', '.join(declaration.elements)})" if declaration.elements else f"[{', '.join(inner)}]" if inner else ""
+    return f"{array}{base}{sizes} {name or declaration.name};"
+
+
+def is_copied(declaration: Declaration) -> bool:
+    """Whether values of its type can be had; not tuples and complex numbers."""
+    return declaration.base in _COPIED
+
+
+def is_checked(declaration: Declaration) -> bool:
+    """Whether its type is a condition."""
+    return declaration.base in _VECTORS | _MATRICES
+
+
+def exporting(program: Program, variables: Sequence[Declaration]) -> str:
+    """A program that hands out some transformed data: sizes in its transformed parameters, then values.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    variables : sequence of Declaration
+        Of its transformed data.
+    """
+    sizes = ", ".join(f"1.0 * ({dim})" for one in variables for dim in one.all_dims)
+    lines = [program.text(block.span) for block in (program.functions_block, program.data, program.transformed_data)]
+    if sizes:
+        count = sum(len(one.all_dims) for one in variables)
+        lines.append(f"transformed parameters {{\n  vector[{count}] stansub_sizes = [{sizes}]';\n}}")
+    lines.append("generated quantities {")
+    for k, one in enumerate(variables):
+        name = f"stansub_{k}"
+        lines.append(f"  {plain(one, name).removesuffix(';')} = {one.name};")
+    return "\n".join([*lines, "}"])
+
+
+def values(library: Library, variables: Sequence[Declaration], data: Data, *, seed: int) -> dict[str, Any]:
+    """Values of the variables that a compiled `exporting` program hands out, as `Data` has them.
+
+    Raises
+    ------
+    InputError
+        When the program rejects the data.
+    """
+    model, nothing = data.model(library, seed=seed), np.empty(0)
+    try:
+        sizes = iter(model.param_constrain(nothing, include_tp=True).astype(np.int64).tolist())
+        shapes = [tuple(next(sizes) for _ in one.all_dims) for one in variables]
+        # The library would make a name for each value to count them.
+        out = np.empty(sum(map(math.prod, shapes)))
+        model.param_constrain(nothing, include_gq=True, rng=library.rng(seed), out=out)
+    except RunError as error:
+        raise InputError(str(error)) from error
+    found, first = {}, 0
+    for one, shape in zip(variables, shapes, strict=True):
+        part = out[first : first + math.prod(shape)]
+        first += len(part)
+        array = np.ascontiguousarray(part.reshape(shape, order="F"))
+        array = array.astype(np.int64) if one.base == "int" else array
+        found[one.name] = array if shape else array.item()
+    return found

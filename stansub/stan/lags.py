@@ -1,0 +1,398 @@
+"""Time series whose likelihood is a sum given the data, written as sums over rows of data.
+
+A term of an autoregression reads data beside its own observation (``y[t - 1]``), so that the data cannot be cut. In the
+program that is written here ``transformed data`` hold a row for each term, with all that the term reads, and the
+likelihood reads nothing but rows. Its log density is that of the user's program. Only data can be rows: where a
+parameter, a state or a residual of an earlier time is read, the likelihood is no such sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from stansub.errors import InputError
+from stansub.stan import stanc
+from stansub.stan.affine import Affine
+from stansub.stan.computed import Computed, DividedError, written
+from stansub.stan.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
+from stansub.stan.recognise import recognise
+from stansub.stan.remarks import Remark
+from stansub.stan.rewrite import replaced
+from stansub.stan.rows import Index, RefusedError, Rows, Stretch
+from stansub.stan.sizes import changing_names, declarations, main_size
+from stansub.stan.syntax import (
+    Assign,
+    Braces,
+    For,
+    If,
+    Profile,
+    Program,
+    Span,
+    Statement,
+    calls,
+    children,
+    names,
+    parse,
+    tokenize,
+    walk,
+)
+
+_UNKNOWN = "reads elements of a variable that cannot be taken apart by observations"
+# How often a statement is divided.
+_MOST_PIECES = 5
+# Densities of several values at once begin so.
+_JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
+
+
+def with_lags(program: Program) -> Program | None:
+    """The program over rows of data where its likelihood reads data beside an observation.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+
+    Returns
+    -------
+    Program or None
+        A program with the same parameters, log density and generated quantities, whose ``transformed data`` declare
+        ``stansub_t``, the number of terms, and variables with a row for each term. None where no such data are read,
+        or where more than data are (`recursion` says which).
+    """
+    try:
+        code = _over_rows(program)
+    except RefusedError:
+        return None
+    try:
+        return parse(stanc.canonical_code(code, "the program over rows of data")) if code else None
+    except InputError:  # the user's program will do
+        return None
+
+
+def recursion(program: Program) -> Remark | None:
+    """Why a program that reads its past is not a sum over observations given the data; None for other programs.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    """
+    try:
+        found = _over_rows(program)
+    except RefusedError as error:
+        return error.remark
+    return None if found or recognise(program).kind != "sum" else next(_past(program), None)
+
+
+def _past(program: Program) -> Iterator[Remark]:
+    """Statements that read what is computed for other observations, where no data beside an observation are read."""
+    writer = _Writer(program)
+    sizes = {one.name: one.all_dims[0] for one in declarations(program) if one.all_dims}
+    changing = {name for name in changing_names(program) if name in sizes and writer.counts(sizes[name])}
+    for block in (program.transformed_parameters.statements, program.model.statements):
+        for one in walk(block):
+            if isinstance(one, For):
+                yield from _past_in_loop(writer.rows, one, changing)
+            elif not children(one):
+                tokens = tokenize(program.code, *one.span)
+                for k in range(len(tokens)):
+                    read = writer.rows.read_at(tokens, k, changing)
+                    size = writer.rows.affine(sizes[read.variable]) if read else None
+                    if read and Index.of(read.indices[0], writer.rows, str(size)).upper not in (None, size):
+                        yield Remark(program.text(one.span), PAST.format(program.text(read.span)))
+
+
+def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Remark]:
+    nest = _nest(rows, loop, Computed(rows, ()))
+    for read, is_lagged in nest.indexed(changing):
+        if is_lagged:
+            yield nest.remark(read.span, PAST.format(rows.program.text(read.span)))
+    if adds(loop) and any(direct(index) & nest.places for read in nest.reads() for index in rows.indices(read)):
+        for one in walk(loop.body):
+            if isinstance(one, Assign) and one.place in names(one.expression) and is_carried(loop.body, one.place):
+                yield nest.remark(one.span, f"carries `{one.place}` from one observation to others")
+
+
+def _over_rows(program: Program) -> str:
+    """The text of the program over rows of data; nothing where there is nothing to write so."""
+    if recognise(program).kind != "sum" or "stansub_" in program.code:
+        return ""
+    writer = _Writer(program)
+    writer.scope(program.model.statements, program.transformed_parameters.statements)
+    return writer.code() if writer.found else ""
+
+
+@dataclass
+class _Writer:
+    """Statements that are written anew, and what is to be declared for them.
+
+    Attributes
+    ----------
+    program : Program
+    found : list of (Span, str)
+        Statements, and the same over rows.
+    copied : set of str
+        Computed variables of which there are copies for rows.
+    """
+
+    program: Program
+    found: list[tuple[Span, str]] = field(default_factory=list)
+    copied: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.rows = Rows(self.program)
+        self.size = main_size(self.program)
+        dims = (dim for one in self.program.parameters.declarations for dim in one.all_dims)
+        self.parameters = set().union(*map(names, dims))
+
+    def counts(self, size: str) -> bool:
+        """Whether a size may be that of observations: not that of parameters, unless most data have it."""
+        found = names(size)
+        return bool(found) and (self.size in found or not found & self.parameters)
+
+    def code(self) -> str:
+        """The whole program."""
+        program, dead = self.program, self._dead()
+        found = [*self.found, *((span, "") for span in dead)]
+        found += _constants(self.rows, [span for span, _ in found])
+        filled = "\n".join([program.text(program.transformed_data.inside), *self.rows.lines])
+        return "\n".join(
+            [
+                program.text(program.functions_block.span),
+                program.text(program.data.span),
+                f"transformed data {{\n{filled}\n}}",
+                program.text(program.parameters.span),
+                program.text(program.transformed_parameters.span),
+                f"model {{\n{replaced(program, program.model.inside, found)}\n}}",
+                program.text(program.generated_quantities.span),
+            ]
+        )
+
+    def scope(self, statements: Sequence[Statement], before: tuple[Statement, ...]) -> None:
+        """Write statements that read data beside an observation anew."""
+        for k, statement in enumerate(statements):
+            above = (*before, *statements[:k])
+            if isinstance(statement, If | Braces | Profile):
+                for inner in children(statement):
+                    self.scope(inner, above)
+            elif (adds(statement) or _accumulates(statement)) and self._is_lagged(statement, above):
+                computed = Computed(self.rows, above)
+                lines = self._whole(statement, computed)
+                self.copied |= computed.copied
+                self.found.append((statement.span, "\n".join([*computed.lines, *lines])))
+
+    def _is_lagged(self, statement: Statement, before: tuple[Statement, ...]) -> bool:
+        """Whether a statement reads data beside an observation, itself or through what it reads."""
+        computed = Computed(self.rows, before)
+        reached, read = names(self.program.text(statement.span)), [statement]
+        for one in reversed(before):
+            if written(one) & reached & set(computed.variables):
+                read.append(one)
+                reached |= names(self.program.text(one.span))
+        return bool(reached & self.rows.data) and any(self._reads_beside(one, computed) for one in read)
+
+    def _reads_beside(self, statement: Statement, computed: Computed) -> bool:
+        for loop in _outermost(statement):
+            nest = _nest(self.rows, loop, computed)
+            if nest.is_lagged(self.counts) or _beside(nest) is not None:
+                return True
+        if any(isinstance(one, For) for one in walk([statement])):
+            return False
+        tokens, depth = tokenize(self.program.code, *statement.span), 0
+        for k, token in enumerate(tokens):
+            depth += (token.text == "[") - (token.text == "]")
+            read = self.rows.read_at(tokens, k)
+            if read is None or depth or self.rows.is_array(read.indices[0]):  # places of another variable
+                continue
+            first, *_ = self.rows.indices(read)
+            size = self.rows.shapes[read.variable].sizes[0]
+            if self.counts(size) and first.length not in (None, self.rows.affine(size)):
+                return True
+        return False
+
+    def _whole(self, statement: Statement, computed: Computed) -> list[str]:
+        if isinstance(statement, For):
+            nest = _nest(self.rows, statement, computed)
+            if (inner := _beside(nest)) is not None:
+                return self._taken_out(nest, inner)
+            return self._pieces(nest, computed, Affine((), 0), nest.length) if len(nest.loops) == 1 else [nest.text()]
+        length = self._length(statement, computed)
+        if length is None:
+            text = self.program.text(statement.span)
+            try:
+                return [computed.text(text, None)]
+            except DividedError:
+                raise RefusedError(Remark(text, _UNKNOWN)) from None
+        vectorised = _Vectorised(computed, self.program.text(statement.span), length)
+        return self._pieces(vectorised, computed, Affine((), 0), length)
+
+    def _taken_out(self, nest: Nest, inner: For) -> list[str]:
+        """A loop over the observations of units, apart from what is done for each unit."""
+        before = nest.body[: nest.body.index(inner)]
+        needed, filled = names(self.program.text(inner.span)), list[Statement]()
+        for one in reversed(before):
+            if written(one) & needed and not adds(one):
+                filled.insert(0, one)
+                needed |= names(self.program.text(one.span))
+        carried = written(inner) & set().union(*map(written, filled))
+        if carried:
+            message = f"carries `{min(carried)}` from one observation to others"
+            raise RefusedError(Remark(self.program.text(inner.span), message))
+        observations = replace(nest, loops=(*nest.loops, inner), body=(*filled, *inner.body))
+        rest = tuple(one for one in nest.body if one is not inner)
+        lines = [observations.text()]
+        if any(map(adds, rest)):
+            units = replace(nest, body=rest, of_units=True, _fills={})
+            reads_rows = any(read.variable in self.rows.observed for read in units.reads())
+            lines.append(units.text() if reads_rows else units.plain())
+        return lines
+
+    def _pieces(
+        self, statement: Nest | _Vectorised, computed: Computed, first: Affine, n: Affine, depth: int = 0
+    ) -> list[str]:
+        """A statement over ``n`` rows, as often as what it reads is computed in different ways.
+
+        Parameters
+        ----------
+        statement : Nest or _Vectorised
+        computed : Computed
+            What it reads.
+        first : Affine
+            How many rows are left out.
+        n : Affine
+        depth : int
+            How often it was divided already.
+        """
+        kept = self.rows.kept(), computed.kept()
+        try:
+            return [statement.piece(first, n, self.rows.counted(n) if self.counts(str(n)) else str(n))]
+        except DividedError as error:
+            if depth == _MOST_PIECES:
+                raise RefusedError(Remark(statement.shown, _UNKNOWN)) from None
+            self.rows.go_back(kept[0])
+            computed.go_back(kept[1])
+            later = first + error.rows, n - error.rows
+            return [
+                *self._pieces(statement, computed, first, error.rows, depth + 1),
+                *self._pieces(statement, computed, *later, depth + 1),
+            ]
+
+    def _length(self, statement: Statement, computed: Computed) -> Affine | None:
+        """How many observations a vectorised statement is about."""
+        tokens = tokenize(self.program.code, *statement.span)
+        for k, token in enumerate(tokens):
+            read = self.rows.read_at(tokens, k)
+            if read is not None:
+                index, size = self.rows.indices(read)[0], self.rows.shapes[read.variable].sizes[0]
+                n = None if self.rows.is_array(read.indices[0]) else index.length
+            elif token.text in computed.variables:
+                size = computed.variables[token.text].all_dims[0]
+                n = computed.length(tokens, k)
+            else:
+                shape = self.rows.shapes.get(token.text)
+                size = shape.sizes[0] if shape is not None and shape.sizes else ""
+                n = self.rows.affine(size) if size else None
+            if n is not None and self.counts(size):
+                return n
+        return None
+
+    def _dead(self) -> list[Span]:
+        """Statements that fill variables of the model of which only copies are read."""
+        done = [span for span, _ in self.found]
+        left = [one for one in _simple(self.program.model.statements) if one.span not in done]
+        dead = set(self.copied)
+        while living := {
+            name
+            for one in left
+            if adds(one) or not written(one) or not written(one) <= dead
+            for name in names(self.program.text(one.span)) & dead
+        }:
+            dead -= living
+        return list({one.span for one in left if written(one) and written(one) <= dead})
+
+
+@dataclass(frozen=True)
+class _Vectorised:
+    """A statement about whole variables.
+
+    Attributes
+    ----------
+    computed : Computed
+        What it may read.
+    shown : str
+        The statement.
+    whole : Affine
+        How many observations it is about.
+    """
+
+    computed: Computed
+    shown: str
+    whole: Affine
+
+    def piece(self, first: Affine, n: Affine, size: str) -> str:
+        """The statement about ``n`` of the observations after the ``first`` ones."""
+        if first != Affine((), 0) and any(call.name.startswith(_JOINT) for call in calls(self.shown)):
+            raise RefusedError(Remark(self.shown, "is one density of all observations"))
+        text = self.computed.text(self.shown, Stretch(self.whole, first + 1, n, size))
+        if left := names(text) & self.computed.rows.observed:
+            raise RefusedError(Remark(self.shown, f"reads `{min(left)}` at places that are no rows of it"))
+        return text
+
+
+def _accumulates(statement: Statement) -> bool:
+    """Whether a statement is a loop that adds to a variable, and nothing else."""
+    return isinstance(statement, For) and bool(found := written(statement)) and found <= accumulated(statement.body)
+
+
+def _outermost(statement: Statement) -> Iterator[For]:
+    """Loops in a statement that are in no other loop."""
+    if isinstance(statement, For):
+        yield statement
+        return
+    for inner in children(statement):
+        for one in inner:
+            yield from _outermost(one)
+
+
+def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """Statements outside branches and braces, and within them."""
+    for statement in statements:
+        if isinstance(statement, If | Braces | Profile):
+            for inner in children(statement):
+                yield from _simple(inner)
+        else:
+            yield statement
+
+
+def _nest(rows: Rows, loop: For, computed: Computed) -> Nest:
+    """The loops down to what is run for each observation."""
+    loops = [loop]
+    while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For) and adds(inner):
+        loops.append(inner)
+    return Nest(rows, tuple(loops), loops[-1].body, computed)
+
+
+def _beside(nest: Nest) -> For | None:
+    """A loop over observations within a loop over units that does more than that."""
+    for one in nest.body:
+        if isinstance(one, For) and adds(one) and len(nest.body) > 1:
+            inner = replace(nest, loops=(*nest.loops, one), body=one.body)
+            if any(
+                one.variable in direct(index) and not is_bare(index)
+                for read in inner.reads()
+                for index in nest.rows.indices(read)
+            ):
+                return one
+    return None
+
+
+def _constants(rows: Rows, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:
+    """Parts of the data at fixed places that other statements of the model read, as variables of their own."""
+    tokens = tokenize(rows.program.code, *rows.program.model.inside)
+    for k, token in enumerate(tokens):
+        read = rows.read_at(tokens, k)
+        if read is None or any(span.start <= token.span.start < span.end for span in done):
+            continue
+        if read.variable in rows.observed and (name := rows.constant(read)):
+            yield read.span, name

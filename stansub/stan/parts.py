@@ -1,0 +1,186 @@
+"""One program for all parts of a likelihood that is a sum: what costs no observations, and each sum over observations.
+
+It is written from the user's program: transformed data are data, whose values come from all observations
+(`stansub.stan.exported`); statements of the model block that add to the target stand in groups, by the sizes of the
+data that they depend on, each with what it needs and a switch. The text only proposes: that groups over one size are a
+sum over its rows, and all together are the user's log density, is proved numerically by whoever cuts the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from stansub.stan.dependence import Step, Steps, needed, text_of, together
+from stansub.stan.exported import exporting, is_checked, is_copied, plain
+from stansub.stan.rewrite import silent
+from stansub.stan.syntax import Declaration, Program, Span, names, parse, tokenize
+
+SWITCHES = "stansub_parts"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The derived program.
+
+    Attributes
+    ----------
+    code : str
+        Stan code.
+    declarations : tuple of Declaration
+        Its data block, less the switches: data and transformed data of the user's that it needs.
+    computed : tuple of Declaration
+        Those that are transformed data.
+    exporting : str
+        A program that hands these out; nothing where there are none.
+    sizes : tuple of str
+        Integers that may count observations: they size data that some group depends on, and no parameters.
+    groups : tuple of frozenset of str
+        For each switch, on which of ``sizes`` its statements depend.
+    """
+
+    code: str
+    declarations: tuple[Declaration, ...]
+    computed: tuple[Declaration, ...]
+    exporting: str
+    sizes: tuple[str, ...]
+    groups: tuple[frozenset[str], ...]
+
+    @property
+    def may_have_several(self) -> bool:
+        """Whether there may be sums over different rows."""
+        return _several(self.groups)
+
+
+def divide(program: Program) -> Parts | None:
+    """The program in parts; None where the text shows no way, or nothing to be gained.
+
+    Something is gained where there are transformed data, several sums, or parameters of which an observation's term
+    reads only some, so that priors cost more than a few observations. The program as a whole will do otherwise.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    """
+    program = parse(silent(program.code))
+    words = {token.text for token in tokenize(program.code) if token.kind == "name"}
+    if any(word.startswith(SWITCHES) for word in words) or words & {"break", "continue"} or "target()" in program.code:
+        return None
+    declarations = _needed_data(program)
+    ours = {one.name for one in program.transformed_data.declarations}
+    computed = tuple(one for one in declarations if one.name in ours)
+    if not all(map(is_copied, computed)):
+        return None
+    sizes = _sizes(program, declarations)
+    steps = Steps.of(program)
+    depends = steps.depending({size: _sized(declarations, size) for size in sizes})
+    adding: dict[frozenset[str], list[Step]] = {frozenset(): []}
+    for step in steps.model:
+        if step.has_effects:
+            if step.writes:
+                return None
+            adding.setdefault(together(depends, step.reads), []).append(step)
+    staying = needed(steps.transformed, [step for step in steps.transformed if _stays(step)])
+    known = set().union(*(step.writes for step in staying))
+    free = [step for step in (*steps.transformed, *steps.model) if step not in staying]
+    kept = {over: needed(free, wanted, known=known) for over, wanted in adding.items()}
+    terms = [step for over, group in kept.items() if over for step in group if step in steps.model]
+    if not terms or not (computed or _several(kept) or _has_priors(program, declarations, sizes, terms)):
+        return None
+    used = {step for group in kept.values() for step in group}
+    for step in free:  # what nothing needs may still reject
+        over = together(depends, step.reads | step.writes)
+        if step not in used and over in kept:
+            kept[over] = needed(free, [*kept[over], step], known=known)
+    places = [{step.statement.span for step in group} for group in kept.values()]
+    code = _code(program, declarations, {step.statement.span for step in staying}, places)
+    counting = tuple(size for size in sizes if any(size in over for over in kept))
+    return Parts(code, declarations, computed, exporting(program, computed) if computed else "", counting, tuple(kept))
+
+
+def has_other_sums(program: Program, span: Span) -> bool:
+    """Whether statements that add to the target depend on observations beside the one at a place.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    span : Span
+        Of the likelihood statement that is known.
+    """
+    declarations = _needed_data(program)
+    steps = Steps.of(program)
+    depends = steps.depending({size: _sized(declarations, size) for size in _sizes(program, declarations)})
+    others = (step for step in steps.model if not span.start <= step.statement.span.start < span.end)
+    return any(step.has_effects and together(depends, step.reads) for step in others)
+
+
+def _needed_data(program: Program) -> tuple[Declaration, ...]:
+    """Data and transformed data that parameters, transformed parameters and model read."""
+    known = [*program.data.declarations, *program.transformed_data.declarations]
+    read = set().union(
+        *(
+            names(program.text(block.span))
+            for block in (program.parameters, program.transformed_parameters, program.model)
+        )
+    )
+    for one in reversed(known):  # sizes are declared before what they size
+        if one.name in read:
+            read |= set().union(*map(names, (*one.all_dims, *one.elements)))
+    return tuple(one for one in known if one.name in read)
+
+
+def _sizes(program: Program, declarations: Sequence[Declaration]) -> tuple[str, ...]:
+    """Integers that are a dimension of data and of no parameters."""
+    dims = {dim for one in declarations for dim in one.all_dims}
+    fixed = set().union(
+        *(names(text) for one in program.parameters.declarations for text in (*one.all_dims, *one.elements))
+    )
+    integers = (one.name for one in declarations if one.base == "int" and not one.all_dims)
+    return tuple(name for name in integers if name in dims - fixed)
+
+
+def _sized(declarations: Sequence[Declaration], size: str) -> list[str]:
+    texts = ((one.name, (*one.all_dims, *one.elements)) for one in declarations)
+    return [size, *(name for name, dims in texts if any(size in names(dim) for dim in dims))]
+
+
+def _several(groups: Collection[frozenset[str]]) -> bool:
+    """Whether there may be sums over different rows."""
+    over = [group for group in groups if group]
+    return any(not one & other for one in over for other in over)
+
+
+def _has_priors(
+    program: Program, declarations: Sequence[Declaration], sizes: Collection[str], terms: Sequence[Step]
+) -> bool:
+    """Whether there are parameters of which the term of an observation reads only some.
+
+    They have a dimension that is none of an observation's data, and that statements of its term do not run over.
+    """
+    alike = {dim for one in declarations if set(one.all_dims) & set(sizes) for dim in one.all_dims}
+    alike |= set().union(*(step.reads for step in terms))
+    dims = (names(dim) for one in program.parameters.declarations for dim in one.all_dims)
+    return any(dim and not dim & alike for dim in dims)
+
+
+def _stays(step: Step) -> bool:
+    """Whether a statement stays in transformed parameters: it may reject, or what it declares is checked there."""
+    one = step.statement
+    return step.has_effects or (isinstance(one, Declaration) and (bool(one.constraint) or is_checked(one)))
+
+
+def _code(
+    program: Program, declarations: Sequence[Declaration], staying: Collection[Span], places: Sequence[Collection[Span]]
+) -> str:
+    transformed, model = program.transformed_parameters.statements, program.model.statements
+    lines = [program.text(program.functions_block.span), "data {", *(f"  {plain(one)}" for one in declarations)]
+    lines += [f"  array[{len(places)}] int {SWITCHES};", "}", program.text(program.parameters.span)]
+    if staying:
+        lines.append(f"transformed parameters {{\n{text_of(program, transformed, staying)}\n}}")
+    lines.append("model {")
+    for k, kept in enumerate(places, start=1):
+        inside = [text_of(program, block, kept) for block in (transformed, model)]
+        lines += [f"if ({SWITCHES}[{k}]) {{", *filter(None, inside), "}"]
+    return "\n".join([*lines, "}"])
