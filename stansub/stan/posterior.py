@@ -81,10 +81,13 @@ class Proof:
         Number of parameter values compared.
     error : float
         Largest difference, relative to the sum of the absolute values of the terms.
+    is_empty : bool
+        Whether no block's value changed from one parameter value to another: there is no likelihood.
     """
 
     points: int
     error: float
+    is_empty: bool = False
 
     @property
     def holds(self) -> bool:
@@ -154,6 +157,12 @@ class Posterior:
         source : str
             The user's file, for line numbers.
         """
+        if self.proof.holds and self.proof.is_empty:
+            hint = "; set `prior_only` to 0 in the data" if self.values.values.get("prior_only") else ""
+            raise InputError(
+                f"{self.name}: there is no likelihood to take parts of: with these data no observation has a say in "
+                f"the log density{hint}; for draws from a prior there is NUTS"
+            )
         if not self.proof.holds:
             reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
             raise explain(self.program, self.form, reason, source=source)
@@ -324,7 +333,7 @@ def prove(
     if population.dim != full.dim:
         return Proof(0, float("inf"))
     progress = progress or Progress()
-    blocks, errors = population.blocks, []
+    blocks, errors, first, is_empty = population.blocks, [], None, True
     n_parts = max(1, min(_PARTS, len(blocks), blocks.n_observations // _PART))
     parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
     with Team(population, threads=THREADS, progress=progress) as team:
@@ -341,10 +350,13 @@ def prove(
                 progress.advance(before + done, len(points) * n_parts)
 
             shared = team.map(lambda own, at: own.global_log_density(at), [theta])[0]
-            errors.append(_error(whole, shared, np.concatenate(team.map(values, parts, watch=watch))))
+            terms = np.concatenate(team.map(values, parts, watch=watch))
+            errors.append(_error(whole, shared, terms))
             if math.isinf(errors[-1]):
                 break
-    return Proof(len(errors), max(errors, default=0.0))
+            first = terms if first is None else first
+            is_empty = is_empty and bool((np.abs(terms - first) <= TOLERANCE * max(1.0, abs(shared))).all())
+    return Proof(len(errors), max(errors, default=0.0), is_empty and len(errors) > 1)
 
 
 def _error(whole: float, shared: float, terms: FloatArray) -> float:

@@ -301,7 +301,9 @@ def _copied(program: Program, functions: Sequence[Function], n: str, returned: s
     function = functions[0]
     assert function.body is not None
     returns = [one for one in walk(function.body) if isinstance(one, Other) and one.text.startswith("return")]
-    density = Density.of_call(returns[0].text.removeprefix("return").strip()) if len(returns) == 1 else None
+    result = returns[0].text.removeprefix("return").strip() if len(returns) == 1 else ""
+    term = _only_term(function.body, result)
+    density = Density.of_call(term.expression if term else result)
     if density is None or returns[0] != function.body[-1]:
         raise NoPredictorsError(f"{function.name} does not return the density of data, and nothing else")
     declared = ", ".join(f"{'data ' if one.data_only else ''}{one.type} {one.name}" for one in function.arguments)
@@ -309,9 +311,24 @@ def _copied(program: Program, functions: Sequence[Function], n: str, returned: s
     for k, (column, is_vector) in enumerate(zip(density.columns, density.vectors, strict=True)):
         value = column if returned == "real" else f"stansub_spread({n}, {column})"
         value, kind = (f"stansub_rows({n}, {column})", "matrix") if is_vector else (value, returned)
-        body = rewrite.replaced(program, inside, [(returns[0].span, f"return {value};")])
+        edits = [(returns[0].span, f"return {value};"), *([(term.span, "")] if term else [])]
+        body = rewrite.replaced(program, inside, edits)
         copies.append(f"  {kind} stansub_of_{k}({declared}) {{\n{body}\n  }}")
     return density, "\n".join(copies)
+
+
+def _only_term(body: Sequence[Statement], name: str) -> Assign | None:
+    """What is added to a local sum that begins at 0 and has one term: ``real x = 0; x += term;``."""
+    written = [one for one in walk(body) if isinstance(one, Declaration | Assign) and name in _written(one)]
+    read = [one for one in walk(body) if name in names(expression_of(one))]
+    if len(written) != 2 or len(read) != 1:  # it is returned
+        return None
+    declared, added = written
+    if not isinstance(declared, Declaration) or not isinstance(added, Assign):
+        return None
+    begins = declared.value in ("0", "0.0")
+    adds = added in body and (added.place, added.operator) == (name, "+=")
+    return added if begins and adds else None
 
 
 @dataclass(frozen=True)

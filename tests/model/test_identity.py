@@ -5,7 +5,7 @@ from pathlib import Path
 import bridgestan
 import numpy as np
 import pytest
-from simulated import EXAMPLES, PROGRAMS, ROOT, Compiled, Data, example, simulated
+from simulated import BRMS, EXAMPLES, PROGRAMS, ROOT, Compiled, Data, example, simulated
 
 from stansub.errors import InputError
 from stansub.stan.compiled import CompiledModel
@@ -147,7 +147,15 @@ def test_proof_notices_one_changed_observation(compiled: Compiled) -> None:
     slicers = [Slicer(model.silent, model.read_data(these), ("N",)) for these in (data, changed)]
     same, other = (prove(build(slicer, Blocks(103, 16), some), full, some) for slicer in slicers)
     assert same.holds
+    assert not same.is_empty
     assert not other.holds
+
+
+def test_a_likelihood_that_is_switched_off_is_refused(compiled: Compiled) -> None:
+    """Its blocks add up to the log density, for all of them are 0."""
+    data = dict(simulated(BRMS), prior_only=1)
+    with pytest.raises(InputError, match=r"there is no likelihood .* set `prior_only` to 0"):
+        compiled(BRMS).with_data(data, block_size=8, evaluator="instances")
 
 
 REFUSED = {

@@ -47,6 +47,14 @@ LOG_LIK = """real log_lik_i(int i, array[] int y, matrix x, real alpha, vector b
 PARTIAL = """real part(array[] int slice, int start, int end, matrix x, real alpha, vector beta) {
   return poisson_log_lpmf(slice | alpha + x[start:end] * beta);
 }"""
+SUMMED = """real part(array[] int slice, int start, int end, matrix x, real alpha, vector beta) {
+  real ptarget = 0;
+  int n = end - start + 1;
+  vector[n] mu = rep_vector(0.0, n);
+  mu += alpha;
+  ptarget += poisson_log_glm_lpmf(slice | x[start:end], mu, beta);
+  return ptarget;
+}"""
 ORDERED = """real log_lik_i(int i, array[] int y, matrix x, vector beta, vector cut) {
   return ordered_logistic_lpmf(y[i] | x[i] * beta, cut);
 }"""
@@ -73,6 +81,7 @@ def parts_of(folder: Path, likelihood: str, functions: str = "") -> tuple[Progra
         ("for (n in 1:N) y[n] ~ poisson_log(alpha + x[n] * beta);", "", "poisson_log"),
         ("for (i in 1:N) target += log_lik_i(i, y, x, alpha, beta);", LOG_LIK, "bernoulli_logit"),
         ("target += reduce_sum(part, y, 1, x, alpha, beta);", PARTIAL, "poisson_log"),
+        ("target += reduce_sum(part, y, 1, x, alpha, beta);", SUMMED, "poisson_log"),
         ("z ~ normal_id_glm(x, alpha, beta, scale);", "", "normal"),
         ("z ~ lognormal(x * beta, scale);", "", "lognormal"),
         ("z ~ cauchy(x * beta, scale);", "", "cauchy"),
@@ -121,6 +130,22 @@ def test_read_off_the_text(tmp_path: Path, likelihood: str, functions: str, fami
 def test_not_recognised(tmp_path: Path, likelihood: str, reason: str) -> None:
     with pytest.raises(NoPredictorsError, match=reason):
         parts_of(tmp_path, likelihood)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("ptarget = 0", "ptarget = 1"),
+        ("return ptarget", "ptarget += n; return ptarget"),
+        ("return ptarget", "return 2 * ptarget"),
+        ("ptarget += poisson", "ptarget -= poisson"),
+        ("ptarget += poisson", "for (k in 1:2) ptarget += poisson"),
+    ],
+)
+def test_a_local_sum_of_more_than_a_density_is_not_recognised(tmp_path: Path, change: tuple[str, str]) -> None:
+    assert change[0] in SUMMED
+    with pytest.raises(NoPredictorsError, match="does not return the density of data, and nothing else"):
+        parts_of(tmp_path, "target += reduce_sum(part, y, 1, x, alpha, beta);", SUMMED.replace(*change))
 
 
 RNG = np.random.default_rng(6)

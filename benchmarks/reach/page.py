@@ -1,0 +1,225 @@
+"""The report: how many programs qualify, which verdicts are false, and tables of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from measure import MAYBE, NO_WORD, QUALIFIES, REFUSED, Row
+
+# A reason in a cell.
+_LONGEST = 240
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What came of a run.
+
+    Attributes
+    ----------
+    rows : sequence of Row
+        Of the corpus and of published programs.
+    """
+
+    rows: Sequence[Row]
+
+    @property
+    def sums(self) -> list[Row]:
+        """Programs whose likelihood is a sum over observations."""
+        return [row for row in self.rows if row["is_sum"] is True]
+
+    @property
+    def others(self) -> list[Row]:
+        """Programs whose likelihood is none."""
+        return [row for row in self.rows if row["is_sum"] is False]
+
+    @property
+    def published(self) -> list[Row]:
+        """Programs about which nobody has said it."""
+        return [row for row in self.rows if row["is_sum"] is None]
+
+    @property
+    def known(self) -> list[Row]:
+        return [*self.sums, *self.others]
+
+    @property
+    def measured(self) -> bool:
+        """Whether any was asked about with data."""
+        return any("qualifies" in row or "failure" in row for row in self.rows)
+
+    @property
+    def false_refusals(self) -> list[Row]:
+        """Sums that are refused with their data."""
+        return [row for row in self.sums if row.get("qualifies") is False]
+
+    @property
+    def false_approvals(self) -> list[Row]:
+        """What is no sum and is accepted with its data."""
+        return [row for row in self.others if row.get("qualifies")]
+
+    @property
+    def unnamed(self) -> list[Row]:
+        """What is refused rightly, with data or without, and not called what it is."""
+        refused = [row for row in self.others if not row.get("qualifies", row["text"] != REFUSED)]
+        return [row for row in refused if not row["named"]]
+
+    @property
+    def misread(self) -> list[Row]:
+        """Programs whose text alone leads to a false verdict."""
+        return [row for row in self.known if row["text"] == (REFUSED if row["is_sum"] else QUALIFIES)]
+
+    @property
+    def failures(self) -> list[Row]:
+        """Programs about which `stansub check` did not come to a verdict."""
+        return [row for row in self.rows if "failure" in row]
+
+    @property
+    def offered(self) -> list[Row]:
+        """Programs for which a form that qualifies is offered."""
+        return [row for row in self.rows if row.get("offered") is not None]
+
+    @property
+    def false_offers(self) -> list[Row]:
+        """Forms that are offered where there is none, or that do not qualify."""
+        return [row for row in self.offered if row["is_sum"] is False or not row["offered"]]
+
+    @property
+    def sampled(self) -> list[Row]:
+        return [row for row in self.rows if "draws" in row]
+
+    @property
+    def disagreeing(self) -> list[Row]:
+        return [row for row in self.sampled if row["draws"].get("verdict") != "agrees"]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no verdict and no offer is false, and all are there."""
+        false = (self.false_refusals, self.false_approvals, self.misread, self.false_offers)
+        return not (any(false) or self.failures)
+
+
+def sentences(found: Findings) -> list[str]:
+    """What came of it."""
+    unnamed = f"Refused, and not called what they are: {_names(found.unnamed)}"
+    texts = [_of_text(found)]
+    if not found.measured:
+        return [*texts, unnamed]
+    sums = [row for row in found.sums if "qualifies" in row]
+    in_style = [row for row in sums if row["program"].startswith("brms_")]
+    if sums:
+        of_brms = f"; of those in brms's style {_share(in_style, 'qualifies')}" if in_style else ""
+        texts.append(f"With data, {_share(sums, 'qualifies')} programs whose likelihood is a sum qualify{of_brms}")
+    texts += [
+        f"Refused although they are sums: {_names(found.false_refusals)}",
+        f"Accepted although they are none: {_names(found.false_approvals)}",
+        unnamed,
+        f"Offered another form that qualifies: {_names(found.offered)}; wrongly: {_names(found.false_offers)}",
+    ]
+    if found.failures:
+        texts.append(f"No verdict, for something failed: {_names(found.failures)}")
+    if found.sampled:
+        agreeing = len(found.sampled) - len(found.disagreeing)
+        exact = sum(row["draws"].get("guarantee", "").startswith("exact") for row in found.sampled)
+        texts += [
+            f"{agreeing} of {len(found.sampled)} that were sampled agree with NUTS; decisions were exact in {exact}",
+            f"Sampled, and not seen to agree: {_names(found.disagreeing)}",
+        ]
+    if published := [row for row in found.published if "qualifies" in row]:
+        texts.append(f"Of posteriordb's programs with reference draws {_share(published, 'qualifies')} qualify")
+    return texts
+
+
+def _of_text(found: Findings) -> str:
+    right = sum(row["text"] == (QUALIFIES if row["is_sum"] else REFUSED) for row in found.known)
+    undecided = sum(row["text"] == MAYBE for row in found.known)
+    silent = sum(row["text"] == NO_WORD for row in found.known)
+    return (
+        f"By the text alone {right} of {len(found.known)} verdicts are right, {undecided} leave it open, {silent} "
+        f"programs are given none; false: {_names(found.misread)}"
+    )
+
+
+def _share(rows: Sequence[Row], key: str) -> str:
+    return f"{sum(bool(row[key]) for row in rows)} of {len(rows)}"
+
+
+def _names(rows: Sequence[Row]) -> str:
+    return ", ".join(f"`{row['program']}`" for row in rows) or "none"
+
+
+def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
+    """Write the page."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).resolve().parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    facts = {
+        "command": result["command"],
+        "machine": result["machine"],
+        "observations": result["observations"],
+        "measured": found.measured,
+        "sampled": bool(found.sampled),
+        "n": len(found.known),
+        "n_sums": len(found.sums),
+        "sentences": sentences(found),
+        "sums": [_sum_cells(row, found.measured) for row in found.sums],
+        "others": [_other_cells(row) for row in found.others],
+        "published": [_sum_cells(row, found.measured) for row in found.published],
+    }
+    path = folder / "README.md"
+    path.write_text(environment.get_template("page.md").render(facts), encoding="utf-8")
+    return path
+
+
+def _sum_cells(row: Row, measured: bool) -> list[str]:
+    """The verdicts and, where any was measured, the cut and the draws."""
+    cells = [f"`{row['program']}`", row["about"], row["text"], *([_with_data(row)] if measured else [])]
+    if not row.get("qualifies"):
+        return [*cells, *([""] * 8 if measured else [])]
+    cells += [
+        f"{row['observations']:,}",
+        f"{row['parameters']:,}",
+        f"{row['proof']:.0e}",
+        f"{row['set_up_s']:.2g}",
+        f"{1e6 * row['block_s']:.2g} ({row['block_size']:,})",
+        f"{row['times_whole']:.1f}",
+    ]
+    draws = row.get("draws")
+    if draws is None:
+        return [*cells, "", ""]
+    if "failure" in draws:
+        return [*cells, "", f"**fails**: {_cell(draws['failure'])}"]
+    kind = "exact" if draws["guarantee"].startswith("exact") else "approximate"
+    said = draws["verdict"] if draws["verdict"] == "agrees" else f"**{draws['verdict']}**"
+    return [*cells, f"{draws['test']}, {kind}, {draws['seconds']:.0f} s", f"{said}, {draws['largest_z']:.1f}"]
+
+
+def _other_cells(row: Row) -> list[str]:
+    """The verdicts, and whether they name what it is."""
+    refused = not row.get("qualifies", row["text"] != REFUSED)
+    verdicts = {True: "**qualifies**", False: "refused", None: "**fails**" if "failure" in row else ""}
+    with_data = verdicts[row.get("qualifies")]
+    named = ("yes" if row["named"] else "no") if refused else ""
+    reason = _cell(row.get("reason", row.get("failure", "")))
+    return [f"`{row['program']}`", row["obstacle"], row["text"], with_data, named, reason]
+
+
+def _with_data(row: Row) -> str:
+    if "qualifies" not in row:
+        return f"**fails**: {_cell(row['failure'])}" if "failure" in row else ""
+    if row["qualifies"]:
+        return "qualifies"
+    other = ", another form is offered" if row.get("offered") else ""
+    return f"**refused**{other}: {_cell(row['reason'])}"
+
+
+def _cell(text: str) -> str:
+    """A text as long as a cell of a table takes it."""
+    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return short.replace("|", "\\|")

@@ -1,0 +1,132 @@
+"""Which programs qualify? `stansub check` on programs as people have them, against the truth about each.
+
+python benchmarks/reach/run.py                  # 400 observations each; the first time most of an hour, for compilers
+python benchmarks/reach/run.py --size full      # more observations, and draws beside NUTS: hours
+python benchmarks/reach/run.py --size text      # what is said of the text alone, without data or compilers: a minute
+python benchmarks/reach/run.py --only ar1 hmm   # some of them
+
+With STANSUB_POSTERIORDB naming a checkout of posteriordb, its programs that have reference draws are asked about too.
+Writes reports/reach/README.md and results.json, which is kept up to date while it runs (--resume goes on from there),
+and ends with 1 where a verdict is false.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(1, str(HERE.parent))
+
+import page  # noqa: E402
+import published  # noqa: E402
+from corpus import CASES  # noqa: E402
+from measure import Row, Subject, by_text, measure  # noqa: E402
+from suite.machine import facts  # noqa: E402
+
+from stansub.errors import StansubError  # noqa: E402
+
+REPORTS = HERE.parent.parent / "reports"
+SMALL = 400
+SIZES = ("text", "small", "full")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=SIZES, default="small", help="small by default")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="programs by name")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output-dir", type=Path, default=REPORTS / "reach")
+    parser.add_argument("--resume", action="store_true", help="measure only programs that are not there yet")
+    parser.add_argument("--force", action="store_true", help="overwrite what is in the folder")
+    options = parser.parse_args(arguments)
+    options.results = options.output_dir / "results.json"
+    if options.seed < 0:
+        parser.error("--seed must be at least 0")
+    if options.results.exists() and not (options.force or options.resume):
+        parser.error(f"{options.results} exists already; --force overwrites it, --resume adds to it")
+    return options
+
+
+def subjects(options: argparse.Namespace) -> Iterator[Subject]:
+    """The programs asked for, with data."""
+    full = options.size == "full"
+    for name, case in CASES.items():
+        if not options.only or name in options.only:
+            yield Subject.of(case, case.full if full else SMALL, options.seed)
+    if place := published.folder():
+        for subject in published.subjects(place):
+            if not options.only or subject.name in options.only:
+                yield subject
+
+
+def command(options: argparse.Namespace) -> str:
+    """What makes the same figures."""
+    only = f" --only {' '.join(options.only)}" if options.only else ""
+    seed = f" --seed {options.seed}" if options.seed != 1 else ""
+    return f"python benchmarks/reach/run.py --size {options.size}{only}{seed}"
+
+
+def header(options: argparse.Namespace) -> dict[str, Any]:
+    """What the results begin with."""
+    about = f"{SMALL:,} observations" if options.size != "full" else "thousands of observations"
+    return {"command": command(options), "seed": options.seed, "observations": f"about {about}", "machine": facts()}
+
+
+def make(options: argparse.Namespace) -> dict[str, Any]:
+    """All rows; the file has those that are done."""
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    result, rows = header(options), []
+    if options.resume and options.results.exists():
+        earlier = json.loads(options.results.read_text(encoding="utf-8"))
+        if earlier["command"] != result["command"]:
+            raise SystemExit(f"{options.results} is of `{earlier['command']}`: leave out --resume")
+        rows = earlier["rows"]
+    result["rows"] = rows
+    done = {row["program"] for row in rows}
+    for subject in subjects(options):
+        if subject.name in done:
+            continue
+        began = time.perf_counter()
+        row = by_text(subject) if options.size == "text" else _measured(subject, options)
+        rows.append(row)
+        options.results.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        print(f"{_line(row)}, {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    return result
+
+
+def _measured(subject: Subject, options: argparse.Namespace) -> Row:
+    return measure(subject, sampled=options.size == "full", seed=options.seed)
+
+
+def _line(row: Row) -> str:
+    """A row for whoever waits."""
+    parts = [f"{row['program']}: by the text {row['text']}"]
+    if "qualifies" in row:
+        parts.append("with data " + ("qualifies" if row["qualifies"] else f"refused ({row['reason'][:100]})"))
+    if "failure" in row:
+        parts.append(f"fails ({row['failure'][:100]})")
+    draws = row.get("draws", {})
+    return ", ".join([*parts, *(str(draws[key]) for key in ("test", "verdict", "failure") if key in draws)])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    try:
+        result = make(options)
+    except StansubError as error:
+        sys.exit(f"Error: {error}")
+    found = page.Findings(result["rows"])
+    print("\n".join(page.sentences(found)))
+    print(page.write(result, found, options.output_dir))
+    if not found.passed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

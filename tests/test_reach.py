@@ -1,0 +1,203 @@
+"""The corpus of programs that people have: well formed, with data that fit, and a report that lists false verdicts."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stansub.stan import data as data_module
+from stansub.stan import source
+from stansub.stan.syntax import Program, names
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+MODULES = ("run", "page", "measure", "published", "corpus")
+
+
+@pytest.fixture(scope="module")
+def reach() -> Iterator[Any]:
+    """The command's modules, whose names are common ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        patch.syspath_prepend(str(BENCHMARKS / "reach"))
+        for name in MODULES:
+            patch.delitem(sys.modules, name, raising=False)
+        import corpus
+        import measure
+        import page
+        import published
+        import run
+
+        yield SimpleNamespace(corpus=corpus, measure=measure, page=page, published=published, run=run)
+        for name in MODULES:
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def programs(reach: Any) -> dict[str, Program]:
+    """Every program, as stanc accepts it."""
+    return {path.stem: source.read(path).program for path in sorted(reach.corpus.PROGRAMS.glob("*.stan"))}
+
+
+def test_every_program_has_a_case_and_every_case_a_program(reach: Any, programs: dict[str, Program]) -> None:
+    cases = reach.corpus.CASES.values()
+    assert {case.path.stem for case in cases} == set(programs)
+    assert len(cases) >= 40
+    assert all(case.about for case in cases)
+    assert all(case.path.read_text(encoding="utf-8").startswith("// ") for case in cases)
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_data_fit_the_data_block(n: int, reach: Any, programs: dict[str, Program]) -> None:
+    for case in reach.corpus.CASES.values():
+        declarations = programs[case.path.stem].data.declarations
+        data = case.data(n)
+        assert set(data) == {declaration.name for declaration in declarations}, case.name
+        assert data_module.read(data, declarations).values.keys() == data.keys()
+
+
+def test_data_have_as_many_observations_as_were_asked_for(reach: Any, programs: dict[str, Program]) -> None:
+    for case in reach.corpus.CASES.values():
+        if case.name == "no_data":
+            continue
+        values = [np.asarray(value) for value in case.data(400).values()]
+        longest = max(value.shape[0] for value in values if value.ndim)
+        assert 200 <= longest <= 400, case.name
+
+
+def test_data_depend_on_the_seed_alone(reach: Any) -> None:
+    for case in reach.corpus.CASES.values():
+        first, again, other = case.data(60), case.data(60), case.data(60, seed=2)
+        for name, value in first.items():
+            np.testing.assert_array_equal(value, again[name])
+        if case.name != "no_data":
+            assert any(not np.array_equal(value, other[name]) for name, value in first.items()), case.name
+
+
+def test_programs_with_a_parameter_for_each_observation_are_no_sums(reach: Any, programs: dict[str, Program]) -> None:
+    """The one truth that the text shows: as a parameter is declared with the size of the outcome."""
+    for case in reach.corpus.CASES.values():
+        program = programs[case.path.stem]
+        outcome = {one.all_dims[0] for one in program.data.declarations if one.name in ("y", "Y")}
+        latent = any(outcome & set().union(*map(names, one.all_dims)) for one in program.parameters.declarations)
+        kinds = (reach.corpus.LATENT, reach.corpus.STATE_SPACE, reach.corpus.SPATIAL)
+        assert not latent or case.obstacle in (*kinds, reach.corpus.GAUSSIAN_PROCESS), case.name
+        assert latent or case.obstacle not in kinds, case.name
+
+
+def test_verdicts_are_read_off_the_first_line(reach: Any) -> None:
+    of = reach.measure.Answer
+    assert of(0, "Qualifies: 12 observations\nWarning: will not qualify elsewhere", "").said == "qualifies"
+    assert of(0, "May qualify, by its text", "").said == "may qualify"
+    assert of(2, "Will not qualify: a Gaussian process", "").said == "will not qualify"
+    assert of(0, "Program       read as a reduce_sum call", "").said == "says neither"
+    assert of(2, "", "Loading\nstansub: error: it is none\n").reason == "it is none"
+    refused = "will not qualify: no sum\nReason        N: no\nOther form    none is known\n"
+    assert of(2, refused, "").reason == "will not qualify: no sum; other form: none is known"
+
+
+def row(program: str, is_sum: bool, text: str, qualifies: bool, **more: Any) -> dict[str, Any]:
+    obstacle = None if is_sum else "a Gaussian process"
+    cut = {"observations": 400, "parameters": 3, "block_size": 2, "proof": 1e-15, "set_up_s": 0.2, "block_s": 1e-6}
+    cost: dict[str, Any] = {**cut, "times_whole": 1.5} if qualifies else {"reason": "it is | none", "named": True}
+    facts = {"program": program, "about": "A regression", "is_sum": is_sum, "obstacle": obstacle, "text": text}
+    return {**facts, "qualifies": qualifies, **cost, **more}
+
+
+RIGHT = (row("brms_a", True, "qualifies", True), row("b", False, "will not qualify", False))
+
+
+@pytest.mark.parametrize(
+    ("false", "sentence"),
+    [
+        (row("c", True, "may qualify", False), "Refused although they are sums: `c`"),
+        (row("c", False, "may qualify", True), "Accepted although they are none: `c`"),
+        (row("c", True, "will not qualify", True), "false: `c`"),
+        (row("c", False, "qualifies", False), "false: `c`"),
+        (row("c", False, "may qualify", False, offered=True), "wrongly: `c`"),
+        (row("c", True, "may qualify", False, offered=False), "wrongly: `c`"),
+    ],
+)
+def test_false_verdicts_are_listed_by_name(false: dict[str, Any], sentence: str, reach: Any) -> None:
+    right, wrong = reach.page.Findings(RIGHT), reach.page.Findings((*RIGHT, false))
+    assert right.passed
+    assert not wrong.passed
+    assert sentence in "\n".join(reach.page.sentences(wrong))
+    assert "`c`" not in "\n".join(reach.page.sentences(right))
+
+
+def test_page(reach: Any, tmp_path: Path) -> None:
+    draws = {"test": "factorised", "guarantee": "exact by proved bounds", "seconds": 3.0, "largest_z": 2.1}
+    rows = [
+        *RIGHT,
+        row("c", True, "may qualify", True, draws={**draws, "verdict": "agrees"}),
+        row("d", True, "may qualify", True, draws={**draws, "verdict": "differs"}),
+        row("e", True, "may qualify", True, draws={"failure": "no mode"}),
+        {"program": "h", "about": "A", "is_sum": True, "text": "may qualify", "named": False, "failure": "broken"},
+        {**row("f-g", True, "may qualify", False), "is_sum": None},
+    ]
+    machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
+    result = {"command": "python x", "machine": machine, "observations": "about 400 observations"}
+    text = reach.page.write(result, reach.page.Findings(rows), tmp_path).read_text(encoding="utf-8")
+    assert "1 of 3 that were sampled agree with NUTS; decisions were exact in 2" in text
+    assert "not seen to agree: `d`, `e`" in text
+    assert "Of posteriordb's programs with reference draws 0 of 1 qualify" in text
+    assert "4 of 4 programs whose likelihood is a sum qualify; of those in brms's style 1 of 1" in text
+    assert "No verdict, for something failed: `h`" in text
+    assert "it is \\| none" in text
+    for table in text.split("\n\n"):
+        if table.startswith("|"):
+            assert len({line.replace("\\|", "").count("|") for line in table.splitlines()}) == 1
+
+
+def test_published_programs_of_a_checkout(reach: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = tmp_path / "posterior_database"
+    for folder in ("posteriors", "models/stan", "data/data"):
+        (database / folder).mkdir(parents=True)
+    (database / "models" / "stan" / "m.stan").write_text("parameters {real x;} model {x ~ normal(0, 1);}")
+    with zipfile.ZipFile(database / "data" / "data" / "d.json.zip", "w") as archive:
+        archive.writestr("d.json", '{"N": 3}')
+    for name, reference in (("d-m", "d-m"), ("e-m", None)):
+        about = {"model_name": "m", "data_name": "d", "reference_posterior_name": reference}
+        (database / "posteriors" / f"{name}.json").write_text(json.dumps(about))
+    monkeypatch.delenv(reach.published.VARIABLE, raising=False)
+    assert reach.published.folder() is None
+    monkeypatch.setenv(reach.published.VARIABLE, str(tmp_path))
+    found = list(reach.published.subjects(reach.published.folder()))
+    assert [(one.name, one.data, one.is_sum) for one in found] == [("d-m", {"N": 3}, None)]
+    monkeypatch.setenv(reach.published.VARIABLE, str(tmp_path / "missing"))
+    with pytest.raises(reach.published.InputError, match="no posteriordb checkout"):
+        reach.published.folder()
+
+
+def test_run_by_the_text(
+    reach: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv(reach.published.VARIABLE, raising=False)
+    options = ["--size", "text", "--output-dir", str(tmp_path), "--only", "log_lik_i"]
+    reach.run.main(options)
+    reach.run.main([*options, "--resume"])
+    assert [row["program"] for row in json.loads((tmp_path / "results.json").read_text())["rows"]] == ["log_lik_i"]
+    assert "--size text --only log_lik_i" in (tmp_path / "README.md").read_text()
+    with pytest.raises(SystemExit):
+        reach.run.main(options)
+    assert "--force" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_some_programs(reach: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(reach.published.VARIABLE, raising=False)
+    sums = ["brms_gaussian", "weibull_two_arrays", "hmm_sequences"]
+    others = ["brms_prior_only", "brms_ma", "relative_exposure"]
+    options = reach.run.parse(["--output-dir", str(tmp_path), "--only", *sums, *others])
+    rows = {row["program"]: row for row in reach.run.make(options)["rows"]}
+    assert [name for name in (*sums, *others) if rows[name]["qualifies"]] == sums
+    assert all(rows[name]["proof"] < 1e-10 and rows[name]["observations"] == 400 for name in sums)
+    assert all(rows[name]["reason"] and rows[name]["offered"] is None for name in others)
