@@ -30,7 +30,7 @@ from stansub.stan.recognise import Form, explain, find_line, plain, recognise, s
 from stansub.stan.remarks import locate_error
 from stansub.stan.rewritten import Rewritten, count_units
 from stansub.stan.rows import N_ROWS
-from stansub.stan.sizes import declarations, main_size
+from stansub.stan.sizes import declarations, main_size, outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.syntax import Program, names, tokenize
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
@@ -293,7 +293,18 @@ class CompiledModel:
                 raise InputError(f"{cut.data.source}: there are no observations ({likely} = {n})")
             text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
             raise explain(self.program, self.form, text, source=self.source)
+        if observations is None and (latent := self._latent(sums)):
+            # Pairs of neighbours, say, whose sum is a prior.
+            counts = " and ".join(" and ".join(names) for names in sums)
+            text = f"the observations, which {latent} counts, have parameters each; only what {counts} counts is a sum"
+            raise explain(self.program, self.form, text, source=self.source)
         return sums
+
+    def _latent(self, sums: Sequence[Sequence[str]]) -> str:
+        """What counts the observations, where they have parameters each and none of some sums is over them."""
+        outcomes, counted = outcome_sizes(self.program), {name for names in sums for name in names}
+        of_parameters = {dim for one in self.program.parameters.declarations for dim in one.all_dims}
+        return outcomes[0] if outcomes and not counted & set(outcomes) and set(outcomes) <= of_parameters else ""
 
     def _undefined(self, given: _Given, library: Library | None) -> str:
         """What to say where no parameters with a finite log density were found."""

@@ -29,6 +29,10 @@ from stansub.types import FloatArray
 # Instances that a construction task makes.
 _CHUNK = 256
 
+# Observations of an instance by which all are evaluated: enough to outweigh a call, few enough for autodiff to stay in
+# little memory.
+_BULK = 1 << 13
+
 
 @dataclass(frozen=True)
 class Slicer:
@@ -116,6 +120,12 @@ class Instances:
         """Log likelihoods of single observations, shape (len(places),)."""
         models = [_model(self.slicers, self.blocks, place, place + 1) for place in places.tolist()]
         return self._evaluator(models).block_log_lik(theta)
+
+    def in_bulk(self) -> Instances:
+        """In few instances, each of which evaluates the parameters once."""
+        if self.blocks.n_observations < 2 * _BULK or 4 * self.blocks.size > _BULK:
+            return self
+        return made(self.slicers, replace(self.blocks, size=_BULK), self.global_models, alone=self.alone)
 
     def recut(self, size: int, points: Sequence[FloatArray]) -> Instances:
         """The same observations in blocks of another size, whose instances are made anew."""

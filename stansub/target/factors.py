@@ -29,6 +29,10 @@ class Population(Protocol):
         """A new evaluator, for one thread at a time."""
         ...
 
+    def in_bulk(self) -> Population:
+        """The same for evaluations of all of them: of larger blocks where each costs a call, or itself."""
+        ...
+
 
 class Density(Protocol):
     """The whole log density, and the names and values that its parameters have for the user."""

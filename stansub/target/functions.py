@@ -149,6 +149,10 @@ class FunctionFactors:
         total = evaluator.global_log_density(theta) + evaluator.block_log_lik(theta).sum()
         return float(total) if np.isfinite(total) else -np.inf
 
+    def in_bulk(self) -> FunctionFactors:
+        """Itself: one call evaluates many blocks."""
+        return self
+
     def evaluator(self) -> FunctionEvaluator:
         """A new evaluator of the factors."""
         gradient = None if self._log_lik_gradient is None else self._gradient

@@ -232,8 +232,15 @@ def _searching(
     log = as_progress(progress)
     # L-BFGS asks BLAS for products of tiny matrices: waking threads for them takes longer than all the rest.
     one_thread = threadpool_limits(limits=1, user_api="blas")
-    with one_thread, Team(posterior.population, threads=threads, progress=log) as team:
-        yield _Search(posterior, team, rng, log, predictors)
+    population = posterior.population
+    in_bulk = population if predictors is not None else population.in_bulk()
+    with (
+        one_thread,
+        Team(population, threads=threads, progress=log) as team,
+        Team(in_bulk, threads=threads, progress=log) as bulk,
+    ):
+        whole = PredictedObjective(team, predictors) if predictors is not None else Objective(bulk)
+        yield _Search(posterior, team, whole, rng, log)
 
 
 class _Search:
@@ -255,13 +262,13 @@ class _Search:
         self,
         posterior: Target,
         team: Team,
+        whole: Objective,
         rng: np.random.Generator,
         log: Progress,
-        predictors: LinearPredictors | None,
     ) -> None:
         self.began = time.perf_counter()
         self.model = posterior.full
-        self.team, self.rng, self.log = team, rng, log
+        self.team, self.whole, self.rng, self.log = team, whole, rng, log
         self.names = [indexed(name) for name in posterior.full.param_unc_names()]
         blocks = posterior.population.blocks
         order = rng.permutation(len(blocks)).astype(np.int32)
@@ -269,12 +276,22 @@ class _Search:
         sizes = sorted({max(round(share * len(blocks)), factor * least) for share, factor in _SHARES.items()})
         # Blocks are evaluated in the order in which they lie in memory; a share of nearly all would save nothing.
         self.shares = [Objective(team, np.sort(order[:size])) for size in sizes if 3 * size < len(blocks)]
-        self.whole = PredictedObjective(team, predictors) if predictors is not None else Objective(team)
         self.walks: list[Walk] = []
         self.ends: list[Walk] = []
         self.copies: list[Walk] = []
         self.left: list[tuple[Walk, float]] = []
         self.interchangeable: dict[str, None] = {}
+
+    @property
+    def observations(self) -> int:
+        """Observations whose gradients have been evaluated so far."""
+        teams = {id(team): team for team in (self.team, self.whole.team)}
+        return sum(team.observations for team in teams.values())
+
+    @property
+    def passes(self) -> float:
+        """The same, in passes over all of them."""
+        return self.observations / self.team.population.blocks.n_observations
 
     def scout(self, points: Sequence[FloatArray], n_drawn: int | None, radius: float) -> None:
         """Climb from all starts on the first objective."""
@@ -335,7 +352,7 @@ class _Search:
         """Whether after so many starts no further mode is expected, or the budget is spent."""
         if n < _FEWEST:
             return False
-        if n >= _MOST or (self.team.passes > _PASSES and self.team.observations > _OBSERVATIONS):
+        if n >= _MOST or (self.passes > _PASSES and self.observations > _OBSERVATIONS):
             return True
         if not self.ends:
             return False
@@ -382,8 +399,8 @@ class _Search:
         The blocks of the share are a random sample, and the maximum of a share is higher than the log density of all
         the data there, by about weight / 2 times a chi-square number with dim degrees of freedom.
         """
-        evaluator, which = self.team.population.evaluator(), objective.which
-        n, n_blocks = len(which), len(self.team.population.blocks)
+        evaluator, which = objective.team.population.evaluator(), objective.which
+        n, n_blocks = len(which), len(objective.team.population.blocks)
         differences = evaluator.block_log_lik(one.position, which) - evaluator.block_log_lik(other.position, which)
         error = n_blocks * differences.std(ddof=1) / np.sqrt(n) * np.sqrt(1 - n / n_blocks)
         return float(_ERRORS * (error + objective.weight * np.sqrt(objective.dim))) + _NEGLIGIBLE
@@ -411,7 +428,7 @@ class _Search:
             lower=tuple((walk.position, walk.value) for walk in lower),
             starts=self._starts({key: f"mode {k}" for k, key in enumerate(ranked, start=1)}, ends[0].value),
             interchangeable=tuple(self.interchangeable),
-            n_passes=self.team.passes,
+            n_passes=self.passes,
             seconds=time.perf_counter() - self.began,
         )
 
