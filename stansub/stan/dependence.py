@@ -59,17 +59,19 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Steps:
-    """The simple statements of transformed parameters and of the model block."""
+    """The simple statements of transformed data, transformed parameters and the model block."""
 
+    data: tuple[Step, ...]
     transformed: tuple[Step, ...]
     model: tuple[Step, ...]
 
     @classmethod
     def of(cls, program: Program) -> Steps:
         """Those of a program."""
+        data = tuple(_steps(program, program.transformed_data.statements, {}, frozenset()))
         scope: dict[str, str] = {}
         transformed = tuple(_steps(program, program.transformed_parameters.statements, scope, frozenset()))
-        return cls(transformed, tuple(_steps(program, program.model.statements, scope, frozenset())))
+        return cls(data, transformed, tuple(_steps(program, program.model.statements, scope, frozenset())))
 
     def depending(self, groups: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
         """For each variable that depends on any of some groups of variables, the names of these groups.

@@ -8,13 +8,13 @@ sum over its rows, and all together are the user's log density, is proved numeri
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from stansub.stan.dependence import Step, Steps, needed, text_of, together
 from stansub.stan.exported import exporting, is_checked, is_copied, plain
 from stansub.stan.rewrite import silent
-from stansub.stan.syntax import Declaration, Program, Span, names, parse, tokenize
+from stansub.stan.syntax import Assign, Declaration, For, Program, Span, names, parse, tokenize, walk
 
 SWITCHES = "stansub_parts"
 
@@ -67,9 +67,11 @@ def divide(program: Program) -> Parts | None:
     words = {token.text for token in tokenize(program.code) if token.kind == "name"}
     if any(word.startswith(SWITCHES) for word in words) or words & {"break", "continue"} or "target()" in program.code:
         return None
-    declarations = _needed_data(program)
-    ours = {one.name for one in program.transformed_data.declarations}
-    computed = tuple(one for one in declarations if one.name in ours)
+    ours, anew = {one.name for one in program.transformed_data.declarations}, _holding_places(program)
+    of_rows = _plain_names(key for step in anew for key in step.writes)
+    declarations = _needed_data(program, _plain_names(key for step in anew for key in step.reads))
+    given = tuple(one for one in declarations if one.name not in of_rows)
+    computed = tuple(one for one in given if one.name in ours)
     if not all(map(is_copied, computed)):
         return None
     sizes = _sizes(program, declarations)
@@ -94,9 +96,11 @@ def divide(program: Program) -> Parts | None:
         if step not in used and over in kept:
             kept[over] = needed(free, [*kept[over], step], known=known)
     places = [{step.statement.span for step in group} for group in kept.values()]
-    code = _code(program, declarations, {step.statement.span for step in staying}, places)
+    code = _code(
+        program, given, {step.statement.span for step in anew}, {step.statement.span for step in staying}, places
+    )
     counting = tuple(size for size in sizes if any(size in over for over in kept))
-    return Parts(code, declarations, computed, exporting(program, computed) if computed else "", counting, tuple(kept))
+    return Parts(code, given, computed, exporting(program, computed) if computed else "", counting, tuple(kept))
 
 
 def has_other_sums(program: Program, span: Span) -> bool:
@@ -116,10 +120,10 @@ def has_other_sums(program: Program, span: Span) -> bool:
     return any(step.has_effects and together(depends, step.reads) for step in others)
 
 
-def _needed_data(program: Program) -> tuple[Declaration, ...]:
-    """Data and transformed data that parameters, transformed parameters and model read."""
+def _needed_data(program: Program, more: Collection[str] = ()) -> tuple[Declaration, ...]:
+    """Data and transformed data that parameters, transformed parameters and model read, and some more."""
     known = [*program.data.declarations, *program.transformed_data.declarations]
-    read = set().union(
+    read = set(more).union(
         *(
             names(program.text(block.span))
             for block in (program.parameters, program.transformed_parameters, program.model)
@@ -129,6 +133,28 @@ def _needed_data(program: Program) -> tuple[Declaration, ...]:
         if one.name in read:
             read |= set().union(*map(names, (*one.all_dims, *one.elements)))
     return tuple(one for one in known if one.name in read)
+
+
+def _holding_places(program: Program) -> list[Step]:
+    """Statements of transformed data that list rows (``which[n] = i;`` in a loop over i): made anew for some rows."""
+    arrays = {one.name for one in program.transformed_data.declarations if one.base == "int" and one.array_dims}
+    listing = {
+        one.span
+        for loop in walk(program.transformed_data.statements)
+        if isinstance(loop, For)
+        for one in walk(loop.body)
+        if isinstance(one, Assign)
+        and arrays.intersection(one.variables)
+        and one.expression == loop.variable
+        and one.place != f"{one.variables[0]}[{loop.variable}]"
+    }
+    steps = Steps.of(program).data
+    return needed(steps, [step for step in steps if step.statement.span in listing])
+
+
+def _plain_names(keys: Iterable[str]) -> set[str]:
+    """Of variables, by their keys."""
+    return {key.partition("@")[0] for key in keys}
 
 
 def _sizes(program: Program, declarations: Sequence[Declaration]) -> tuple[str, ...]:
@@ -172,11 +198,18 @@ def _stays(step: Step) -> bool:
 
 
 def _code(
-    program: Program, declarations: Sequence[Declaration], staying: Collection[Span], places: Sequence[Collection[Span]]
+    program: Program,
+    declarations: Sequence[Declaration],
+    anew: Collection[Span],
+    staying: Collection[Span],
+    places: Sequence[Collection[Span]],
 ) -> str:
     transformed, model = program.transformed_parameters.statements, program.model.statements
     lines = [program.text(program.functions_block.span), "data {", *(f"  {plain(one)}" for one in declarations)]
-    lines += [f"  array[{len(places)}] int {SWITCHES};", "}", program.text(program.parameters.span)]
+    lines += [f"  array[{len(places)}] int {SWITCHES};", "}"]
+    if anew:
+        lines.append(f"transformed data {{\n{text_of(program, program.transformed_data.statements, anew)}\n}}")
+    lines.append(program.text(program.parameters.span))
     if staying:
         lines.append(f"transformed parameters {{\n{text_of(program, transformed, staying)}\n}}")
     lines.append("model {")

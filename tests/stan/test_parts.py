@@ -241,3 +241,38 @@ def test_what_is_left_whole(model: str, divided: Divide) -> None:
 )
 def test_nothing_is_compiled_where_nothing_is_gained(file: Path, gains: bool) -> None:
     assert (divide(source.read(file).program) is not None) == gains
+
+
+def test_lists_of_rows_are_made_anew_for_some_rows(divided: Divide) -> None:
+    parts = divided(
+        """
+data { int N; vector[N] y; array[N] int censored; }
+transformed data {
+  int n_events = 0;
+  array[N] int events;
+  array[N] int time;
+  real centre = mean(y);
+  for (n in 1:N) {
+    time[n] = n;
+    if (!censored[n]) {
+      n_events += 1;
+      events[n_events] = n;
+    }
+  }
+}
+parameters { real a; real b; }
+model {
+  vector[N] mu = a + b * to_vector(time) - centre;
+  a ~ normal(0, 1);
+  y[events[1:n_events]] ~ normal(mu[events[1:n_events]], 1);
+}
+"""
+    )
+    assert parts is not None
+    assert {one.name for one in parts.computed} == {"time", "centre"}
+    assert {"censored", "time"} <= {one.name for one in parts.declarations}
+    assert not {"events", "n_events"} & {one.name for one in parts.declarations}
+    made = parts.code.partition("transformed data")[2].partition("parameters")[0]
+    assert "events[n_events] = n;" in made
+    assert "time[n] = n;" not in made
+    assert parts.groups == (frozenset(), frozenset({"N"}))
