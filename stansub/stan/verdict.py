@@ -81,7 +81,8 @@ class Examined:
             other = "written with a function log_lik_i, as below, it does"
             return Verdict("will not qualify as it stands", other, InputError.exit_code)
         if self.reason:
-            return Verdict("will not qualify", "its likelihood is no sum over observations that can be evaluated in parts", InputError.exit_code)
+            why = "its likelihood is no sum over observations that can be evaluated in parts"
+            return Verdict("will not qualify", why, InputError.exit_code)
         return Verdict("may qualify", f"{self._doubt(source)}; give data to have it proved", MAY_QUALIFY)
 
     def _doubt(self, source: str) -> str:
