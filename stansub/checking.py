@@ -19,12 +19,12 @@ from stansub.output.layout import Layout
 from stansub.run.choices import choose_test
 from stansub.run.progress import stage_progress
 from stansub.stan import source as source_module
-from stansub.stan.elements import NotSeparableError
+from stansub.stan.elementwise.elements import NotSeparableError
+from stansub.stan.elementwise.reformulated import Reformulated
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior, draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.recognise import Form, find_line, observations_in
-from stansub.stan.reformulated import Reformulated
 from stansub.stan.rewritten import Rewritten
 from stansub.stan.sizes import main_size
 from stansub.stan.source import Source

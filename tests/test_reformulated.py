@@ -14,9 +14,9 @@ from stansub.stan import data as data_module
 from stansub.stan import source
 from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.data import Data
-from stansub.stan.elements import NotSeparableError
-from stansub.stan.reformulated import check_equal, reformulate
-from stansub.stan.separate import separations
+from stansub.stan.elementwise.elements import NotSeparableError
+from stansub.stan.elementwise.reformulated import check_equal, reformulate
+from stansub.stan.elementwise.separate import separations
 from stansub.types import FloatArray
 
 SUMS = Path(__file__).parent / "stan" / "programs" / "sums"

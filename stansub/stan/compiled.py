@@ -21,7 +21,6 @@ from stansub.stan import rewrite, source, toolchain
 from stansub.stan.cutting import Cut, InParts, Whole, choices, find_sums
 from stansub.stan.data import Data
 from stansub.stan.instances import Slicer, build
-from stansub.stan.lags import with_lags
 from stansub.stan.library import Library, Model
 from stansub.stan.parts import Parts, divide, has_other_sums
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
@@ -29,7 +28,8 @@ from stansub.stan.predictors import handing_out, library_name
 from stansub.stan.recognise import Form, explain, find_line, plain, recognise, size_candidates
 from stansub.stan.remarks import locate_error
 from stansub.stan.rewritten import Rewritten, count_units
-from stansub.stan.rows import N_ROWS
+from stansub.stan.series.lags import with_lags
+from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import declarations, main_size, outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.syntax import Program, names, tokenize

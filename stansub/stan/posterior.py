@@ -115,7 +115,7 @@ class Posterior:
     values : Data
         The user's data, in the original order.
     sizes : tuple of str
-        Integers that count the observations: data, or of rows of data (`stansub.stan.lags`).
+        Integers that count the observations: data, or of rows of data (`stansub.stan.series.lags`).
     points : sequence of ndarray
         Unconstrained parameters at which it was proved.
     any_block_size : bool

@@ -19,10 +19,10 @@ from stansub.errors import InputError, RunError
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.densities import PRODUCTS, SPECS, Link, Rows, Spec
-from stansub.stan.lags import with_lags
 from stansub.stan.library import Library
 from stansub.stan.recognise import Form, normalised, partial_sums, recognise
-from stansub.stan.rows import N_ROWS
+from stansub.stan.series.lags import with_lags
+from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size, observations_in
 from stansub.stan.syntax import (
     Assign,

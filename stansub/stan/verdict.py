@@ -12,10 +12,10 @@ from stansub.stan import data as data_module
 from stansub.stan.advice import obstacles
 from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.data import Data
-from stansub.stan.elements import NotSeparableError
+from stansub.stan.elementwise.elements import NotSeparableError
+from stansub.stan.elementwise.reformulated import Reformulated, reformulate
 from stansub.stan.posterior import Posterior
 from stansub.stan.recognise import Form, NotASumError, recognise
-from stansub.stan.reformulated import Reformulated, reformulate
 from stansub.stan.remarks import Remark, find_line
 from stansub.stan.sizes import main_size
 from stansub.stan.source import Source

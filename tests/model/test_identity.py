@@ -9,9 +9,9 @@ from simulated import BRMS, EXAMPLES, PROGRAMS, ROOT, Compiled, Data, example, s
 
 from stansub.errors import InputError
 from stansub.stan.compiled import CompiledModel
+from stansub.stan.elementwise.reformulated import reformulate
 from stansub.stan.instances import Slicer, build
 from stansub.stan.posterior import Posterior, draw_points, prove
-from stansub.stan.reformulated import reformulate
 from stansub.stan.rewritten import Rewritten
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray

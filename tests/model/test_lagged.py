@@ -11,9 +11,9 @@ import stansub
 from stansub.errors import InputError
 from stansub.stan import data as data_module
 from stansub.stan import source, toolchain
-from stansub.stan.lags import with_lags
 from stansub.stan.library import Library, Model
 from stansub.stan.posterior import draw_points
+from stansub.stan.series.lags import with_lags
 
 LAGGED, SERIES, DEPENDENT = (PROGRAMS / f"{name}.stan" for name in ("lagged", "series", "dependent"))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stansub.stan.affine import Affine
+from stansub.stan.series.affine import Affine
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from stansub.stan import stanc
-from stansub.stan.lags import recursion, with_lags
+from stansub.stan.series.lags import recursion, with_lags
 from stansub.stan.syntax import Block, Program, parse, tokenize
 
 HEAD = """

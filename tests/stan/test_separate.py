@@ -6,10 +6,10 @@ import pytest
 
 from stansub.errors import InputError
 from stansub.stan import stanc
-from stansub.stan.elements import Elements, NotSeparableError, Shape
-from stansub.stan.expressions import Infix, Prefix, inner, parse_expression
+from stansub.stan.elementwise.elements import Elements, NotSeparableError, Shape
+from stansub.stan.elementwise.expressions import Infix, Prefix, inner, parse_expression
+from stansub.stan.elementwise.separate import separations
 from stansub.stan.recognise import recognise
-from stansub.stan.separate import separations
 from stansub.stan.syntax import Program, parse
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from stansub.stan.affine import Affine
 from stansub.stan.remarks import Remark
-from stansub.stan.shapes import Shape
+from stansub.stan.series.affine import Affine
+from stansub.stan.series.shapes import Shape
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
     Program,

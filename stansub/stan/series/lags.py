@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from stansub.errors import InputError
 from stansub.stan import stanc
-from stansub.stan.affine import Affine
-from stansub.stan.computed import Computed, DividedError, written
-from stansub.stan.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
 from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import replaced
-from stansub.stan.rows import Index, RefusedError, Rows, Stretch
+from stansub.stan.series.affine import Affine
+from stansub.stan.series.computed import Computed, DividedError, written
+from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
+from stansub.stan.series.rows import Index, RefusedError, Rows, Stretch
 from stansub.stan.sizes import changing_names, declarations, main_size
 from stansub.stan.syntax import (
     Assign,

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stansub.stan.affine import Affine
-from stansub.stan.nests import Nest
 from stansub.stan.remarks import Remark
-from stansub.stan.rows import ROW, Index, Read, RefusedError, Rows, Stretch
-from stansub.stan.shapes import Shape
+from stansub.stan.series.affine import Affine
+from stansub.stan.series.nests import Nest
+from stansub.stan.series.rows import ROW, Index, Read, RefusedError, Rows, Stretch
+from stansub.stan.series.shapes import Shape
 from stansub.stan.syntax import (
     Assign,
     Declaration,

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from stansub.errors import InputError
 from stansub.stan.densities import PRODUCTS
-from stansub.stan.elements import Elements, NotSeparableError, Shape, shape_of
-from stansub.stan.expressions import Apply, Choice, Expression, Group, Infix, Prefix, parse_expression
+from stansub.stan.elementwise.elements import Elements, NotSeparableError, Shape, shape_of
+from stansub.stan.elementwise.expressions import Apply, Choice, Expression, Group, Infix, Prefix, parse_expression
 from stansub.stan.recursions import recursions
 from stansub.stan.sizes import changing_names, declarations, observations_in, outcome_sizes, size_candidates
 from stansub.stan.syntax import (

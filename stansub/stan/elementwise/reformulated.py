@@ -12,9 +12,9 @@ from stansub.errors import InputError, InterruptError, RunError
 from stansub.stan import stanc, syntax
 from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.data import Data
-from stansub.stan.elements import NotSeparableError
+from stansub.stan.elementwise.elements import NotSeparableError
+from stansub.stan.elementwise.separate import LOG_LIK, separations
 from stansub.stan.posterior import Proof, draw_points, prove
-from stansub.stan.separate import LOG_LIK, separations
 from stansub.stan.source import Source
 
 _N_POINTS = 5

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from stansub.stan.expressions import (
+from stansub.stan.elementwise.expressions import (
     Apply,
     Choice,
     Expression,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from stansub.stan.affine import Affine
 from stansub.stan.remarks import Remark
-from stansub.stan.rows import ROW, Index, Read, RefusedError, Rows, Stretch, holding
-from stansub.stan.shapes import Shape
+from stansub.stan.series.affine import Affine
+from stansub.stan.series.rows import ROW, Index, Read, RefusedError, Rows, Stretch, holding
+from stansub.stan.series.shapes import Shape
 from stansub.stan.sizes import changing_names
 from stansub.stan.syntax import (
     Assign,
@@ -46,7 +46,7 @@ def adds(statement: Statement) -> bool:
 
 
 class Parts(Protocol):
-    """Computed variables, a stretch of their elements each (`stansub.stan.computed.Computed`)."""
+    """Computed variables, a stretch of their elements each (`stansub.stan.series.computed.Computed`)."""
 
     @property
     def variables(self) -> Mapping[str, Declaration]:
