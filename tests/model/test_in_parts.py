@@ -19,7 +19,8 @@ from stansub.stan.recipe import PosteriorRecipe
 from stansub.stan.rewritten import Rewritten
 from stansub.stan.syntax import parse
 
-IN_PARTS = ["centred", "groups", "varying_dispersion", "brms_gaussian", "item_response", "survival", "partial_sums"]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("item_response", "partial_sums")]
+IN_PARTS = ["centred", "groups", "varying_dispersion", "brms_gaussian", "survival", *SLOW]
 
 
 def of(name: str, compiled: Compiled) -> tuple[CompiledModel, Data]:
@@ -39,7 +40,7 @@ def test_blocks_are_likelihoods_alone(name: str, compiled: Compiled) -> None:
     np.testing.assert_allclose(evaluator.subset_log_density_gradient(theta)[1], slope, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["groups", "varying_dispersion", "item_response"])
+@pytest.mark.parametrize("name", ["groups", "varying_dispersion", SLOW[0]])
 def test_they_are_those_of_the_whole_program(name: str, compiled: Compiled) -> None:
     model, data = of(name, compiled)
     posterior = model.with_data(data, block_size=7, seed=3)
@@ -117,6 +118,7 @@ def test_observations_that_the_user_names_are_the_only_sum(compiled: Compiled) -
     check_identity(posterior, model, data)
 
 
+@pytest.mark.slow
 def test_a_reduce_sum_beside_another_sum(compiled: Compiled) -> None:
     model, data = of("partial_sums", compiled)
     assert model.form.kind == "reduce_sum"

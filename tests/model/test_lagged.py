@@ -31,6 +31,7 @@ def instance(file: Path, code: str) -> Model:
     return values.model(Library(toolchain.compile_library(code, name=file.stem)))
 
 
+@pytest.mark.slow
 def test_many_series_over_rows_of_data() -> None:
     users, rows = (instance(SERIES, code) for code in (source.read(SERIES).program.code, over_rows(SERIES)))
     assert rows.param_names(include_tp=True, include_gq=True) == users.param_names(include_tp=True, include_gq=True)
@@ -44,6 +45,7 @@ def test_many_series_over_rows_of_data() -> None:
         np.testing.assert_array_equal(*generated)
 
 
+@pytest.mark.slow
 def test_another_lag_is_noticed(compiled: Compiled) -> None:
     code = over_rows(LAGGED)
     assert "] = y[t - 1];" in code
