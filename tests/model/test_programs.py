@@ -18,9 +18,7 @@ from stansub.stan.rewritten import Rewritten
 PROGRAM_FACTS = {
     "centred": (53, True, Instances),
     "brms_gaussian": (107, True, Instances),
-    "item_response": (143, True, Instances),
     "survival": (235, True, Instances),
-    "partial_sums": (230, True, Instances),
     "varying_dispersion": (53, True, Instances),
     "mixture": (103, True, Instances),
     "groups": (61, True, Instances),
@@ -29,6 +27,8 @@ PROGRAM_FACTS = {
     "random_walk": (53, False, Rewritten),
 }
 SLOW_FACTS = {
+    "item_response": (143, True, Instances),
+    "partial_sums": (230, True, Instances),
     "multivariate": (47, True, Instances),
     "capture": (37, True, Rewritten),
     "training": (43, True, Rewritten),

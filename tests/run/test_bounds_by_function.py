@@ -54,6 +54,7 @@ def truth(data: dict[str, Any]) -> tuple[Array, Array]:
     return mean, np.sqrt((weights * (values - mean[:, np.newaxis, np.newaxis]) ** 2).sum((1, 2)))
 
 
+@pytest.mark.slow
 def test_the_posterior_itself(posterior: Posterior, data: dict[str, Any]) -> None:
     idata = stansub.sample(posterior, **SHORT)
     facts = inference_data.attrs(idata)
@@ -69,6 +70,7 @@ def test_the_posterior_itself(posterior: Posterior, data: dict[str, Any]) -> Non
     assert 0.01 < tightness <= 1
 
 
+@pytest.mark.slow
 def test_bounds_in_a_metric_are_those_of_the_operator_norm_or_better(posterior: Posterior) -> None:
     rng = np.random.default_rng(1)
     cholesky, anchor = np.tril(rng.standard_normal((2, 2))) + 2 * np.eye(2), np.array([0.5, -0.8])
@@ -80,6 +82,7 @@ def test_bounds_in_a_metric_are_those_of_the_operator_norm_or_better(posterior: 
         posterior.remainder_bounds(anchor, cholesky, 1)
 
 
+@pytest.mark.slow
 def test_a_bound_that_is_too_small_is_an_error(posterior: Posterior, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control."""
     right = Posterior.constants
@@ -100,6 +103,7 @@ def test_a_metric_is_an_argument_where_it_is_no_variable() -> None:
         rewrite.constants_program(asked, "g", "N")
 
 
+@pytest.mark.slow
 def test_concentration_bounds_take_it_too(posterior: Posterior) -> None:
     idata = stansub.sample(posterior, test="bernstein", audit=0.5, **{**SHORT, "iter_sampling": 200})
     facts = inference_data.attrs(idata)
