@@ -26,9 +26,9 @@ from stansub.stan.posterior import Posterior, draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.recognise import Form, find_line, observations_in
 from stansub.stan.rewritten import Rewritten
-from stansub.stan.sizes import main_size
+from stansub.stan.sizes import main_size, outcome_sizes
 from stansub.stan.source import Source
-from stansub.stan.syntax import Declaration, Other, Program, Statement, Target, Tilde, calls, walk
+from stansub.stan.syntax import Declaration, Other, Program, Statement, Target, Tilde, calls, names, walk
 from stansub.stan.verdict import Examined, examine
 
 _FORMS = {
@@ -197,9 +197,17 @@ def _likelihood(
             if form.span.start <= statement.span.start and statement.span.end <= form.span.end
         ]
         return [statement for statement in inside if statement in _terms(program)] or inside, ""
-    sizes = posterior.counts if posterior is not None else (observations or main_size(program),)
+    sizes = posterior.counts if posterior is not None else _by_text(program, observations)
     found = [statement for size in sizes if size for statement in observations_in(program, size)]
     return sorted(dict.fromkeys(found), key=lambda statement: statement.span), sizes[0]
+
+
+def _by_text(program: Program, observations: str | None) -> tuple[str, ...]:
+    """What may count observations: outcomes' sizes that size no parameters, the likeliest first."""
+    if observations:
+        return (observations,)
+    of_parameters = set().union(*(names(dim) for one in program.parameters.declarations for dim in one.all_dims))
+    return tuple(dict.fromkeys([main_size(program), *sorted(set(outcome_sizes(program)) - of_parameters)]))
 
 
 def _terms(program: Program) -> list[Statement]:

@@ -76,6 +76,14 @@ def likelihood(out: str) -> list[str]:
         ("multivariate", ["y ~ multi_normal(mu, Sigma);", "z ~ multi_normal_cholesky(mu, L);"]),
         ("varying_dispersion", ["y[n] ~ normal(mu, scale_at(mu, a, b));"]),
         ("autoregression", ["target += log_lik_i(t, y, rho, sigma);"]),
+        (
+            "survival",
+            [
+                "t_obs ~ weibull(shape, scale_obs);",
+                "target += weibull_lccdf(t_cen | shape, scale);",
+                "target += weibull_lcdf(t_left[n] | shape, scale[n]);",
+            ],
+        ),
     ],
 )
 def test_likelihood_is_told_from_priors(name: str, statements: list[str], capsys: pytest.CaptureFixture[str]) -> None:

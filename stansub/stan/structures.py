@@ -381,6 +381,10 @@ def _risk_sets(reading: Reading) -> str:
     for loop in walk(reading.statements):
         if isinstance(loop, For) and reading.size in names(loop.upper) and (found := _risk_set(reading, loop)):
             return found
+    for scope, one in reading.recursions:
+        for call in calls(one.statement.expression):
+            if call.name == "log_sum_exp" and len(call.arguments) == 2 and one.variable in call.arguments:
+                return scope.caller or reading.text(one.statement)
     return ""
 
 

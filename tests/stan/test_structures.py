@@ -15,6 +15,7 @@ NO_SUMS = {
     "arma": ("an ARMA model", "err[t] = y[t] - nu[t];"),
     "arma_carried": ("an ARMA model", "err = y[t] - (mu + phi * y[t - 1] + theta * err);"),
     "cox": ("a model with risk sets (Cox partial likelihood)", "target += eta[n] - log_sum_exp(eta[n : N]);"),
+    "cox_running": ("a model with risk sets (Cox partial likelihood)", "at_risk = log_sum_exp(at_risk, eta[n]);"),
     "differential_equation": ("a differential equation", "array[T] vector[2] z = ode_rk45(sho, y0, t0, ts, th);"),
     "forward_algorithm": ("a hidden Markov model", "gamma[t, k] = log_sum_exp(acc);"),
     "forward_function": ("a hidden Markov model", "target += forward(y, theta, mu);"),
