@@ -286,11 +286,13 @@ class CompiledModel:
             raise InputError(
                 f"`observations={observations!r}`: not an integer of the data block that sizes other data; {text}"
             )
+        likely = [observations] if observations else outcome_sizes(self.program) or [main_size(self.program)]
+        rows = {name: cut.data.integer(name) for name in likely if name in cut.data.values}
+        if rows and max(rows.values()) < 1:
+            said = ", ".join(f"{name} = {n}" for name, n in rows.items())
+            raise InputError(f"{cut.data.source}: there are no observations ({said})")
         sums, reasons = find_sums(cut, given.full.dim, given.points, observations)
         if not sums:
-            likely = observations or main_size(self.program)
-            if likely in cut.data.values and (n := cut.data.integer(likely)) < 1:
-                raise InputError(f"{cut.data.source}: there are no observations ({likely} = {n})")
             text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
             raise explain(self.program, self.form, text, source=self.source)
         if observations is None and (latent := self._latent(sums)):

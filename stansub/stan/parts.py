@@ -63,7 +63,8 @@ def divide(program: Program) -> Parts | None:
     program : Program
         The parsed program.
     """
-    program = parse(silent(program.code))
+    if (code := silent(program.code)) != program.code:
+        program = parse(code)
     words = {token.text for token in tokenize(program.code) if token.kind == "name"}
     if any(word.startswith(SWITCHES) for word in words) or words & {"break", "continue"} or "target()" in program.code:
         return None

@@ -174,7 +174,7 @@ def explain(program: Program, form: Form, reason: str, *, source: str = "") -> N
     remarks = [structure.remark] if structure else [*form.warnings, *obstacles(program, main_size(program))]
     lines += [remark.located(source) for remark in remarks]
     if structure is None:
-        lines += ["`stansub check` with these data says whether a form of it qualifies, and writes that with --write"]
+        lines += ["`stansub check` with these data says whether a form of it qualifies, and writes that with `write`"]
     return NotASumError("\n  ".join(lines), reason)
 
 

@@ -16,7 +16,9 @@ from stansub.acceptance.ranges import Predictors
 from stansub.acceptance.rules import make_test
 from stansub.findings import RangeViolated
 from stansub.output.checks import findings_of
-from stansub.target.taylor import ControlVariates, build
+from stansub.stan.posterior import Posterior
+from stansub.target.remainders import RemainderBounds
+from stansub.target.taylor import build
 from stansub.tuning import learned
 from stansub.tuning.mode import find_modes
 
@@ -37,14 +39,13 @@ def test_the_guarantee_stands(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_bounds_that_are_too_small_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    bounded = ControlVariates.bounded
+    right = Posterior.remainder_bounds
 
-    def shrunk(*given: Any) -> ControlVariates:
-        made = bounded(*given)
-        assert made.bounds is not None
-        return replace(made, bounds=replace(made.bounds, constants=made.bounds.constants / 300))
+    def shrunk(*given: Any, **options: Any) -> RemainderBounds:
+        bounds = right(*given, **options)
+        return replace(bounds, constants=bounds.constants / 300)
 
-    monkeypatch.setattr(ControlVariates, "bounded", shrunk)
+    monkeypatch.setattr(Posterior, "remainder_bounds", shrunk)
     with pytest.warns(stansub.DrawsWarning, match="differed by more than the range"):
         idata = stansub.sample(posterior(), test="bernstein", **SHORT)
     assert any(isinstance(finding, RangeViolated) for finding in findings_of(idata))
