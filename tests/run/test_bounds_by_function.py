@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import arviz as az
 import numpy as np
 import pytest
-from conftest import PROGRAMS
 from numpy.typing import NDArray
 
 import stansub
@@ -19,6 +19,7 @@ from stansub.stan.syntax import parse
 from stansub.target.remainders import NoPredictorsError
 
 Array = NDArray[np.float64]
+SECH = Path(__file__).parent / "programs" / "sech.stan"
 N = 1500
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 200, "iter_sampling": 3000, "seed": 6, "show_progress": False}
 MAX_Z = 4.5
@@ -26,7 +27,7 @@ MAX_Z = 4.5
 
 @pytest.fixture(scope="module")
 def sech() -> CompiledModel:
-    return stansub.compile_model(PROGRAMS / "sech.stan")
+    return stansub.compile_model(SECH)
 
 
 @pytest.fixture(scope="module")
