@@ -13,6 +13,7 @@ from simulated import ROOT, Compiled, example
 from stansub._loop import Surrogate
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Austerity, Fixed
+from stansub.stan import instances
 from stansub.stan.posterior import Posterior, draw_points
 from stansub.target.gradients import Team, Together
 from stansub.types import FloatArray
@@ -129,3 +130,18 @@ def test_gradients_with_a_jacobian(compiled: Compiled) -> None:
     for point in draw_points(np.random.default_rng(9), posterior.full, n_points=3):
         total = evaluator.global_gradient(point) + evaluator.block_gradients(point).sum(0)
         np.testing.assert_allclose(total, posterior.full.log_density_gradient(point)[1], rtol=1e-10, atol=1e-9)
+
+
+def test_few_instances_have_the_gradient_of_all(
+    posterior: Posterior, theta: FloatArray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert posterior.population.in_bulk() is posterior.population, "which few data are not worth"
+    posterior = posterior.recut(4)
+    monkeypatch.setattr(instances, "_BULK", 16)
+    bulk = posterior.population.in_bulk()
+    if isinstance(posterior.population, instances.Instances):
+        assert len(bulk.blocks) < len(posterior.blocks) / 3
+    found = bulk.evaluator().subset_log_density_gradient(theta)
+    expected = posterior.population.evaluator().subset_log_density_gradient(theta)
+    assert found[0] == pytest.approx(expected[0], rel=1e-12)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-9)

@@ -181,3 +181,13 @@ def test_what_is_refused_has_a_form_that_qualifies(name: str, compiled: Compiled
     file = PROGRAMS / f"{name}.stan"
     model = compiled(file)
     assert reformulate(model, model.read_data(simulated(file))).proof.holds
+
+
+@pytest.mark.slow
+def test_pairs_of_neighbours_are_not_the_observations(compiled: Compiled) -> None:
+    file = PROGRAMS.parents[1] / "stan" / "programs" / "no_sums" / "icar.stan"
+    rng, n = np.random.default_rng(3), 30
+    data = {"N": n, "E": n - 1, "n1": np.arange(1, n), "n2": np.arange(2, n + 1)}
+    data |= {"y": rng.poisson(2.0, n), "x": rng.standard_normal(n)}
+    with pytest.raises(InputError, match="observations, which N counts, have parameters each; only what E counts"):
+        compiled(file).with_data(data)

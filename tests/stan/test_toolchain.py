@@ -27,6 +27,7 @@ CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
 # Writes what make would write, slowly and in two steps, and notes that it was called.
 FAKE_MAKE = """#!/bin/sh
 echo "$@" >> {log}
+case "$1" in --version) exit;; esac
 for argument in "$@"; do
   case "$argument" in BRIDGE_O=*) api="${{argument#BRIDGE_O=}}";; esac
   target="$argument"
