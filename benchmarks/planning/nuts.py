@@ -1,9 +1,5 @@
 """Is what `stansub plan` says of NUTS right? Its prediction beside NUTS itself: seconds, leapfrog steps, draws.
 
-python benchmarks/planning/nuts.py                               # three programs, 10,000 rows: some minutes
-python benchmarks/planning/nuts.py --flights flights.json        # and 327,346 flights (`python examples/flights.py`)
-python benchmarks/planning/nuts.py --rows 1000 --draws 200       # to see that it works
-
 Predicted from a few gradients and the normal approximation at the mode, as a plan does it, without a tree. Then NUTS is
 run with its defaults by CmdStan where it is installed, else by nutpie. A hit is where what was measured is within the
 range that the plan states: a factor of two either way in leapfrog steps, and so in seconds, which have besides the
@@ -13,31 +9,27 @@ draw of warmup takes beside one of sampling, is shown with what came of it.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import arviz
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(1, str(HERE.parent))
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
-from suite.workloads import MODELS, ROOT, STAN_MODELS, simulated  # noqa: E402
+from suite.workloads import MODELS, ROOT, STAN_MODELS, simulated
 
-from stansub.nuts.reference import reference  # noqa: E402
-from stansub.output.inference_data import attrs  # noqa: E402
-from stansub.planning.plan import Estimate, Trees  # noqa: E402
-from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, tree_cost  # noqa: E402
-from stansub.progress import Progress  # noqa: E402
-from stansub.run.config import SampleConfig  # noqa: E402
-from stansub.run.prepare import prepare  # noqa: E402
-from stansub.stan.cache import cache_dir  # noqa: E402
+from stansub.nuts.reference import reference
+from stansub.output.inference_data import attrs
+from stansub.planning.plan import Estimate, Trees
+from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, tree_cost
+from stansub.progress import Progress
+from stansub.run.config import SampleConfig
+from stansub.run.prepare import prepare
+from stansub.stan.cache import cache_dir
 
 PROGRAMS = {
     "logistic": STAN_MODELS / "logistic.stan",
@@ -126,16 +118,12 @@ def checks(name: str, trees: Trees, nuts: Nuts, draws: int) -> list[Check]:
     ]
 
 
-HEADER = "| program | | predicted | range | measured | measured / predicted | |\n|---|---|---|---|---|---|---|"
-
-
-def line(one: Check) -> str:
-    """A row of the table in Markdown."""
+def cells(one: Check) -> list[str]:
+    """A row of the table."""
     low, value, high = one.predicted
-    return (
-        f"| {one.program} | {one.what} | {value:.3g} | {low:.3g} to {high:.3g} | {one.measured:.3g} | "
-        f"{one.measured / value:.2f} | {'hit' if one.hit else 'miss'} |"
-    )
+    ratio = f"{one.measured / value:.2f}"
+    figures = [f"{value:.3g}", f"{low:.3g} to {high:.3g}", f"{one.measured:.3g}", ratio]
+    return [one.program, one.what, *figures, "hit" if one.hit else "miss"]
 
 
 def conclusions(found: Sequence[Check], runs: dict[str, Nuts]) -> Iterator[str]:
@@ -163,34 +151,14 @@ def data_of(name: str, rows: int) -> Path:
     return path
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Predict, run, and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--draws", type=int, default=1000, help="of each chain, after the warmup of NUTS")
-    parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--program", action="append", choices=PROGRAMS, help="all by default")
-    parser.add_argument("--flights", type=Path, metavar="FILE", help="data of examples/flights.stan")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args(arguments)
-    tasks = {name: (PROGRAMS[name], partial(data_of, name, options.rows)) for name in options.program or PROGRAMS}
-    if options.flights:
-        tasks["flights"] = ROOT / "examples" / "flights.stan", partial(Path, options.flights)
-    found: list[Check] = []
-    runs: dict[str, Nuts] = {}
-    print(HEADER)
+def measure(
+    names: Sequence[str], *, flights: Path | None, rows: int, chains: int, draws: int, seed: int
+) -> Iterator[tuple[str, Nuts, list[Check]]]:
+    """Predict and run: the programs on so many rows of simulated data, and the flights where a file has them."""
+    tasks = {name: (PROGRAMS[name], partial(data_of, name, rows)) for name in names}
+    if flights:
+        tasks["flights"] = ROOT / "examples" / "flights.stan", partial(Path, flights)
     for name, (program, data) in tasks.items():
-        trees = predict(program, data(), options.chains, options.seed)
-        runs[name] = run(program, data(), options.chains, options.draws, options.seed)
-        own = checks(name, trees, runs[name], options.draws)
-        found += own
-        print(*map(line, own), sep="\n", flush=True)
-    print("", *conclusions(found, runs), sep="\n")
-    if options.json:
-        rows: list[dict[str, Any]] = [{**vars(one), "hit": one.hit} for one in found]
-        options.json.write_text(json.dumps({"checks": rows, "runs": {k: vars(v) for k, v in runs.items()}}, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+        trees = predict(program, data(), chains, seed)
+        nuts = run(program, data(), chains, draws, seed)
+        yield name, nuts, checks(name, trees, nuts, draws)

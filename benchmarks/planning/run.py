@@ -1,229 +1,112 @@
-"""Are the predictions of `stansub plan` right? Predicted and real risk on three posteriors whose means are known.
+"""Is what `stansub plan` says right? Its predictions beside real runs: risk, and what NUTS would take.
 
-python benchmarks/planning/run.py                          # about two minutes on two quiet cores
-python benchmarks/planning/run.py --budget 20 --repeats 30 # closer
+python benchmarks/planning/run.py --output-dir planning        # some minutes on two quiet cores
+python benchmarks/planning/run.py --budget 20 --repeats 30 --flights flights.json --force    # the report: an hour
+python benchmarks/planning/run.py --part nuts --rows 1000 --draws 200 --output-dir planning  # to see that it works
 
-Each posterior is planned for once. Then every way of stansub's own is run several times, from the start to the end,
-with the options that were predicted to fill the budget, and the squared error of its means is held against the
-predicted interval: a hit where that overlaps with the 95 % interval of the real risk, which is chi-squared, as errors
-of means are normal (and those of different parameters taken for independent). Means
-are exact (conjugate normal, and the exponential's rate on its logarithm) or by quadrature.
+`flights.json` is what `python examples/flights.py flights.json` writes. Prints what is found as it comes, and writes
+README.md and results.json into reports/planning or `--output-dir`; where only one part is asked for, the other stays as
+it is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
-import time
-import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import digamma, expit, polygamma
-from scipy.stats import chi2
+HERE = Path(__file__).resolve().parent
+sys.path.insert(1, str(HERE.parent))
 
-import stansub
-from stansub import FunctionFactors
-from stansub.planning.plan import BudgetPlan, Sampled, plan
-from stansub.run.config import SampleConfig
-from stansub.target.families import Binomial
-from stansub.target.remainders import LinearPredictors
+import nuts  # noqa: E402
+import page  # noqa: E402
+import risk  # noqa: E402
+from suite.machine import facts  # noqa: E402
 
-Array = NDArray[np.float64]
-Places = NDArray[np.int32]
+REPORTS = HERE.parent.parent / "reports" / "planning"
+PARTS = ("risk", "nuts")
 
 
-@dataclass(frozen=True)
-class Case:
-    """A posterior with its means and sds, each of shape (dim,)."""
-
-    factors: FunctionFactors
-    mean: Array
-    sd: Array
-
-
-def normal(n: int, rng: np.random.Generator) -> Case:
-    """Two means of unit normals, flat prior."""
-    y = rng.normal([0.3, -1.0], 1.0, (n, 2))
-
-    def log_lik(theta: Array, which: Places) -> Array:
-        return np.asarray(-0.5 * ((y[which] - theta) ** 2).sum(1))
-
-    def slope(theta: Array, which: Places) -> Array:
-        return np.asarray(y[which] - theta)
-
-    factors = FunctionFactors(["a", "b"], n, log_lik, log_lik_gradient=slope, name="normal")
-    return Case(factors, y.mean(0), np.full(2, 1 / math.sqrt(n)))
-
-
-def exponential(n: int, rng: np.random.Generator) -> Case:
-    """The logarithm of the rate of exponential waiting times, flat prior: that of a gamma variable."""
-    y = rng.exponential(2.0, n)
-
-    def log_lik(theta: Array, which: Places) -> Array:
-        return np.asarray(theta[0] - np.exp(min(theta[0], 700.0)) * y[which])
-
-    def slope(theta: Array, which: Places) -> Array:
-        return np.asarray(1 - np.exp(min(theta[0], 700.0)) * y[which])[:, np.newaxis]
-
-    factors = FunctionFactors(["log_rate"], n, log_lik, log_lik_gradient=slope, name="exponential")
-    mean, sd = digamma(n) - math.log(y.sum()), math.sqrt(float(polygamma(1, n)))
-    return Case(factors, np.array([mean]), np.array([sd]))
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options; wrong ones end the program with code 2."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", action="append", choices=PARTS, help="both by default")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output-dir", type=Path, default=REPORTS, metavar="FOLDER")
+    parser.add_argument("--force", action="store_true", help="overwrite what is in the folder")
+    of_risk = parser.add_argument_group("risk")
+    of_risk.add_argument("--budget", type=float, default=3.0, help="seconds")
+    of_risk.add_argument("--pilot", type=float, default=3.0, help="seconds of the pilot's steps")
+    of_risk.add_argument("--repeats", type=int, default=6, help="runs of each way")
+    of_risk.add_argument("--observations", type=int, default=3000)
+    of_risk.add_argument("--case", action="append", choices=risk.CASES, help="all by default")
+    of_nuts = parser.add_argument_group("NUTS")
+    of_nuts.add_argument("--rows", type=int, default=10_000)
+    of_nuts.add_argument("--draws", type=int, default=1000, help="of each chain, after the warmup of NUTS")
+    of_nuts.add_argument("--chains", type=int, default=4)
+    of_nuts.add_argument("--program", action="append", choices=nuts.PROGRAMS, help="all by default")
+    of_nuts.add_argument("--flights", type=Path, metavar="FILE", help="data of examples/flights.stan")
+    options = parser.parse_args(arguments)
+    if options.flights and not options.flights.is_file():
+        parser.error(f"--flights {options.flights}: there is no such file")
+    if (options.output_dir / "results.json").exists() and not options.force:
+        parser.error(f"{options.output_dir / 'results.json'} exists already; --force overwrites it")
+    return options
 
 
-def logistic(n: int, rng: np.random.Generator) -> Case:
-    """Logistic regression on one covariate, normal priors with sd 2; means by quadrature; with proved bounds."""
-    z = np.column_stack([np.ones(n), rng.standard_normal(n)])
-    y = (rng.random(n) < expit(z @ [0.3, 0.6])).astype(float)
-
-    def log_lik(theta: Array, which: Places) -> Array:
-        eta = z[which] @ theta
-        return np.asarray(y[which] * eta - np.logaddexp(0, eta))
-
-    def slope(theta: Array, which: Places) -> Array:
-        return np.asarray((y[which] - expit(z[which] @ theta))[:, np.newaxis] * z[which])
-
-    factors = FunctionFactors(
-        ["alpha", "beta"],
-        n,
-        log_lik,
-        log_density=lambda theta: -0.125 * float(theta @ theta),
-        log_lik_gradient=slope,
-        log_density_gradient=lambda theta: -0.25 * theta,
-        predictors=LinearPredictors((z,), (np.zeros(n),), Binomial(y, np.ones(n))),
-        name="logistic",
-    )
-    return Case(factors, *_by_quadrature(factors, z, y))
+def measure_risk(options: argparse.Namespace) -> dict[str, Any]:
+    """The first part, shown row by row."""
+    chosen = {name: getattr(options, name) for name in ("budget", "pilot", "repeats", "observations", "seed")}
+    machine, rows = facts(), []
+    for row in risk.measure(options.case or list(risk.CASES), **chosen):
+        rows.append(row)
+        print(*risk.cells(row), sep=" | ", flush=True)
+    return {
+        "options": chosen,
+        "machine": machine,
+        "rows": [risk.cells(row) for row in rows],
+        "conclusions": list(risk.conclusions(rows, options.budget)),
+        "results": rows,
+    }
 
 
-def _by_quadrature(factors: FunctionFactors, z: Array, y: Array) -> tuple[Array, Array]:
-    """Means and sds of two parameters by Gauss and Hermite about the mode."""
-    theta = np.zeros(2)
-    for _ in range(20):
-        p = expit(z @ theta)
-        hessian = -(z * (p * (1 - p))[:, np.newaxis]).T @ z - 0.25 * np.eye(2)
-        theta = theta - np.linalg.solve(hessian, z.T @ (y - p) - 0.25 * theta)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(24)
-    factor = np.linalg.cholesky(np.linalg.inv(-hessian))
-    grid = np.array([(a, b) for a in nodes for b in nodes])
-    points = theta + grid @ factor.T
-    log_weights = np.log(np.outer(weights, weights).ravel()) + 0.5 * (grid**2).sum(1)
-    log_weights += np.array([factors.log_density(one) for one in points])
-    share = np.exp(log_weights - log_weights.max())
-    share /= share.sum()
-    mean = share @ points
-    return mean, np.sqrt(share @ (points - mean) ** 2)
-
-
-CASES = {"normal": normal, "exponential": exponential, "logistic": logistic}
-
-
-def real(case: Case, way: Sampled, budget: float, repeats: int, seed: int) -> tuple[Array, float]:
-    """Squared errors of the means in posterior variances, a value a run, and the mean time of a run."""
-    losses, seconds = [], []
-    for repeat in range(repeats):
-        began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            idata = stansub.sample(
-                case.factors,
-                **way.options(budget),
-                seed=seed + 1 + repeat,
-                audit=0.0,
-                generated_quantities=False,
-                show_progress=False,
-            )
-        seconds.append(time.perf_counter() - began)
-        draws = np.asarray(idata["unconstrained_posterior"]["theta"])
-        losses.append(float((((draws.mean((0, 1)) - case.mean) / case.sd) ** 2).mean()))
-    return np.array(losses), float(np.mean(seconds))
-
-
-def interval(losses: Array, dim: int) -> tuple[float, float]:
-    """95 % interval of the risk from the losses of runs, each the mean over so many parameters."""
-    freedom = len(losses) * dim
-    low, high = losses.sum() * dim / chi2.ppf([0.975, 0.025], freedom)
-    return float(low), float(high)
-
-
-def rows(name: str, case: Case, found: BudgetPlan, repeats: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Predicted and real, for each way of stansub's own."""
-    for way in found.ways:
-        predicted = way.risk(found.budget)
-        if not math.isfinite(predicted.value):
-            continue
-        losses, seconds = real(case, way, found.budget, repeats, seed)
-        risk, (low, high) = float(losses.mean()), interval(losses, len(case.mean))
-        yield {
-            "posterior": name,
-            "way": way.label,
-            "low": predicted.low,
-            "predicted": predicted.value,
-            "high": predicted.high,
-            "variance": way.variance(found.budget).value,
-            "real": risk,
-            "real_low": low,
-            "real_high": high,
-            "seconds": seconds,
-            "hit": low <= predicted.high and high >= predicted.low,
-            "best": way is found.own,
-        }
-
-
-HEADER = "| posterior | way | predicted risk | 90 % | real risk | 95 % | seconds | |\n|---|---|---|---|---|---|---|---|"
-
-
-def line(row: dict[str, Any]) -> str:
-    """A row of the table in Markdown."""
-    return (
-        f"| {row['posterior']} | {row['way']}{' *' if row['best'] else ''} | {row['predicted']:.2g} | "
-        f"{row['low']:.2g} to {row['high']:.2g} | {row['real']:.2g} | "
-        f"{row['real_low']:.1g} to {row['real_high']:.1g} | {row['seconds']:.1f} | {'hit' if row['hit'] else 'miss'} |"
-    )
-
-
-def conclusions(results: Sequence[dict[str, Any]], budget: float) -> Iterator[str]:
-    """Hits and misses, and whether the recommended way was best."""
-    hits = sum(row["hit"] for row in results)
-    yield f"{hits} hits, {len(results) - hits} misses; budget {budget:g} s; * recommended of stansub's own."
-    late = [row["seconds"] / budget for row in results]
-    yield f"Runs took {min(late):.2f} to {max(late):.2f} of the budget."
-    for name in dict.fromkeys(row["posterior"] for row in results):
-        group = [row for row in results if row["posterior"] == name]
-        taken, lowest = next(row for row in group if row["best"]), min(group, key=lambda row: row["real"])
-        apart = taken["real_low"] > lowest["real_high"]
-        verdict = f"{lowest['way']} was better" if apart else "none was better by more than chance"
-        yield f"{name}: {taken['way']} was recommended, and {verdict}."
+def measure_nuts(options: argparse.Namespace) -> dict[str, Any]:
+    """The second part."""
+    chosen = {name: getattr(options, name) for name in ("rows", "chains", "draws", "seed")}
+    machine = facts()
+    found: list[nuts.Check] = []
+    runs: dict[str, nuts.Nuts] = {}
+    for name, run, checks in nuts.measure(options.program or list(nuts.PROGRAMS), flights=options.flights, **chosen):
+        runs[name] = run
+        found += checks
+        for one in checks:
+            print(*nuts.cells(one), sep=" | ", flush=True)
+    return {
+        "options": chosen,
+        "machine": machine,
+        "rows": [nuts.cells(one) for one in found],
+        "conclusions": list(nuts.conclusions(found, runs)),
+        "results": [asdict(one) | {"hit": one.hit} for one in found],
+        "runs": {name: asdict(one) for name, one in runs.items()},
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Plan, run, and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--budget", type=float, default=3.0, help="seconds")
-    parser.add_argument("--pilot", type=float, default=3.0, help="seconds of the pilot's steps")
-    parser.add_argument("--repeats", type=int, default=6, help="runs of each way")
-    parser.add_argument("--observations", type=int, default=3000)
-    parser.add_argument("--case", action="append", choices=CASES, help="all by default")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    options = parser.parse_args(arguments)
-    results: list[dict[str, Any]] = []
-    print(HEADER)
-    for name in options.case or CASES:
-        case = CASES[name](options.observations, np.random.default_rng(options.seed))
-        config = SampleConfig(seed=options.seed)
-        found = plan(case.factors, budget=options.budget, pilot_seconds=options.pilot, config=config)
-        for row in rows(name, case, found, options.repeats, options.seed):
-            results.append(row)
-            print(line(row), flush=True)
-    print("", *conclusions(results, options.budget), sep="\n")
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
+    """Plan, run, and write."""
+    options = parse(arguments)
+    results = options.output_dir / "results.json"
+    parts = json.loads(results.read_text()) if results.exists() else {}
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    for name, measure in zip(PARTS, (measure_risk, measure_nuts), strict=True):
+        if name in (options.part or PARTS):
+            parts[name] = measure(options)
+            results.write_text(json.dumps(parts, indent=1) + "\n")
+    (options.output_dir / "README.md").write_text(page.text(parts))
+    print(*(line for part in parts.values() for line in part["conclusions"]), sep="\n")
 
 
 if __name__ == "__main__":

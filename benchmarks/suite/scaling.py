@@ -9,17 +9,18 @@ factorised decisions a step itself costs less on more data (Cornish et al. 2019,
 from __future__ import annotations
 
 import math
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stansub.errors import DrawsWarning
-from suite.laplace import find_mode
-from suite.workloads import STAN_MODELS, simulated
+from stansub.run.choices import cores
+from suite import logistic
+from suite.workloads import STAN_MODELS, arrays
 
 COVARIATES = 2
 _FIXED_SD = 0.1
@@ -39,8 +40,8 @@ _TESTS = {
     "plain austerity 0.01": _Test(
         {"test": "austerity", "epsilon": 0.01, "control_variates": 0, "audit": 0.0}, 1000, 1e6
     ),
-    "default": _Test({}, 20_000),
-    "factorised": _Test({"test": "factorised"}, 20_000),
+    "default": _Test({}, 200_000),
+    "factorised": _Test({"test": "factorised"}, 200_000),
 }
 REGIMES = ("fixed proposal", "equilibrium")
 
@@ -62,12 +63,9 @@ def _rows(sizes: Sequence[int], covariates: int, seed: int, say: Callable[[str],
     compiled = stansub.compile_model(STAN_MODELS / "logistic.stan")
     found = []
     for n in sizes:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "data.json"
-            simulated("logistic", n, covariates, path)
-            values = compiled.read_data(path)
-        full = compiled.original.model(values.json())
-        mode = find_mode(full.log_density_gradient, full.dim).mode
+        data = arrays("logistic", n, covariates)
+        with ThreadPoolExecutor(cores()) as pool:
+            mode = logistic.find_normal(logistic.from_data(data["x"], 2.0 * data["y"] - 1.0), pool).mode
         for regime in REGIMES:
             for name, (options, steps, largest) in _TESTS.items():
                 if n > largest:
@@ -75,12 +73,12 @@ def _rows(sizes: Sequence[int], covariates: int, seed: int, say: Callable[[str],
                 fixed = regime == REGIMES[0]
                 proposal: dict[str, Any] = {}
                 if fixed:
-                    proposal = {"proposal": stansub.RandomWalk(_FIXED_SD * np.eye(full.dim))}
+                    proposal = {"proposal": stansub.RandomWalk(_FIXED_SD * np.eye(len(mode)))}
                 elif "control_variates" in options:
                     proposal = {"proposal": "adaptive-metropolis"}
                 idata = stansub.sample(
                     compiled,
-                    values.values,
+                    data,
                     chains=1,
                     seed=seed,
                     inits={"alpha": mode[0], "beta": mode[1:].tolist()},

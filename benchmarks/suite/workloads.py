@@ -98,7 +98,7 @@ def data_files(workload: Workload, folder: Path) -> tuple[Path, Path]:
     return whole, small
 
 
-def simulated(program: str, n: int, k: int, path: Path) -> None:
+def arrays(program: str, n: int, k: int) -> dict[str, Any]:
     """Data of one of the example programs, seed 1, real numbers with four decimals."""
     sys.path.insert(0, str(STAN_MODELS))
     from simulate import simulate
@@ -107,7 +107,12 @@ def simulated(program: str, n: int, k: int, path: Path) -> None:
     for name, values in data.items():
         if isinstance(values, np.ndarray) and values.dtype.kind == "f":
             data[name] = values.round(_DECIMALS)
-    path.write_bytes(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY))
+    return data
+
+
+def simulated(program: str, n: int, k: int, path: Path) -> None:
+    """Write them as JSON."""
+    path.write_bytes(orjson.dumps(arrays(program, n, k), option=orjson.OPT_SERIALIZE_NUMPY))
 
 
 def _script(*command: str | Path) -> None:

@@ -50,4 +50,4 @@ def test_hits_and_misses(working: Any, gradients: float, seconds: float, hits: i
     text = list(working.conclusions(found, {"one": nuts}))
     assert sum(int(line.split(": ")[1].split()[0]) for line in text[:2]) == hits
     assert "0.80 effective draws of a draw (1 assumed); 2.00 times" in text[-1]
-    assert [working.line(one).endswith("hit |") for one in found] == [one.hit for one in found]
+    assert [working.cells(one)[-1] == "hit" for one in found] == [one.hit for one in found]
