@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from stansub.stan.compiled import CompiledModel
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "stan_models").glob("*.stan"))
+_SLOW_EXAMPLES = ("normal", "poisson")
+EXAMPLES = [
+    pytest.param(file, marks=pytest.mark.slow if file.stem in _SLOW_EXAMPLES else (), id=file.stem)
+    for file in sorted((ROOT / "stan_models").glob("*.stan"))
+]
 PROGRAMS = Path(__file__).parent / "programs"
 BRMS = ROOT / "tests" / "stan" / "programs" / "threading_brms_style.stan"
 

@@ -125,6 +125,7 @@ class TestFootprints:
         with pytest.raises(InputError, match="not defined at any"):
             find_footprints(nowhere, np.random.default_rng(1))
 
+    @pytest.mark.slow
     def test_of_a_stan_program(self, compiled: Compiled) -> None:
         """Effects belong to the blocks with observations of their group, and everything else to all."""
         file = PROGRAMS / "groups.stan"

@@ -37,7 +37,7 @@ def check_identity(posterior: Posterior, model: CompiledModel, data: Data) -> No
 
 
 @pytest.mark.parametrize("block_size", [1, 16, 1000])
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", EXAMPLES)
 def test_examples(file: Path, block_size: int, compiled: Compiled) -> None:
     data, model = example(file), compiled(file)
     posterior = model.with_data(data, block_size=block_size, seed=3)
@@ -49,7 +49,7 @@ def test_examples(file: Path, block_size: int, compiled: Compiled) -> None:
         check_identity(posterior, model, data)
 
 
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", EXAMPLES)
 def test_original_order(file: Path, compiled: Compiled) -> None:
     model = compiled(file)
     values = model.read_data(example(file))
@@ -165,7 +165,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "one_each" else pytest.mark.slow) for name in REFUSED]
+)
 def test_what_is_no_sum_over_observations_is_refused(name: str, compiled: Compiled) -> None:
     file = PROGRAMS / f"{name}.stan"
     with pytest.raises(InputError, match="not a sum over observations") as refused:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import PROGRAMS, Compiled, Data, simulated
+from simulated import PROGRAMS, ROOT, Compiled, Data, example, simulated
 from test_identity import check_identity, points
 
 import stansub
@@ -19,13 +19,19 @@ from stansub.stan.recipe import PosteriorRecipe
 from stansub.stan.rewritten import Rewritten
 from stansub.stan.syntax import parse
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("item_response", "partial_sums")]
-IN_PARTS = ["centred", "groups", "varying_dispersion", "brms_gaussian", "survival", *SLOW]
+SLOW = {
+    name: pytest.param(name, marks=pytest.mark.slow)
+    for name in ("centred", "groups", "varying_dispersion", "item_response", "partial_sums")
+}
+IN_PARTS = ["brms_gaussian", "survival", "hierarchical_logistic", *SLOW.values()]
 
 
 def of(name: str, compiled: Compiled) -> tuple[CompiledModel, Data]:
     file = PROGRAMS / f"{name}.stan"
-    return compiled(file), simulated(file)
+    if file.exists():
+        return compiled(file), simulated(file)
+    file = ROOT / "stan_models" / f"{name}.stan"
+    return compiled(file), example(file)
 
 
 @pytest.mark.parametrize("name", IN_PARTS)
@@ -40,7 +46,9 @@ def test_blocks_are_likelihoods_alone(name: str, compiled: Compiled) -> None:
     np.testing.assert_allclose(evaluator.subset_log_density_gradient(theta)[1], slope, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["groups", "varying_dispersion", SLOW[0]])
+@pytest.mark.parametrize(
+    "name", ["hierarchical_logistic", *(SLOW[name] for name in ("groups", "varying_dispersion", "item_response"))]
+)
 def test_they_are_those_of_the_whole_program(name: str, compiled: Compiled) -> None:
     model, data = of(name, compiled)
     posterior = model.with_data(data, block_size=7, seed=3)
@@ -77,6 +85,7 @@ def test_a_likelihood_that_is_switched_off(compiled: Compiled) -> None:
         model.with_data({**data, "prior_only": 1}, block_size=4)
 
 
+@pytest.mark.slow
 def test_linear_predictors_of_a_program_that_centres(compiled: Compiled) -> None:
     model, data = of("centred", compiled)
     posterior = model.with_data(data, block_size=1)
@@ -164,12 +173,12 @@ def test_sampling_from_two_sums(compiled: Compiled) -> None:
 def test_wrong_parts_are_refused(wrong: list[tuple[str, ...]], compiled: Compiled) -> None:
     """The likelihood as global part, the priors as a sum over observations, and both."""
     groups = tuple(map(frozenset, wrong))
-    for name in ("groups", "centred"):
+    for name in ("hierarchical_logistic", "brms_gaussian"):
         model, data = of(name, compiled)
         assert model.divided is not None
         parts = replace(model.divided.parts, groups=groups)
         broken = replace(model, divided=replace(model.divided, parts=parts))
-        if name == "centred":
+        if name == "brms_gaussian":
             with pytest.raises(InputError, match="not a sum over observations"):
                 broken.with_data(data, block_size=8)
         else:
@@ -187,12 +196,12 @@ def test_a_sum_that_is_counted_with_another_is_refused(compiled: Compiled) -> No
 
 
 def test_values_that_are_not_those_of_all_data_are_refused(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, data = of("centred", compiled)
+    model, data = of("brms_gaussian", compiled)
     given = exported.values
 
     def changed(*args: object, **options: object) -> dict[str, object]:
         found = given(*args, **options)
-        return {**found, "centred": found["centred"] * (1 + 1e-6)}
+        return {**found, "Xc": found["Xc"] * (1 + 1e-6)}
 
     monkeypatch.setattr(exported, "values", changed)
     with pytest.raises(InputError, match="not a sum over observations"):

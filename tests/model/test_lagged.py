@@ -56,6 +56,7 @@ def test_another_lag_is_noticed(compiled: Compiled) -> None:
         assert wrong.log_density(theta) != pytest.approx(users.log_density(theta), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_an_autoregression_is_cut(compiled: Compiled) -> None:
     model, data = compiled(LAGGED), simulated(LAGGED)
     posterior = model.with_data(data, block_size=7, seed=3)
@@ -71,6 +72,7 @@ def test_an_autoregression_is_cut(compiled: Compiled) -> None:
     np.testing.assert_array_equal(named.order, posterior.order)
 
 
+@pytest.mark.slow
 def test_linear_predictors_of_an_autoregression(compiled: Compiled) -> None:
     model, data = compiled(LAGGED), simulated(LAGGED)
     posterior = model.with_data(data, block_size=1)
@@ -81,6 +83,7 @@ def test_linear_predictors_of_an_autoregression(compiled: Compiled) -> None:
     np.testing.assert_allclose(change[posterior.order], of_blocks, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_sampling_an_autoregression() -> None:
     rng, y = np.random.default_rng(5), np.zeros(1501)
     for t in range(1, 1501):

@@ -380,7 +380,10 @@ def simulated(name: str) -> tuple[Path, dict[str, Any]]:
     return Path(__file__).parent / "programs" / "categorical.stan", {"N": 2000, "K": 2, "C": 3, "x": x, "y": category}
 
 
-@pytest.mark.parametrize(("name", "family", "q"), [("linear", LocationScale, 2), ("categorical", Categorical, 3)])
+@pytest.mark.parametrize(
+    ("name", "family", "q"),
+    [("linear", LocationScale, 2), pytest.param("categorical", Categorical, 3, marks=pytest.mark.slow)],
+)
 def test_several_arguments_are_exact_too(name: str, family: type, q: int) -> None:
     """A regression with an unknown standard deviation, and one of categories, against importance sampling."""
     file, values = simulated(name)

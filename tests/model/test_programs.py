@@ -16,17 +16,17 @@ from stansub.stan.rewritten import Rewritten
 
 # Number of units, whether they may be shuffled, and the evaluator.
 PROGRAM_FACTS = {
-    "centred": (53, True, Instances),
     "brms_gaussian": (107, True, Instances),
     "survival": (235, True, Instances),
+    "threading_brms_style": (71, True, Rewritten),
+}
+SLOW_FACTS = {
+    "centred": (53, True, Instances),
     "varying_dispersion": (53, True, Instances),
     "mixture": (103, True, Instances),
     "groups": (61, True, Instances),
-    "threading_brms_style": (71, True, Rewritten),
     "autoregression": (52, False, Rewritten),
     "random_walk": (53, False, Rewritten),
-}
-SLOW_FACTS = {
     "item_response": (143, True, Instances),
     "partial_sums": (230, True, Instances),
     "multivariate": (47, True, Instances),
@@ -55,6 +55,7 @@ def test_program(name: str, facts: tuple[int, bool, type], block_size: int, comp
     check_identity(posterior, model, data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["groups_as_many", "groups_more"])
 def test_size_variables_of_equal_or_greater_value(name: str, compiled: Compiled) -> None:
     model, data = compiled(PROGRAMS / "groups.stan"), simulated(PROGRAMS / f"{name}.stan")
@@ -64,6 +65,7 @@ def test_size_variables_of_equal_or_greater_value(name: str, compiled: Compiled)
     check_identity(posterior, model, data)
 
 
+@pytest.mark.slow
 def test_global_part_of_a_program_that_needs_an_observation(compiled: Compiled) -> None:
     file = PROGRAMS / "varying_dispersion.stan"
     posterior = replace(compiled(file), divided=None).with_data(simulated(file), block_size=8)
@@ -75,6 +77,7 @@ def test_global_part_of_a_program_that_needs_an_observation(compiled: Compiled) 
     assert posterior.population.evaluator().global_log_density(theta) == pytest.approx(prior + jacobian, rel=1e-10)
 
 
+@pytest.mark.slow
 def test_profiled_programs_are_evaluated_in_threads(compiled: Compiled) -> None:
     file = PROGRAMS / "varying_dispersion.stan"
     posterior = compiled(file).with_data(simulated(file), block_size=1)
@@ -89,6 +92,7 @@ def test_profiled_programs_are_evaluated_in_threads(compiled: Compiled) -> None:
         assert all(pool.map(many, range(8)))
 
 
+@pytest.mark.slow
 def test_programs_print_nothing(compiled: Compiled, capfd: pytest.CaptureFixture[str]) -> None:
     file = PROGRAMS / "varying_dispersion.stan"
     posterior = compiled(file).with_data(simulated(file), block_size=8)
@@ -97,6 +101,7 @@ def test_programs_print_nothing(compiled: Compiled, capfd: pytest.CaptureFixture
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_rejection_is_a_log_density_of_minus_infinity(compiled: Compiled) -> None:
     file = PROGRAMS / "mixture.stan"
     posterior = compiled(file).with_data(simulated(file), block_size=8)
@@ -110,6 +115,7 @@ def test_rejection_is_a_log_density_of_minus_infinity(compiled: Compiled) -> Non
     assert "sigma is too large" in message
 
 
+@pytest.mark.slow
 def test_shuffling_moves_the_right_axis(compiled: Compiled) -> None:
     file = PROGRAMS / "groups.stan"
     data = simulated(file)
@@ -137,7 +143,7 @@ def test_likelihood_that_is_switched_off(compiled: Compiled) -> None:
 
 
 def test_no_rewritten_program_to_ask_for(compiled: Compiled) -> None:
-    file = ROOT / "stan_models" / "normal.stan"
+    file = ROOT / "stan_models" / "logistic.stan"
     with pytest.raises(InputError, match="use the evaluator 'instances'"):
         compiled(file).with_data(example(file), block_size=8, evaluator="rewritten")
 

@@ -21,6 +21,7 @@ def command(script: Path, *arguments: str | Path) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian_mean", "sgld"])
 def test_an_application(name: str, tmp_path: Path) -> None:
     done = command(PAPERS / name / "run.py", "--output-dir", tmp_path)

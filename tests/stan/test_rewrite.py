@@ -382,6 +382,7 @@ def test_values_of_a_rewritten_reduce_sum() -> None:
     blocks.set_blocks(None, None, -1, None)
 
 
+@pytest.mark.slow
 def test_values_of_a_rewritten_loop() -> None:
     rng = np.random.default_rng(2)
     n, first = 30, 4

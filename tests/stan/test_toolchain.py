@@ -543,6 +543,7 @@ def test_a_cache_whose_name_make_cannot_take(monkeypatch, tmp_path):
     assert any(not check.ok for check in toolchain.examine())
 
 
+@pytest.mark.slow
 def test_stock_bridgestan_works_on_a_made_home(tmp_path, monkeypatch):
     """The home in the user's cache, so that its C API object is compiled for the first run only."""
     monkeypatch.delenv("BRIDGESTAN", raising=False)
