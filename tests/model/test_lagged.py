@@ -100,6 +100,7 @@ def test_sampling_an_autoregression() -> None:
     np.testing.assert_allclose(level, draws[:, 0] / (1 - draws[:, 1]), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_moving_average_is_refused(compiled: Compiled) -> None:
     with pytest.raises(InputError, match=r"residual\[n - 1\]"):
         compiled(DEPENDENT).with_data(simulated(DEPENDENT))
