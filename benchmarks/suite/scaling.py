@@ -25,6 +25,8 @@ from suite.workloads import STAN_MODELS, arrays
 COVARIATES = 2
 _FIXED_SD = 0.1
 _WARMUP = 1000
+# Draws that are kept of a run.
+_KEPT = 1000
 
 
 class _Test(NamedTuple):
@@ -40,8 +42,8 @@ _TESTS = {
     "plain austerity 0.01": _Test(
         {"test": "austerity", "epsilon": 0.01, "control_variates": 0, "audit": 0.0}, 1000, 1e6
     ),
-    "default": _Test({}, 200_000),
-    "factorised": _Test({"test": "factorised"}, 200_000),
+    "default": _Test({}, 1_000_000),
+    "factorised": _Test({"test": "factorised"}, 1_000_000),
 }
 REGIMES = ("fixed proposal", "equilibrium")
 
@@ -84,6 +86,7 @@ def _rows(sizes: Sequence[int], covariates: int, seed: int, say: Callable[[str],
                     inits={"alpha": mode[0], "beta": mode[1:].tolist()},
                     iter_warmup=0 if fixed else _WARMUP,
                     iter_sampling=steps,
+                    thin=steps // _KEPT,
                     generated_quantities=False,
                     show_progress=False,
                     **options,
