@@ -174,6 +174,28 @@ def _partial_sums(rng: np.random.Generator) -> Data:
     return {"N": n, "M": m, "y": rng.standard_normal(n), "x": rng.standard_normal(n), "count": rng.poisson(1.0, m)}
 
 
+def _missing_values(rng: np.random.Generator) -> Data:
+    n = 83
+    order = 1 + rng.permutation(n)
+    seen, gone, no_x = order[:74], order[74:], 1 + rng.permutation(n)[:7]
+    no_z = rng.choice(2 * n, 11, replace=False)  # of both columns, some of the same row
+    return {
+        "N": n,
+        **{"N_seen": 74, "seen": seen, "y_seen": rng.standard_normal(74), "N_gone": 9, "gone": gone},
+        **{"x": rng.standard_normal(n), "M": 7, "no_x": no_x, "z": rng.standard_normal((n, 2))},
+        **{"L": 11, "no_z": 1 + no_z // 2, "which_z": 1 + no_z % 2},
+    }
+
+
+def brms_missing(rng: np.random.Generator, n: int = 107, missing: int = 9) -> Data:
+    """A predictor with missing values."""
+    x = rng.normal(1.0, 1.0, n)
+    y = rng.normal(0.5 + 0.7 * x, 0.5)
+    gone = rng.choice(n, missing, replace=False)
+    x[gone] = 0.0
+    return {"N": n, "Y_y": y, "Y_x": x, "Nmi_x": missing, "Jmi_x": 1 + gone, "prior_only": 0}
+
+
 _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "varying_dispersion": _varying_dispersion,
     "mixture": _mixture,
@@ -190,6 +212,8 @@ _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "centred_prior": _series,
     "brms_gaussian": _brms_gaussian,
     "survival": _survival,
+    "missing_values": _missing_values,
+    "brms_missing": brms_missing,
     "partial_sums": _partial_sums,
     "item_response": _item_response,
     "dependent": _series,
