@@ -1,10 +1,13 @@
 """Missing values that are parameters: the program by observations is the user's; a wrong list is refused."""
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import arviz as az
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 from scipy.optimize import minimize
 from simulated import PROGRAMS, ROOT, Compiled, Data, brms_missing, simulated
@@ -76,31 +79,43 @@ def test_a_likelihood_with_missing_values(compiled: Compiled) -> None:
     np.testing.assert_allclose(posterior.each(theta, np.arange(107)), by_hand[posterior.order], rtol=1e-9)
 
 
-def exchanged(places: FloatArray) -> FloatArray:
+def exchanged(places: NDArray[np.int64]) -> NDArray[np.int64]:
     """Two missing values, each in the place of the other."""
-    one, other = np.flatnonzero(places)[:2]
-    found = places.copy()
-    found[[one, other]] = places[[other, one]]
+    found, (one, other) = places.copy(), np.flatnonzero(places)[:2]
+    found.flat[[one, other]] = places.flat[[other, one]]
     return found
 
 
-def forgotten(places: FloatArray) -> FloatArray:
+def forgotten(places: NDArray[np.int64]) -> NDArray[np.int64]:
     """A missing value that is put nowhere."""
     found = places.copy()
-    found[np.flatnonzero(places)[-1]] = 0
+    found.flat[np.flatnonzero(places)[-1]] = 0
     return found
 
 
-@pytest.mark.parametrize("wrong", [exchanged, forgotten, lambda places: np.roll(places, 1)])
-@pytest.mark.parametrize("file", [BRMS, MISSING], ids=lambda file: file.stem)
+def moved(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Missing values of the observation before."""
+    return np.roll(places, 1, axis=0)
+
+
+@pytest.mark.parametrize("wrong", [exchanged, forgotten, moved])
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [(BRMS, "stansub_place_1"), *((MISSING, f"stansub_place_{k}") for k in (2, 3, 4))],
+    ids=lambda value: getattr(value, "stem", value),
+)
 def test_a_wrong_inverse_is_refused(
-    file: object, wrong: Callable[[FloatArray], FloatArray], compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+    file: Path,
+    name: str,
+    wrong: Callable[[NDArray[np.int64]], NDArray[np.int64]],
+    compiled: Compiled,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, given = compiled(file), exported.values
 
-    def changed(*args: object, **options: object) -> dict[str, object]:
+    def changed(*args: Any, **options: Any) -> dict[str, Any]:
         found = given(*args, **options)
-        return {**found, "stansub_place_1": wrong(found["stansub_place_1"])}
+        return {**found, name: wrong(found[name])}
 
     monkeypatch.setattr(exported, "values", changed)
     with pytest.raises(InputError, match="not a sum over observations"):
@@ -146,7 +161,7 @@ def test_sampling_with_missing_values(compiled: Compiled) -> None:
     rng = np.random.default_rng(7)
     data = brms_missing(rng, 1500, 12)
     posterior = compiled(BRMS).with_data(data)
-    idata = stansub.sample(posterior, seed=2, chains=2, iter_sampling=4000, show_progress=False)
+    idata = stansub.sample(posterior, test="exact", seed=2, chains=2, iter_sampling=4000, show_progress=False)
     assert list(idata.posterior.data_vars)[:4] == ["Intercept_y", "bsp_y", "sigma_y", "Ymi_x"]
     assert {"lprior", "b_y_Intercept"} <= set(idata.posterior.data_vars)
     draws = np.asarray(idata["unconstrained_posterior"]["theta"])

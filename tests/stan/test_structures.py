@@ -39,7 +39,15 @@ QUALIFYING = [
     *sorted((PROGRAMS.parents[2] / "stan_models").glob("*.stan")),
     *(
         PROGRAMS.parents[1] / "model" / "programs" / f"{name}.stan"
-        for name in ("categorical", "centred", "groups", "mixture", "multivariate", "varying_dispersion")
+        for name in (
+            "categorical",
+            "centred",
+            "groups",
+            "missing_values",
+            "mixture",
+            "multivariate",
+            "varying_dispersion",
+        )
     ),
 ]
 
