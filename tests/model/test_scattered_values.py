@@ -1,6 +1,7 @@
 """Missing values that are parameters: the program by observations is the user's; a wrong list is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from stansub.stan import exported, source, toolchain
 from stansub.stan.library import Library, Model
 from stansub.stan.posterior import draw_points
 from stansub.stan.scattered import observation_by_observation
+from stansub.stan.syntax import parse
 from stansub.types import FloatArray
 
 MISSING = PROGRAMS / "missing_values.stan"
@@ -77,6 +79,14 @@ def test_a_likelihood_with_missing_values(compiled: Compiled) -> None:
         x, centre, np.exp(log_spread)
     )
     np.testing.assert_allclose(posterior.each(theta, np.arange(107)), by_hand[posterior.order], rtol=1e-9)
+
+
+def test_observations_that_transformed_data_count(compiled: Compiled) -> None:
+    """As where an outcome is put together from observed and missing values."""
+    program = parse("data {\n  int N_seen;\n  vector[N_seen] y;\n}\ntransformed data {\n  int N = N_seen + 2;\n}\n")
+    posterior = replace(compiled(BRMS).with_data(simulated(BRMS)), program=program)
+    assert posterior.counts == ("N",)
+    assert replace(posterior, sizes=("stansub_t",)).counts == ("N_seen",)
 
 
 def exchanged(places: NDArray[np.int64]) -> NDArray[np.int64]:
