@@ -30,6 +30,7 @@ from stansub.stan.remarks import locate_error
 from stansub.stan.rewritten import Rewritten, count_units
 from stansub.stan.scattered import observation_by_observation
 from stansub.stan.series.lags import with_lags
+from stansub.stan.series.residuals import with_residuals
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import declarations, main_size, outcome_sizes
 from stansub.stan.source import Source
@@ -389,7 +390,7 @@ def compile_model(
     with toolchain.in_background() as compiling:
         compiled = partial(compiling, name=name, progress=log)
         original, lagged = compiled(code), with_lags(program)
-        over_rows = lagged or observation_by_observation(program)
+        over_rows = lagged or observation_by_observation(program) or with_residuals(program)
         blocks = None
         if rewritten and form.kind != "sum":
             block_code = rewrite.silent(rewrite.block_program(program, form))

@@ -328,7 +328,7 @@ def _without_target(program: Program, statement: Statement) -> str:
     """A statement without what prints or adds to the target, its densities under names that may be called anywhere."""
     dropped = [(inner.span, "{ }") for inner in walk([statement]) if _has_effects(inner)]
     text = replaced(program, statement.span, dropped)
-    return _renamed(text, {call.name: normalised(call.name) for call in calls(text)})
+    return renamed(text, {call.name: normalised(call.name) for call in calls(text)})
 
 
 def _has_effects(statement: Statement) -> bool:
@@ -420,7 +420,7 @@ def range_program(program: Program) -> str:
     return "\n".join(
         [
             *_up_to_data(program),
-            _block("parameters", declared, _renamed(declared, at_proposal)),
+            _block("parameters", declared, renamed(declared, at_proposal)),
             _block("generated quantities", f"  real stansub_range = log_lik_range({', '.join(arguments)});"),
         ]
     )
@@ -478,7 +478,7 @@ def _by_name(program: Program, function: str, skip: int, known: set[str], what: 
     raise InputError(f"{function}: its argument {unknown[0]!r} is not the name of a variable in {what} of the program")
 
 
-def _renamed(text: str, new_names: Mapping[str, str]) -> str:
+def renamed(text: str, new_names: Mapping[str, str]) -> str:
     """A text with some names replaced."""
     pieces, at = [], 0
     for token in tokenize(text):

@@ -196,6 +196,15 @@ def brms_missing(rng: np.random.Generator, n: int = 107, missing: int = 9) -> Da
     return {"N": n, "Y_y": y, "Y_x": x, "Nmi_x": missing, "Jmi_x": 1 + gone, "prior_only": 0}
 
 
+def _brms_ar(rng: np.random.Generator) -> Data:
+    n, lags = 64, 2
+    kept = np.minimum(np.arange(n) % 23 + 1, lags)  # three series, of which each begins without residuals
+    kept[[22, 45, 63]] = 0
+    x = np.column_stack([np.ones(n), rng.normal(1.0, 1.0, (n, 2))])
+    y = np.cumsum(rng.standard_normal(n)) / 3 + x @ [0.5, 1.0, -0.5]
+    return {"N": n, "Y": y, "K": 3, "X": x, "Kc": 2, "Kar": lags, "Kma": 0, "J_lag": kept, "prior_only": 0}
+
+
 _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "varying_dispersion": _varying_dispersion,
     "mixture": _mixture,
@@ -214,6 +223,7 @@ _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "survival": _survival,
     "missing_values": _missing_values,
     "brms_missing": brms_missing,
+    "brms_ar": _brms_ar,
     "partial_sums": _partial_sums,
     "item_response": _item_response,
     "dependent": _series,
