@@ -149,6 +149,7 @@ def test_nothing_that_counts_observations(tmp_path: Path, capsys: pytest.Capture
     assert "nothing that counts observations; give data" in capsys.readouterr().out.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_program_that_does_not_qualify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = write(tmp_path / "counts.json", N=40, y=np.random.default_rng(1).integers(0, 5, 40))
     file = tmp_path / "written.stan"

@@ -67,6 +67,7 @@ def partners(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_a_form_that_qualifies_is_written_and_qualifies(
     tmp_path: Path, partners: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,12 +85,13 @@ def test_a_form_that_qualifies_is_written_and_qualifies(
     assert "exists already; use --force" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
         pytest.param("normal_lpdf(y[i] |", "normal_lpdf(y[max(i - 1, 1)] |", id="another observation"),
-        pytest.param("for (i in 1 : N)", "for (i in 2 : N)", id="one left out", marks=pytest.mark.slow),
-        pytest.param("a ~ normal(mean(y), 1);", "", id="no prior", marks=pytest.mark.slow),
+        pytest.param("for (i in 1 : N)", "for (i in 2 : N)", id="one left out"),
+        pytest.param("a ~ normal(mean(y), 1);", "", id="no prior"),
     ],
 )
 def test_a_wrong_form_is_refused(right: str, wrong: str) -> None:

@@ -34,6 +34,7 @@ def test_options_that_are_shown_exist() -> None:
     assert {"sample"} <= {command.name or command.callback.__name__ for command in app.registered_commands}  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_the_kernel_on_a_parameter_without_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ Array = NDArray[np.float64]
 
 # Two normals that nobody crosses by a random walk: means, sds and weights.
 MEANS, SDS, WEIGHTS = np.array([-10.0, 10.0]), np.array([1.0, 2.0]), np.array([0.3, 0.7])
+OTHER_WEIGHTS, OTHER_SDS = np.array([0.9, 0.1]), np.array([1.5, 1.5])
 
 
 def log_density(theta: Array, which: NDArray[np.int32]) -> Array:
@@ -44,8 +45,15 @@ def z_scores(found: Array) -> Array:
     return np.asarray((batches.mean(axis=1) - truth) / (batches.std(axis=1, ddof=1) / np.sqrt(50)))
 
 
-@pytest.mark.parametrize("sds", [SDS, np.array([1.5, 1.5])])
-@pytest.mark.parametrize("weights", [WEIGHTS, np.array([0.9, 0.1])])
+@pytest.mark.parametrize(
+    ("weights", "sds"),
+    [
+        (WEIGHTS, SDS),
+        pytest.param(OTHER_WEIGHTS, SDS, marks=pytest.mark.slow),
+        pytest.param(WEIGHTS, OTHER_SDS, marks=pytest.mark.slow),
+        (OTHER_WEIGHTS, OTHER_SDS),
+    ],
+)
 def test_shares_of_the_modes_are_right_whatever_the_approximation(weights: Array, sds: Array) -> None:
     moves = mixture(weights, sds=sds)
     found = draws(Mixture([moves, NearestWalk(moves, 2.4)], np.array([0.5, 0.5])))

@@ -12,14 +12,13 @@ from stansub.stan.compiled import CompiledModel, compile_model
 # A compilation takes half a minute: tests of other programs are slow.
 EXAMPLES = (
     "logistic",
-    "logistic_log_lik_i",
     "logistic_reduce_sum",
     "logistic_third_derivative",
     "normal_mean",
     "linear",
     "hierarchical_logistic",
 )
-QUICK = ("brms_gaussian", "survival", "one_each")
+QUICK = ("brms_gaussian", "survival")
 
 
 @pytest.fixture(scope="session")

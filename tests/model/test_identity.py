@@ -17,7 +17,7 @@ from stansub.target.blocks import Blocks
 from stansub.types import FloatArray
 
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
-LOG_LIK = ROOT / "stan_models" / "logistic_log_lik_i.stan"
+LOG_LIK = ROOT / "stan_models" / "logistic_third_derivative.stan"
 REDUCE_SUM = ROOT / "stan_models" / "logistic_reduce_sum.stan"
 
 
@@ -165,9 +165,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "one_each" else pytest.mark.slow) for name in REFUSED]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_sum_over_observations_is_refused(name: str, compiled: Compiled) -> None:
     file = PROGRAMS / f"{name}.stan"
     with pytest.raises(InputError, match="not a sum over observations") as refused:

@@ -139,6 +139,7 @@ def test_residuals_of_other_observations_are_refused(
         model.with_data(simulated(ERRORS), block_size=8)
 
 
+@pytest.mark.slow
 def test_a_moving_average_is_refused(compiled: Compiled) -> None:
     with pytest.raises(InputError, match=r"residual\[n - 1\]"):
         compiled(DEPENDENT).with_data(simulated(DEPENDENT))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,12 +35,18 @@ class Target(FunctionFactors):
         block_size: int = 1,
     ) -> None:
         prior = shared or (lambda theta: (0.0, np.zeros(len(names))))
+
+        # Blocks are asked for one by one at the same points.
+        @lru_cache(maxsize=100)
+        def known(theta: bytes) -> tuple[Array, Array]:
+            return each(np.frombuffer(theta))
+
         super().__init__(
             names,
             n,
-            lambda theta, which: each(theta)[0][which],
+            lambda theta, which: known(theta.tobytes())[0][which],
             log_density=lambda theta: prior(theta)[0],
-            log_lik_gradient=lambda theta, which: each(theta)[1][which],
+            log_lik_gradient=lambda theta, which: known(theta.tobytes())[1][which],
             log_density_gradient=lambda theta: prior(theta)[1],
             block_size=block_size,
         )

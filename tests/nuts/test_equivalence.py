@@ -35,6 +35,7 @@ def test_another_way_of_writing_the_likelihood_is_accepted() -> None:
     )
 
 
+@pytest.mark.slow
 def test_another_prior_is_refused_with_figures() -> None:
     assert LOGISTIC.code != OTHER_PRIOR.code
     with pytest.raises(
@@ -50,6 +51,7 @@ def test_other_data_are_found_apart() -> None:
         equivalence.check(LOGISTIC, given, LOGISTIC, other, log=lambda text: None)
 
 
+@pytest.mark.slow
 def test_other_parameters_cannot_be_checked() -> None:
     values = {"N": 20, "y": np.random.default_rng(1).normal(0, 1, 20), "sigma": 1.0}
     found = check(Program.read(MODELS / "normal_mean.stan"), Program.read(MODELS / "normal.stan"), values)

@@ -111,10 +111,15 @@ class BoundTo:
 @pytest.mark.parametrize(
     "broken",
     [
-        sampler(assignments=BoundTo(lambda bench, model: Closed(model, 5, 2))),
-        sampler(experts=BoundTo(lambda bench, model: Strangers(bench, model, 0.8, 2, exact=True))),
+        pytest.param(
+            sampler(assignments=BoundTo(lambda bench, model: Closed(model, 5, 2))), id="weight of a new cluster"
+        ),
+        pytest.param(
+            sampler(experts=BoundTo(lambda bench, model: Strangers(bench, model, 0.8, 2, exact=True))),
+            id="members of other clusters",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["weight of a new cluster", "members of other clusters"],
 )
 def test_broken_samplers_do_not(broken: Sequence) -> None:
     assert result_of(broken).p_value < 1e-4

@@ -124,7 +124,13 @@ def without_ratio(rng: np.random.Generator, position: Array) -> tuple[Array, flo
 
 
 class TestJointDistribution:
-    @pytest.mark.parametrize("proposals", [volatility.ANEW, (WALK, WALK)], ids=["anew", "near"])
+    @pytest.mark.parametrize(
+        "proposals",
+        [
+            pytest.param(volatility.ANEW, id="anew"),
+            pytest.param((WALK, WALK), id="near", marks=pytest.mark.slow),
+        ],
+    )
     def test_the_composed_sampler_passes(self, proposals: tuple[Any, Any]) -> None:
         assert result_of(Composed(proposals)).p_value > 0.01
 

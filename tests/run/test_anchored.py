@@ -345,6 +345,7 @@ def test_coefficients_that_do_not_fit_are_refused(
     assert "order 2 would take 3.6 KB" in facts(idata)["choices"]["control variates"]
 
 
+@pytest.mark.slow
 def test_bounds_look_at_the_differences_that_their_range_is_of(
     normal_mean: CompiledModel, mean_data: dict[str, Any], logistic_data: dict[str, Any]
 ) -> None:

@@ -357,6 +357,7 @@ def logpdf(x: Any, mean: Any = 0.0, sd: Any = 1.0) -> Any:
     return -0.5 * ((x - mean) / sd) ** 2 - np.log(sd) - 0.5 * np.log(2 * np.pi)
 
 
+@pytest.mark.slow
 def test_values_of_a_rewritten_reduce_sum() -> None:
     rng = np.random.default_rng(1)
     n, k, t = 30, 3, 20
