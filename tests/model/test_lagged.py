@@ -124,7 +124,7 @@ def test_a_regression_with_autoregressive_errors_is_cut(compiled: Compiled) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["stansub_Y", "stansub_Xc", "stansub_kept"])
+@pytest.mark.parametrize("name", ["stansub_lagged_Y", "stansub_lagged_Xc", "stansub_kept"])
 def test_residuals_of_other_observations_are_refused(
     name: str, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
 ) -> None:

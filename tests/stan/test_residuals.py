@@ -42,19 +42,23 @@ def test_residuals_from_rows() -> None:
     assert (
         words("""
         for (stansub_lag in 1 : L) {
-          vector[N] stansub_mu = a + stansub_X[stansub_lag] * b;
-          for (n in 1 : N) { stansub_mu[n] += u[stansub_g[stansub_lag][n]] * stansub_w[stansub_lag][n]; }
+          vector[N] stansub_lagged_mu = a + stansub_lagged_X[stansub_lag] * b;
           for (n in 1 : N) {
-            if (stansub_lag <= stansub_kept[n]) { kept[n, stansub_lag] = stansub_y[stansub_lag][n] - stansub_mu[n]; }
+            stansub_lagged_mu[n] += u[stansub_lagged_g[stansub_lag][n]] * stansub_lagged_w[stansub_lag][n];
+          }
+          for (n in 1 : N) {
+            if (stansub_lag <= stansub_kept[n]) {
+              kept[n, stansub_lag] = stansub_lagged_y[stansub_lag][n] - stansub_lagged_mu[n];
+            }
           }
         }
         for (n in 1 : N) { e[n] = y[n] - mu[n]; mu[n] += kept[n, 1 : L] * ar; }
         y ~ normal(mu, s);""")
         in model
     )
-    assert words("array[L, N] int stansub_g = rep_array(g, L);") in data
-    assert words("array[L] matrix[N, K] stansub_X = rep_array(X, L);") in data
-    assert words("stansub_X[stansub_lag, stansub_row] = X[stansub_row - stansub_lag];") in data
+    assert words("array[L, N] int stansub_lagged_g = rep_array(g, L);") in data
+    assert words("array[L] matrix[N, K] stansub_lagged_X = rep_array(X, L);") in data
+    assert words("stansub_lagged_X[stansub_lag, stansub_row] = X[stansub_row - stansub_lag];") in data
     assert words("for (n in 2 : N) { stansub_kept[n] = lags[n - 1]; }") in data
     assert with_residuals(found) is None
 
@@ -83,5 +87,5 @@ def test_errors_as_brms_writes_them() -> None:
     parts = divide(found) if found else None
     assert parts is not None
     assert parts.sizes[0] == "N"
-    assert {"stansub_Xc", "stansub_Y", "stansub_kept"} <= {one.name for one in parts.computed}
+    assert {"stansub_lagged_Xc", "stansub_lagged_Y", "stansub_kept"} <= {one.name for one in parts.computed}
     assert "J_lag" not in {one.name for one in parts.declarations}

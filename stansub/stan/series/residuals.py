@@ -34,8 +34,8 @@ from stansub.stan.syntax import (
     tokenize,
 )
 
-# The loop over lags, and how many residuals an observation has.
-_LAG, _KEPT = "stansub_lag", "stansub_kept"
+# The loop over lags, how many residuals an observation has, and how variables at a lag begin.
+_LAG, _KEPT, _LAGGED = "stansub_lag", "stansub_kept", "stansub_lagged_"
 
 
 def with_residuals(program: Program) -> Program | None:
@@ -144,7 +144,7 @@ def _written(program: Program, found: _Kept) -> tuple[list[str], str] | None:
     ):
         return None
     lagged = sorted(needed & set(of_rows))
-    new_names = {name: f"stansub_{name}" for name in local} | {name: f"stansub_{name}[{_LAG}]" for name in lagged}
+    new_names = {name: f"{_LAGGED}{name}" for name in local} | {name: f"{_LAGGED}{name}[{_LAG}]" for name in lagged}
     lines = [line for name in lagged for line in _lagged(of_rows[name], widths[0])]
     lines += [
         f"array[{size}] int {_KEPT} = rep_array(0, {size});",
@@ -168,7 +168,7 @@ def _written(program: Program, found: _Kept) -> tuple[list[str], str] | None:
 
 def _lagged(one: Declaration, width: str) -> list[str]:
     """What declares the rows of a variable at each lag, its own where there is none."""
-    name, size = f"stansub_{one.name}", one.all_dims[0]
+    name, size = f"{_LAGGED}{one.name}", one.all_dims[0]
     declared = plain(one, name).removesuffix(";")
     kind = f"array[{width}, {declared.removeprefix('array[')}" if one.array_dims else f"array[{width}] {declared}"
     copy = f"{name}[{_LAG}, stansub_row] = {one.name}[stansub_row - {_LAG}];"
