@@ -28,7 +28,9 @@ from stansub.stan.predictors import handing_out, library_name
 from stansub.stan.recognise import Form, explain, find_line, plain, recognise, size_candidates
 from stansub.stan.remarks import locate_error
 from stansub.stan.rewritten import Rewritten, count_units
+from stansub.stan.scattered import observation_by_observation
 from stansub.stan.series.lags import with_lags
+from stansub.stan.series.residuals import with_residuals
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import declarations, main_size, outcome_sizes
 from stansub.stan.source import Source
@@ -387,7 +389,8 @@ def compile_model(
     form = replace(form, line=find_line(text, form.statement))
     with toolchain.in_background() as compiling:
         compiled = partial(compiling, name=name, progress=log)
-        original, over_rows = compiled(code), with_lags(program)
+        original, lagged = compiled(code), with_lags(program)
+        over_rows = lagged or observation_by_observation(program) or with_residuals(program)
         blocks = None
         if rewritten and form.kind != "sum":
             block_code = rewrite.silent(rewrite.block_program(program, form))
@@ -395,7 +398,7 @@ def compile_model(
         several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
         parts = (divide(over_rows) if over_rows else None) or (divide(program) if several else None)
         if predictors and not (parts and parts.may_have_several):
-            counted = N_ROWS if over_rows else main_size(program)
+            counted = N_ROWS if lagged else main_size(program)
             with suppress(NoPredictorsError, InputError):
                 compiling(handing_out(program, form, counted), name=library_name(name), progress=log)
         library = compiling(parts.code, name=f"{name}_parts", progress=log) if parts else None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from stansub.stan.dependence import Step, Steps, needed, text_of, together
 from stansub.stan.exported import exporting, is_checked, is_copied, plain
 from stansub.stan.rewrite import silent
-from stansub.stan.syntax import Assign, Declaration, For, Program, Span, names, parse, tokenize, walk
+from stansub.stan.syntax import Assign, Declaration, For, Program, Span, names, parse, split, tokenize, walk
 
 SWITCHES = "stansub_parts"
 
@@ -137,7 +137,10 @@ def _needed_data(program: Program, more: Collection[str] = ()) -> tuple[Declarat
 
 
 def _holding_places(program: Program) -> list[Step]:
-    """Statements of transformed data that list rows (``which[n] = i;`` in a loop over i): made anew for some rows."""
+    """Statements of transformed data that list rows (``which[n] = i;`` in a loop over i): made anew for some rows.
+
+    The inverse of a list (``place[which[i]] = i;``) is none of them: it says something of each row.
+    """
     arrays = {one.name for one in program.transformed_data.declarations if one.base == "int" and one.array_dims}
     listing = {
         one.span
@@ -147,10 +150,17 @@ def _holding_places(program: Program) -> list[Step]:
         if isinstance(one, Assign)
         and arrays.intersection(one.variables)
         and one.expression == loop.variable
-        and one.place != f"{one.variables[0]}[{loop.variable}]"
+        and not _is_inverse(one, loop)
     }
     steps = Steps.of(program).data
     return needed(steps, [step for step in steps if step.statement.span in listing])
+
+
+def _is_inverse(one: Assign, loop: For) -> bool:
+    """Whether an assignment in a loop over i is to ``x[i]`` or ``x[list[i]]``, perhaps with more such indices."""
+    i = loop.variable
+    indices = ([token.text for token in part] for part in split(tokenize(one.place)[2:-1], ","))
+    return all(index == [i] or index[-3:] == ["[", i, "]"] for index in indices)
 
 
 def _plain_names(keys: Iterable[str]) -> set[str]:

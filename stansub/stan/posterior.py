@@ -20,7 +20,7 @@ from stansub.stan.data import Data
 from stansub.stan.predictors import linear_predictors
 from stansub.stan.recognise import Form, explain
 from stansub.stan.rewrite import takes_metric
-from stansub.stan.sizes import main_size
+from stansub.stan.sizes import data_declarations, main_size
 from stansub.stan.syntax import Program
 from stansub.target import factors
 from stansub.target.blocks import Blocks
@@ -206,8 +206,9 @@ class Posterior:
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Integer data variables that count the observations or, where they are rows of data, what these are of."""
-        known = tuple(name for name in self.sizes if name in self.values.values)
+        """Integers of the program that count the observations or, where they are rows of data, what these are of."""
+        own = {one.name for one in data_declarations(self.program)}
+        known = tuple(name for name in self.sizes if name in own)
         return known if known == self.sizes else tuple(dict.fromkeys((*known, main_size(self.program))))
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:

@@ -14,6 +14,7 @@ from stansub.stan.recognise import Form, bracketed, normalised, partial_sums
 from stansub.stan.sizes import changing_names, data_declarations
 from stansub.stan.syntax import (
     Assign,
+    Block,
     Call,
     Declaration,
     For,
@@ -141,6 +142,38 @@ def replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, st
         pieces += [program.code[at : part.start], text]
         at = part.end
     return "".join([*pieces, program.code[at : span.end]])
+
+
+def extended(program: Program, lines: Iterable[str], replacements: Iterable[tuple[Span, str]]) -> str:
+    """The program with more transformed data, and with parts of transformed parameters and model replaced.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    lines : iterable of str
+        Stan code for the end of transformed data.
+    replacements : iterable of (Span, str)
+        Parts of the other two blocks, and what stands in their place.
+    """
+    replacements = list(replacements)
+
+    def changed(block: Block) -> str:
+        inside = [(span, text) for span, text in replacements if _contains(block.span, span)]
+        return replaced(program, block.span, inside)
+
+    filled = "\n".join([program.text(program.transformed_data.inside), *lines])
+    return "\n".join(
+        [
+            program.text(program.functions_block.span),
+            program.text(program.data.span),
+            f"transformed data {{\n{filled}\n}}",
+            program.text(program.parameters.span),
+            changed(program.transformed_parameters),
+            changed(program.model),
+            program.text(program.generated_quantities.span),
+        ]
+    )
 
 
 def _units(loop: For, total: str) -> str:
@@ -295,7 +328,7 @@ def _without_target(program: Program, statement: Statement) -> str:
     """A statement without what prints or adds to the target, its densities under names that may be called anywhere."""
     dropped = [(inner.span, "{ }") for inner in walk([statement]) if _has_effects(inner)]
     text = replaced(program, statement.span, dropped)
-    return _renamed(text, {call.name: normalised(call.name) for call in calls(text)})
+    return renamed(text, {call.name: normalised(call.name) for call in calls(text)})
 
 
 def _has_effects(statement: Statement) -> bool:
@@ -387,7 +420,7 @@ def range_program(program: Program) -> str:
     return "\n".join(
         [
             *_up_to_data(program),
-            _block("parameters", declared, _renamed(declared, at_proposal)),
+            _block("parameters", declared, renamed(declared, at_proposal)),
             _block("generated quantities", f"  real stansub_range = log_lik_range({', '.join(arguments)});"),
         ]
     )
@@ -445,7 +478,7 @@ def _by_name(program: Program, function: str, skip: int, known: set[str], what: 
     raise InputError(f"{function}: its argument {unknown[0]!r} is not the name of a variable in {what} of the program")
 
 
-def _renamed(text: str, new_names: Mapping[str, str]) -> str:
+def renamed(text: str, new_names: Mapping[str, str]) -> str:
     """A text with some names replaced."""
     pieces, at = [], 0
     for token in tokenize(text):

@@ -66,9 +66,13 @@ def size_candidates(program: Program) -> list[SizeCandidate]:
 
 
 def main_size(program: Program) -> str:
-    """The size variable of what is observed; with most data variables, the first of them, if there are several."""
-    candidates = [candidate.name for candidate in sorted(size_candidates(program), key=lambda one: -len(one.uses))]
-    return next(iter([*outcome_sizes(program), *candidates]), "")
+    """The size variable of what is observed; with most data variables, if there are several.
+
+    Of those with as many, it is one that sizes no parameters, and the first.
+    """
+    of_parameters = _sizes_of_parameters(program)
+    candidates = sorted(size_candidates(program), key=lambda one: (-len(one.uses), one.name in of_parameters))
+    return next(iter([*outcome_sizes(program), *(one.name for one in candidates)]), "")
 
 
 def outcome_sizes(program: Program) -> list[str]:
@@ -86,9 +90,13 @@ def outcome_sizes(program: Program) -> list[str]:
     observed = [one for one in data_declarations(program) if one.name in outcomes]
     dims = [dim for one in observed for dim in one.array_dims or one.all_dims]
     candidates = [one for one in size_candidates(program) if any(one.name in names(dim) for dim in dims)]
-    of_parameters = set().union(*(names(dim) for one in program.parameters.declarations for dim in one.all_dims))
+    of_parameters = _sizes_of_parameters(program)
     candidates.sort(key=lambda one: (one.name in of_parameters, -len(one.uses)))
     return [candidate.name for candidate in candidates]
+
+
+def _sizes_of_parameters(program: Program) -> set[str]:
+    return set().union(*(names(dim) for one in program.parameters.declarations for dim in one.all_dims))
 
 
 def observations_in(program: Program, size: str) -> list[Statement]:

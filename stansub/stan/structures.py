@@ -34,7 +34,8 @@ from stansub.stan.syntax import (
     walk,
 )
 
-_MULTIVARIATE = ("multi_normal", "multi_student_t", "multi_gp")
+_MULTIVARIATE = ("multi_normal", "multi_student_t")
+_PROCESSES = ("multi_gp",)
 _SOLVERS = ("ode_", "integrate_ode", "dae")
 _COVARIANCES = ("gp_", "cov_exp_quad")
 
@@ -250,9 +251,18 @@ def _gaussian_process(reading: Reading) -> str:
     for one in reading.computed.values():
         if one.all_dims.count(reading.size) > 1:
             return reading.text(one)
+    return _one_density(reading, _PROCESSES)
+
+
+def _one_covariance(reading: Reading) -> str:
+    return _one_density(reading, _MULTIVARIATE)
+
+
+def _one_density(reading: Reading, names_of: tuple[str, ...]) -> str:
+    """A statement that takes all observations together in a density of which the name begins so."""
     for statement in walk(reading.statements):
         density = _density(statement)
-        if density and density[0].startswith(_MULTIVARIATE) and _is_one_vector(reading, density[1]):
+        if density and density[0].startswith(names_of) and _is_one_vector(reading, density[1]):
             return reading.text(statement)
     return ""
 
@@ -418,6 +428,11 @@ STRUCTURES = (
     Structure("a model with risk sets (Cox partial likelihood)", "each term sums over all who are at risk", _risk_sets),
     Structure("a spatial model (CAR)", "each observation has an effect of its own, tied to its neighbours'", _spatial),
     Structure("a Gaussian process", "its covariance ties every observation to every other", _gaussian_process),
+    Structure(
+        "a multivariate normal or t with a covariance of all observations",
+        "the term of each depends on all others",
+        _one_covariance,
+    ),
     Structure("a differential equation", "all observations are of one trajectory", _trajectory),
     Structure("a hidden Markov model", "each state depends on the one before it", _hidden_markov),
     Structure("a state-space model", "each observation has a state, tied to the one before it", _state_space),

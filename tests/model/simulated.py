@@ -174,6 +174,37 @@ def _partial_sums(rng: np.random.Generator) -> Data:
     return {"N": n, "M": m, "y": rng.standard_normal(n), "x": rng.standard_normal(n), "count": rng.poisson(1.0, m)}
 
 
+def _missing_values(rng: np.random.Generator) -> Data:
+    n = 83
+    order = 1 + rng.permutation(n)
+    seen, gone, no_x = order[:74], order[74:], 1 + rng.permutation(n)[:7]
+    no_z = rng.choice(2 * n, 11, replace=False)  # of both columns, some of the same row
+    return {
+        "N": n,
+        **{"N_seen": 74, "seen": seen, "y_seen": rng.standard_normal(74), "N_gone": 9, "gone": gone},
+        **{"x": rng.standard_normal(n), "M": 7, "no_x": no_x, "z": rng.standard_normal((n, 2))},
+        **{"L": 11, "no_z": 1 + no_z // 2, "which_z": 1 + no_z % 2},
+    }
+
+
+def brms_missing(rng: np.random.Generator, n: int = 107, missing: int = 9) -> Data:
+    """A predictor with missing values."""
+    x = rng.normal(1.0, 1.0, n)
+    y = rng.normal(0.5 + 0.7 * x, 0.5)
+    gone = rng.choice(n, missing, replace=False)
+    x[gone] = 0.0
+    return {"N": n, "Y_y": y, "Y_x": x, "Nmi_x": missing, "Jmi_x": 1 + gone, "prior_only": 0}
+
+
+def _brms_ar(rng: np.random.Generator) -> Data:
+    n, lags = 64, 2
+    kept = np.minimum(np.arange(n) % 23 + 1, lags)  # three series, of which each begins without residuals
+    kept[[22, 45, 63]] = 0
+    x = np.column_stack([np.ones(n), rng.normal(1.0, 1.0, (n, 2))])
+    y = np.cumsum(rng.standard_normal(n)) / 3 + x @ [0.5, 1.0, -0.5]
+    return {"N": n, "Y": y, "K": 3, "X": x, "Kc": 2, "Kar": lags, "Kma": 0, "J_lag": kept, "prior_only": 0}
+
+
 _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "varying_dispersion": _varying_dispersion,
     "mixture": _mixture,
@@ -190,6 +221,9 @@ _GENERATORS: dict[str, Callable[[np.random.Generator], Data]] = {
     "centred_prior": _series,
     "brms_gaussian": _brms_gaussian,
     "survival": _survival,
+    "missing_values": _missing_values,
+    "brms_missing": brms_missing,
+    "brms_ar": _brms_ar,
     "partial_sums": _partial_sums,
     "item_response": _item_response,
     "dependent": _series,

@@ -1,20 +1,23 @@
 """Series whose likelihood is a sum given the data: the program over rows of data is the user's, and qualifies."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from simulated import PROGRAMS, Compiled, simulated
+from scipy.special import expit
+from simulated import PROGRAMS, ROOT, Compiled, simulated
 from test_identity import check_identity, points
 
 import stansub
 from stansub.errors import InputError
 from stansub.stan import data as data_module
-from stansub.stan import source, toolchain
+from stansub.stan import exported, source, toolchain
 from stansub.stan.library import Library, Model
 from stansub.stan.posterior import draw_points
 from stansub.stan.series.lags import with_lags
 
+ERRORS = ROOT / "benchmarks" / "reach" / "programs" / "brms_ar.stan"
 LAGGED, SERIES, DEPENDENT = (PROGRAMS / f"{name}.stan" for name in ("lagged", "series", "dependent"))
 
 
@@ -98,6 +101,42 @@ def test_sampling_an_autoregression() -> None:
     np.testing.assert_allclose(draws.std(0), scale, rtol=0.1)
     level = found.posterior["mean_level"].to_numpy().ravel()
     np.testing.assert_allclose(level, draws[:, 0] / (1 - draws[:, 1]), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_regression_with_autoregressive_errors_is_cut(compiled: Compiled) -> None:
+    model, data = compiled(ERRORS), simulated(ERRORS)
+    posterior = model.with_data(data, block_size=7, seed=3)
+    assert posterior.counts == ("N",)
+    assert posterior.order is not None
+    check_identity(posterior, model, data)
+    theta, evaluator = points(posterior, 1)[0], posterior.population.evaluator()
+    b, intercept, sigma, ar = theta[:2], theta[2], np.exp(theta[3]), 2 * expit(theta[4:]) - 1
+    mu = intercept + (data["X"][:, 1:] - data["X"][:, 1:].mean(0)) @ b
+    residuals, mean = data["Y"] - mu, mu.copy()
+    for n in range(1, 64):
+        for lag in range(1, data["J_lag"][n - 1] + 1):
+            mean[n] += ar[lag - 1] * residuals[n - lag]
+    by_hand = -0.5 * ((data["Y"] - mean) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(posterior.each(theta, np.arange(64)), by_hand[posterior.order], rtol=1e-9)
+    parts = evaluator.global_gradient(theta) + evaluator.block_gradients(theta).sum(0)
+    np.testing.assert_allclose(parts, posterior.full.log_density_gradient(theta)[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stansub_lagged_Y", "stansub_lagged_Xc", "stansub_kept"])
+def test_residuals_of_other_observations_are_refused(
+    name: str, compiled: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, given = compiled(ERRORS), exported.values
+
+    def changed(*args: Any, **options: Any) -> dict[str, Any]:
+        found = given(*args, **options)
+        return {**found, name: np.roll(found[name], 1, axis=0 if name == "stansub_kept" else 1)}
+
+    monkeypatch.setattr(exported, "values", changed)
+    with pytest.raises(InputError, match="not a sum over observations"):
+        model.with_data(simulated(ERRORS), block_size=8)
 
 
 @pytest.mark.slow

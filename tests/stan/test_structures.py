@@ -39,7 +39,15 @@ QUALIFYING = [
     *sorted((PROGRAMS.parents[2] / "stan_models").glob("*.stan")),
     *(
         PROGRAMS.parents[1] / "model" / "programs" / f"{name}.stan"
-        for name in ("categorical", "centred", "groups", "mixture", "multivariate", "varying_dispersion")
+        for name in (
+            "categorical",
+            "centred",
+            "groups",
+            "missing_values",
+            "mixture",
+            "multivariate",
+            "varying_dispersion",
+        )
     ),
 ]
 
@@ -79,8 +87,16 @@ def test_sums_are_not_named(file: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "parameters", "model", "expected"),
     [
-        ("", "vector[N] f; cov_matrix[N] S;", "f ~ multi_normal(y, S); y ~ normal(f, 1);", "a Gaussian process"),
-        ("", "cov_matrix[N] S;", "y ~ multi_student_t(4, rep_vector(0, N), S);", "a Gaussian process"),
+        ("", "vector[N] f; cov_matrix[N] S;", "f ~ multi_normal(y, S); y ~ normal(f, 1);", "a multivariate normal"),
+        ("", "cov_matrix[N] S;", "y ~ multi_student_t(4, rep_vector(0, N), S);", "a covariance of all"),
+        ("cov_matrix[N] V;", "real m;", "y ~ multi_normal(rep_vector(m, N), 2 * V);", "a multivariate normal"),
+        ("", "cov_matrix[N] S;", "target += multi_normal_lpdf(y | rep_vector(0, N), S);", "a multivariate normal"),
+        (
+            "",
+            "real<lower=0> s;",
+            "matrix[N, N] K = identity_matrix(N) * s; y ~ multi_normal(rep_vector(0, N), K);",
+            "a Gaussian process",
+        ),
         ("matrix[N, N] W;", "vector[N] f;", "f ~ multi_normal_prec(y, W); y ~ normal(f, 1);", "a spatial model (CAR)"),
         (
             "",

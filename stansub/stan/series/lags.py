@@ -15,7 +15,7 @@ from stansub.errors import InputError
 from stansub.stan import stanc
 from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
-from stansub.stan.rewrite import replaced
+from stansub.stan.rewrite import extended
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.computed import Computed, DividedError, written
 from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
@@ -156,18 +156,7 @@ class _Writer:
         program, dead = self.program, self._dead()
         found = [*self.found, *((span, "") for span in dead)]
         found += _constants(self.rows, [span for span, _ in found])
-        filled = "\n".join([program.text(program.transformed_data.inside), *self.rows.lines])
-        return "\n".join(
-            [
-                program.text(program.functions_block.span),
-                program.text(program.data.span),
-                f"transformed data {{\n{filled}\n}}",
-                program.text(program.parameters.span),
-                program.text(program.transformed_parameters.span),
-                f"model {{\n{replaced(program, program.model.inside, found)}\n}}",
-                program.text(program.generated_quantities.span),
-            ]
-        )
+        return extended(program, self.rows.lines, found)
 
     def scope(self, statements: Sequence[Statement], before: tuple[Statement, ...]) -> None:
         """Write statements that read data beside an observation anew."""

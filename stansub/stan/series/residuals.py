@@ -1,0 +1,178 @@
+"""Autoregressive errors, written observation by observation: residuals of earlier ones from their rows of the data.
+
+A program that keeps the residuals of a regression for later observations (``err[n] = Y[n] - mu[n];``, then
+``Err[n + 1, i] = err[n + 1 - i];``) cannot be cut. Where a residual is computed from the data of its own observation
+alone it can be computed once more for each that needs it: in the program that is written here ``transformed data``
+hold the rows at each lag beside an observation's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from stansub.errors import InputError
+from stansub.stan import stanc
+from stansub.stan.exported import plain
+from stansub.stan.recognise import recognise
+from stansub.stan.rewrite import extended, renamed
+from stansub.stan.series.computed import written
+from stansub.stan.series.nests import adds
+from stansub.stan.sizes import data_declarations, declarations
+from stansub.stan.syntax import (
+    Assign,
+    Braces,
+    Declaration,
+    For,
+    If,
+    Profile,
+    Program,
+    Statement,
+    children,
+    names,
+    parse,
+    tokenize,
+)
+
+# The loop over lags, how many residuals an observation has, and how variables at a lag begin.
+_LAG, _KEPT, _LAGGED = "stansub_lag", "stansub_kept", "stansub_lagged_"
+
+
+def with_residuals(program: Program) -> Program | None:
+    """The program whose residuals of earlier observations are computed from rows of data.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+
+    Returns
+    -------
+    Program or None
+        A program with the same parameters, log density and generated quantities. None where no residuals are kept, or
+        where they depend on those kept before, as in a moving average.
+    """
+    if recognise(program).kind != "sum" or "stansub_" in program.code:
+        return None
+    found = list(_found(program.model.statements, program.transformed_parameters.statements))
+    written_anew = _written(program, found[0]) if len(found) == 1 else None
+    if written_anew is None:
+        return None
+    lines, loop = written_anew
+    try:
+        code = extended(program, lines, [(found[0].loop.span, loop)])
+        return parse(stanc.canonical_code(code, "the program with residuals by observations"))
+    except InputError:  # the user's program will do
+        return None
+
+
+class _Kept(NamedTuple):
+    """A loop over observations that keeps residuals.
+
+    Attributes
+    ----------
+    loop : For
+    residual : Assign
+        ``err[n] = ...;``, its first statement.
+    keeping : For
+        ``for (i in 1:J_lag[n]) Err[n + 1, i] = err[n + 1 - i];``, its second.
+    kept : str
+        Where they are kept.
+    lags : str
+        Data that say for how many lags, for each observation.
+    before : tuple of statements
+        What stands above the loop.
+    """
+
+    loop: For
+    residual: Assign
+    keeping: For
+    kept: str
+    lags: str
+    before: tuple[Statement, ...]
+
+
+def _found(statements: Sequence[Statement], before: tuple[Statement, ...]) -> Iterator[_Kept]:
+    for k, statement in enumerate(statements):
+        above = (*before, *statements[:k])
+        if isinstance(statement, If | Braces | Profile):
+            for inner in children(statement):
+                yield from _found(inner, above)
+        elif isinstance(statement, For) and (kept := _kept(statement, above)):
+            yield kept
+
+
+def _kept(loop: For, before: tuple[Statement, ...]) -> _Kept | None:
+    if len(loop.body) < 3 or loop.lower != "1":
+        return None
+    residual, keeping, n = loop.body[0], loop.body[1], loop.variable
+    if not isinstance(residual, Assign) or not isinstance(keeping, For) or len(keeping.body) != 1:
+        return None
+    inner, i, error = keeping.body[0], keeping.variable, residual.variables[0]
+    lags, kept = (tokenize(text)[0].text for text in (keeping.upper, getattr(inner, "place", n)))
+    shapes = (
+        (residual.place, f"{error}[{n}]"),
+        (residual.operator, "="),
+        (keeping.lower, "1"),
+        (keeping.upper, f"{lags}[{n}]"),
+        (getattr(inner, "place", ""), f"{kept}[{n} + 1, {i}]"),
+        (getattr(inner, "operator", ""), "="),
+        (getattr(inner, "expression", ""), f"{error}[{n} + 1 - {i}]"),
+    )
+    return _Kept(loop, residual, keeping, kept, lags, before) if all(one == other for one, other in shapes) else None
+
+
+def _written(program: Program, found: _Kept) -> tuple[list[str], str] | None:
+    """More transformed data, and what stands in the place of the loop; None where residuals depend on others."""
+    n, size, error = found.loop.variable, found.loop.upper, found.residual.variables[0]
+    needed, copied = names(found.residual.expression) - {n}, list[Statement]()
+    for one in reversed(found.before):
+        if written(one) & needed and not adds(one):
+            copied.insert(0, one)
+            needed |= names(program.text(one.span))
+    data = {one.name: one for one in data_declarations(program)}
+    of_rows = {name: one for name, one in data.items() if one.all_dims[:1] == (size,) and not one.elements}
+    local = set().union(*map(written, copied))
+    sized = {one.name for one in declarations(program) if size in one.all_dims} - set(of_rows)
+    widths = [one.all_dims[1] for one in found.before if isinstance(one, Declaration) and one.name == found.kept]
+    if (
+        found.kept in needed
+        or error in needed
+        or sized & needed - local
+        or found.lags not in of_rows
+        or len(widths) != 1
+    ):
+        return None
+    lagged = sorted(needed & set(of_rows))
+    new_names = {name: f"{_LAGGED}{name}" for name in local} | {name: f"{_LAGGED}{name}[{_LAG}]" for name in lagged}
+    lines = [line for name in lagged for line in _lagged(of_rows[name], widths[0])]
+    lines += [
+        f"array[{size}] int {_KEPT} = rep_array(0, {size});",
+        f"for ({n} in 2 : {size}) {{ {_KEPT}[{n}] = {found.lags}[{n} - 1]; }}",
+    ]
+    again = "\n".join(renamed(program.text(one.span), new_names) for one in copied)
+    residual = renamed(found.residual.expression, new_names)
+    rest = "\n".join(program.text(one.span) for one in found.loop.body if one is not found.keeping)
+    return (
+        lines,
+        f"""\
+    for ({_LAG} in 1 : {widths[0]}) {{
+      {again}
+      for ({n} in 1 : {size}) {{ if ({_LAG} <= {_KEPT}[{n}]) {{ {found.kept}[{n}, {_LAG}] = {residual}; }} }}
+    }}
+    for ({n} in 1 : {size}) {{
+      {rest}
+    }}""",
+    )
+
+
+def _lagged(one: Declaration, width: str) -> list[str]:
+    """What declares the rows of a variable at each lag, its own where there is none."""
+    name, size = f"{_LAGGED}{one.name}", one.all_dims[0]
+    declared = plain(one, name).removesuffix(";")
+    kind = f"array[{width}, {declared.removeprefix('array[')}" if one.array_dims else f"array[{width}] {declared}"
+    copy = f"{name}[{_LAG}, stansub_row] = {one.name}[stansub_row - {_LAG}];"
+    return [
+        f"{kind} = rep_array({one.name}, {width});",
+        f"for ({_LAG} in 1 : {width}) {{ for (stansub_row in ({_LAG} + 1) : {size}) {{ {copy} }} }}",
+    ]
