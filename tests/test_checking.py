@@ -150,6 +150,17 @@ def test_nothing_that_counts_observations(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.slow
+def test_data_without_a_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "prior.stan"
+    file.write_text("data { int N; } parameters { vector[N] z; } model { z ~ normal(0, 1); }")
+    assert check(file, write(tmp_path / "size.json", N=10)) == 2
+    out = capsys.readouterr().out
+    assert out.startswith("will not qualify: its likelihood is no sum over observations")
+    assert "Reason        there is no size of data\n" in out
+    assert "give data" not in out
+
+
+@pytest.mark.slow
 def test_program_that_does_not_qualify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = write(tmp_path / "counts.json", N=40, y=np.random.default_rng(1).integers(0, 5, 40))
     file = tmp_path / "written.stan"

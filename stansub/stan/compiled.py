@@ -296,6 +296,7 @@ class CompiledModel:
         sums, reasons = find_sums(cut, given.full.dim, given.points, observations)
         if not sums:
             text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
+            text = text or "there is no size of data"
             raise explain(self.program, self.form, text, source=self.source)
         if observations is None and (latent := self._latent(sums)):
             # Pairs of neighbours, say, whose sum is a prior.
