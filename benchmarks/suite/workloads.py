@@ -147,7 +147,7 @@ _ALL = (
     _logistic("logistic-500", 500, reference_draws=1000, routine=False),
     _logistic("logistic-1e4", 10_000),
     _logistic("logistic-1e5", 100_000),
-    _logistic("logistic-1e6", 1_000_000, seconds=600.0, reference_draws=1000),
+    _logistic("logistic-1e6", 1_000_000, seconds=600.0, importance=True),
     _logistic("logistic-1e7", 10_000_000, seconds=6000.0, importance=True, routine=False, memory=16e9),
     _logistic("logistic-1e5-d50", 100_000, 50, seconds=300.0, reference_draws=1000),
     Workload(

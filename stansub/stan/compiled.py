@@ -34,6 +34,7 @@ from stansub.stan.series.residuals import with_residuals
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import declarations, main_size, outcome_sizes
 from stansub.stan.source import Source
+from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program, names, tokenize
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
 from stansub.target.remainders import NoPredictorsError
@@ -391,7 +392,9 @@ def compile_model(
     with toolchain.in_background() as compiling:
         compiled = partial(compiling, name=name, progress=log)
         original, lagged = compiled(code), with_lags(program)
-        over_rows = lagged or observation_by_observation(program) or with_residuals(program)
+        over_rows = lagged
+        for derived in (observation_by_observation, with_residuals, with_summaries):
+            over_rows = over_rows or derived(program)
         blocks = None
         if rewritten and form.kind != "sum":
             block_code = rewrite.silent(rewrite.block_program(program, form))

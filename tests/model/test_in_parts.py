@@ -12,7 +12,7 @@ import stansub
 from stansub import memory
 from stansub.errors import InputError
 from stansub.stan import exported, toolchain
-from stansub.stan.compiled import CompiledModel
+from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.data import read
 from stansub.stan.library import Library
 from stansub.stan.recipe import PosteriorRecipe
@@ -96,6 +96,20 @@ def test_linear_predictors_of_a_program_that_centres(compiled: Compiled) -> None
     evaluator = posterior.population.evaluator()
     change = evaluator.block_log_lik(theta) - evaluator.block_log_lik(0 * theta)
     np.testing.assert_allclose(own[posterior.order], change, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_summaries_within_the_model_are_of_all_the_data() -> None:
+    rng = np.random.default_rng(2)
+    data = {"N": 90, "x": rng.gamma(2.0, 1.0, 90), "y": rng.standard_normal(90)}
+    model = compile_model(ROOT / "benchmarks" / "reach" / "programs" / "centred_in_model.stan")
+    posterior = model.with_data(data, block_size=7)
+    check_identity(posterior, model, data)
+    theta = points(posterior, 1)[0]
+    mu, sigma = theta[0] + theta[1] * (data["x"] - data["x"].mean()), np.exp(theta[2])
+    by_hand = -0.5 * ((data["y"] - mu) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(posterior.each(theta, np.arange(90)), by_hand[posterior.order], rtol=1e-9)
+    assert posterior.predictors().n_observations == 90
 
 
 def test_two_sums_and_one_too_short(compiled: Compiled) -> None:

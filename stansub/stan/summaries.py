@@ -1,0 +1,58 @@
+"""Summaries of data within the model, as ``x - mean(x)``: computed once, of all the data."""
+
+from __future__ import annotations
+
+from stansub.errors import InputError
+from stansub.stan import stanc
+from stansub.stan.recognise import recognise
+from stansub.stan.rewrite import extended
+from stansub.stan.sizes import data_declarations, main_size, observations_in
+from stansub.stan.syntax import Call, Program, Span, calls, names, parse
+
+# Real functions of a container, but for those that add up over parts of the data: they are right as they stand.
+_SUMMARIES = frozenset({"max", "mean", "min", "norm2", "quantile", "sd", "variance"})
+
+
+def with_summaries(program: Program) -> Program | None:
+    """The program that computes summaries of data in ``transformed data``, where the model does.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+
+    Returns
+    -------
+    Program or None
+        A program with the same parameters, log density and generated quantities. None where nothing is summarised, or
+        where nothing else is left of the observations.
+    """
+    if recognise(program).kind != "sum" or "stansub_" in program.code:
+        return None
+    found: dict[str, str] = {}
+    replacements: list[tuple[Span, str]] = []
+    for block in (program.transformed_parameters, program.model):
+        for call in _outermost(program, block.inside):
+            name = found.setdefault(program.text(call.span), f"stansub_summary_{len(found) + 1}")
+            replacements.append((call.span, name))
+    if not found:
+        return None
+    lines = [f"real {name} = {text};" for text, name in found.items()]
+    try:
+        derived = parse(stanc.canonical_code(extended(program, lines, replacements), "the program with summaries"))
+    except InputError:  # the user's program will do, as where an integer is wanted
+        return None
+    # A likelihood of nothing but sums of the data is a sum of these over parts as it stands.
+    return derived if observations_in(derived, main_size(derived)) else None
+
+
+def _outermost(program: Program, span: Span) -> list[Call]:
+    """Summaries of nothing but data, none inside another."""
+    known = {one.name: one.all_dims for one in data_declarations(program)}
+    found: list[Call] = []
+    for call in calls(program.code, span):
+        used = names(program.text(call.span))
+        of_data = used <= set(known) and any(known[name] for name in used)
+        if call.name in _SUMMARIES and of_data and not (found and call.span.end <= found[-1].span.end):
+            found.append(call)
+    return found

@@ -1,0 +1,71 @@
+"""Summaries of data within the model: what is computed once of all the data, and what is left alone."""
+
+import pytest
+
+from stansub.stan import stanc
+from stansub.stan.summaries import with_summaries
+from stansub.stan.syntax import Program, parse, tokenize
+
+HEAD = """
+data { int N; int K; vector[N] x; vector[N] y; matrix[N, K] X; array[N] int count; vector[K] scale; real w; }
+transformed data { vector[N] z = x / 2; }
+parameters { real a; real b; vector[N] each; vector[K] c; real<lower=0> s; }
+"""
+
+
+def read(model: str, before: str = "") -> Program:
+    code = f"{HEAD} transformed parameters {{ {before} }} model {{ {model} }}"
+    return parse(stanc.canonical_code(code, "program"))
+
+
+def words(text: str) -> str:
+    return " ".join(token.text for token in tokenize(text))
+
+
+@pytest.mark.parametrize(
+    ("model", "written", "declared"),
+    [
+        (
+            "y ~ normal(a + b * (x - mean(x)) / sd(x), s);",
+            "y ~ normal(a + b * (x - stansub_summary_1) / stansub_summary_2, s);",
+            "real stansub_summary_1 = mean(x); real stansub_summary_2 = sd(x);",
+        ),
+        (
+            "for (n in 1:N) y[n] ~ normal(a + b * (z[n] - mean(z)) + mean(z), s);",
+            "for (n in 1 : N) { y[n] ~ normal(a + b * (z[n] - stansub_summary_1) + stansub_summary_1, s); }",
+            "real stansub_summary_1 = mean(z);",
+        ),
+        (
+            "y ~ normal(a + b * x / max({mean(x), sum(square(x)) / N}), s);",
+            "y ~ normal(a + b * x / stansub_summary_1, s);",
+            "real stansub_summary_1 = max({mean(x), sum(square(x)) / N});",
+        ),
+    ],
+)
+def test_summaries_of_data_are_transformed_data(model: str, written: str, declared: str) -> None:
+    found = with_summaries(read(model))
+    assert found is not None
+    assert words(found.text(found.model.inside)) == words(written)
+    assert words(declared) in words(found.text(found.transformed_data.inside))
+
+
+def test_transformed_parameters_too() -> None:
+    found = with_summaries(read("y ~ normal(mu, s);", "vector[N] mu = a + b * (x - mean(x));"))
+    assert found is not None
+    assert "x - stansub_summary_1" in found.text(found.transformed_parameters.inside)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param("y ~ normal(a + b * (each - mean(each)), s);", id="of a parameter"),
+        pytest.param("y ~ normal(a + b * mean(x * s), s);", id="of what depends on one"),
+        pytest.param("for (n in 1:N) y[n] ~ normal(a + mean(X[n]) * b, s);", id="of an observation"),
+        pytest.param("y ~ normal(a + b * fmax(w, 1), s);", id="of no container"),
+        pytest.param("target += N * mean(y) * log(s) - N * s;", id="nothing else is left of the observations"),
+        pytest.param("target += sum(y) * a + dot_product(x, y) * b - sum(exp(a + b * x));", id="sums"),
+        pytest.param("mean(y) ~ normal(a, s);", id="a model of the summary"),
+    ],
+)
+def test_what_is_left_alone(model: str) -> None:
+    assert with_summaries(read(model)) is None
