@@ -95,7 +95,9 @@ def _download(folder: Path) -> str | None:
                     if time.monotonic() > deadline:
                         return f"{url}: not finished after {DOWNLOAD_SECONDS:.0f} s"
             with tarfile.open(archive) as tar:
-                tar.extractall(scratch, filter="data")
+                # Python 3.11 has filters from 3.11.4 on.
+                tar.extraction_filter = getattr(tarfile, "data_filter", None)
+                tar.extractall(scratch)
             (Path(scratch) / folder.name).rename(folder)
     except (OSError, tarfile.TarError) as error:
         # Another process may have put the folder there in the meantime.

@@ -132,7 +132,7 @@ def test_fewer_observations_than_a_block(n: int, evaluator: str, compiled: Compi
 @pytest.mark.parametrize("evaluator", ["instances", "rewritten"])
 def test_no_observations(evaluator: str, compiled: Compiled) -> None:
     data = example(LOG_LIK, observations=0)
-    with pytest.raises(InputError, match=r"there are no observations \(N (=|is) 0"):
+    with pytest.raises(InputError, match=r"there are no observations \((N|size\(y\)) (=|is) 0"):
         compiled(LOG_LIK).with_data(data, block_size=8, evaluator=evaluator)
 
 
