@@ -1,7 +1,7 @@
 """Is what `stansub plan` says right? Its predictions beside real runs: risk, and what NUTS would take.
 
 python benchmarks/planning/run.py --output-dir planning        # some minutes on two quiet cores
-python benchmarks/planning/run.py --budget 5 --repeats 10 --flights flights.json --force     # the report: half an hour
+python benchmarks/planning/run.py --budget 4 --repeats 8 --flights flights.json --force     # the report: half an hour
 python benchmarks/planning/run.py --part nuts --rows 1000 --draws 200 --output-dir planning  # to see that it works
 
 `flights.json` is what `python examples/flights.py flights.json` writes. Prints what is found as it comes, and writes

@@ -11,10 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from stansub.errors import InputError
-from stansub.stan import stanc
+from stansub.stan.derived import derived, may_be_derived
 from stansub.stan.exported import plain
-from stansub.stan.recognise import recognise
 from stansub.stan.rewrite import extended
 from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size
 from stansub.stan.syntax import (
@@ -31,7 +29,6 @@ from stansub.stan.syntax import (
     children,
     matching,
     names,
-    parse,
     split,
     tokenize,
 )
@@ -59,18 +56,14 @@ def observation_by_observation(program: Program) -> Program | None:
         A program with the same parameters, log density and generated quantities. None where no values are assigned to
         places that data list, of a variable with a value for each observation.
     """
-    if recognise(program).kind != "sum" or "stansub_" in program.code:
+    if not may_be_derived(program):
         return None
     writer = _Writer(program)
     for block in (program.transformed_parameters, program.model):
         writer.scope(block.statements)
     if not writer.found:
         return None
-    code = extended(program, writer.lines, writer.found)
-    try:
-        return parse(stanc.canonical_code(code, "the program by observations"))
-    except InputError:  # the user's program will do
-        return None
+    return derived(extended(program, writer.lines, writer.found), "the program by observations")
 
 
 @dataclass(frozen=True)

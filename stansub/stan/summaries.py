@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from stansub.errors import InputError
-from stansub.stan import stanc
-from stansub.stan.recognise import recognise
+from stansub.stan.derived import derived, may_be_derived
 from stansub.stan.rewrite import extended
 from stansub.stan.sizes import data_declarations, main_size, observations_in
-from stansub.stan.syntax import Call, Program, Span, calls, names, parse
+from stansub.stan.syntax import Call, Program, Span, calls, names
 
 # Real functions of a container, but for those that add up over parts of the data: they are right as they stand.
 _SUMMARIES = frozenset({"max", "mean", "min", "norm2", "quantile", "sd", "variance"})
@@ -27,7 +25,7 @@ def with_summaries(program: Program) -> Program | None:
         A program with the same parameters, log density and generated quantities. None where nothing is summarised, or
         where nothing else is left of the observations.
     """
-    if recognise(program).kind != "sum" or "stansub_" in program.code:
+    if not may_be_derived(program):
         return None
     found: dict[str, str] = {}
     replacements: list[tuple[Span, str]] = []
@@ -38,12 +36,9 @@ def with_summaries(program: Program) -> Program | None:
     if not found:
         return None
     lines = [f"real {name} = {text};" for text, name in found.items()]
-    try:
-        derived = parse(stanc.canonical_code(extended(program, lines, replacements), "the program with summaries"))
-    except InputError:  # the user's program will do, as where an integer is wanted
-        return None
+    written = derived(extended(program, lines, replacements), "the program with summaries")
     # A likelihood of nothing but sums of the data is a sum of these over parts as it stands.
-    return derived if observations_in(derived, main_size(derived)) else None
+    return written if written and observations_in(written, main_size(written)) else None
 
 
 def _outermost(program: Program, span: Span) -> list[Call]:

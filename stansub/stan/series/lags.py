@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from stansub.errors import InputError
-from stansub.stan import stanc
+from stansub.stan.derived import derived
 from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import extended
@@ -33,7 +32,6 @@ from stansub.stan.syntax import (
     calls,
     children,
     names,
-    parse,
     tokenize,
     walk,
 )
@@ -64,10 +62,7 @@ def with_lags(program: Program) -> Program | None:
         code = _over_rows(program)
     except RefusedError:
         return None
-    try:
-        return parse(stanc.canonical_code(code, "the program over rows of data")) if code else None
-    except InputError:  # the user's program will do
-        return None
+    return derived(code, "the program over rows of data") if code else None
 
 
 def recursion(program: Program) -> Remark | None:

@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from stansub.errors import InputError
-from stansub.stan import stanc
+from stansub.stan.derived import derived, may_be_derived
 from stansub.stan.exported import plain
-from stansub.stan.recognise import recognise
 from stansub.stan.rewrite import extended, renamed
 from stansub.stan.series.computed import written
 from stansub.stan.series.nests import adds
@@ -30,7 +28,6 @@ from stansub.stan.syntax import (
     Statement,
     children,
     names,
-    parse,
     tokenize,
 )
 
@@ -52,18 +49,15 @@ def with_residuals(program: Program) -> Program | None:
         A program with the same parameters, log density and generated quantities. None where no residuals are kept, or
         where they depend on those kept before, as in a moving average.
     """
-    if recognise(program).kind != "sum" or "stansub_" in program.code:
+    if not may_be_derived(program):
         return None
     found = list(_found(program.model.statements, program.transformed_parameters.statements))
     written_anew = _written(program, found[0]) if len(found) == 1 else None
     if written_anew is None:
         return None
     lines, loop = written_anew
-    try:
-        code = extended(program, lines, [(found[0].loop.span, loop)])
-        return parse(stanc.canonical_code(code, "the program with residuals by observations"))
-    except InputError:  # the user's program will do
-        return None
+    code = extended(program, lines, [(found[0].loop.span, loop)])
+    return derived(code, "the program with residuals by observations")
 
 
 class _Kept(NamedTuple):
