@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import expit
 
 from stansub import _loop
 from stansub.types import FloatArray
@@ -34,25 +34,46 @@ _LOG_MAX = 700.0
 _STUDENT = {2: 2.0, 3: 4 * (math.sqrt(2) - 1) * (2 * math.sqrt(2)) / (4 - 2 * math.sqrt(2)) ** 3, 4: 12.0}
 
 
-def softplus(order: int, x: FloatArray) -> FloatArray:
-    """log(1 + e^x), or its first, second or third derivative."""
-    if order == 0:
-        return np.asarray(np.logaddexp(0, x))
-    p, q = expit(x), expit(-x)
-    return np.asarray((p, p * q, p * q * (q - p))[order - 1])
+def softplus(orders: Sequence[int], x: FloatArray) -> list[FloatArray]:
+    """log(1 + e^x) and its derivatives, those of some orders up to the third, from one exponential."""
+    power = np.exp(-np.abs(x))
+    far = 1 / (1 + power)  # the larger one of p and 1 - p
+    slope = power * far * far
+
+    def of(order: int) -> FloatArray:
+        if order == 0:
+            return np.asarray(np.maximum(x, 0) + np.log1p(power))
+        if order == 1:
+            return np.where(x < 0, power * far, far)
+        return slope if order == 2 else np.asarray(slope * np.copysign((1 - power) * far, -x))
+
+    return [of(order) for order in orders]
 
 
 def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatArray:
     """The largest s_2, s_3 or s_4 on intervals."""
-    near = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
-    far = np.maximum(np.abs(low), np.abs(high))
-    if order == 4:
-        slopes = [softplus(2, np.asarray(at)) for at in (near, far, np.clip(_SECOND_PEAK, near, far))]
-        return np.asarray(np.max([slope * np.abs(1 - 6 * slope) for slope in slopes], axis=0))
-    at = near if order == 2 else np.where(far < PEAK, far, np.maximum(near, PEAK))
-    p = expit(at)
-    slope = p * expit(-at)
-    return np.asarray(slope if order == 2 else slope * (2 * p - 1))
+    near = np.maximum(np.maximum(low, -high), 0.0)
+    if order == 2:
+        return _slope(near)[0]
+    far = np.maximum(-low, high)
+    if order == 3:
+        slope, power, both = _slope(np.minimum(np.maximum(near, PEAK), far))
+        return np.asarray(slope * (1 - power) / both)
+    # Beyond 0 it is largest at the second peak, or as near to that as the interval comes.
+    slopes = [_slope(at)[0] for at in (near, np.minimum(np.maximum(near, _SECOND_PEAK), far))]
+    return np.asarray(np.maximum(*(slope * np.abs(1 - 6 * slope) for slope in slopes)))
+
+
+def _slope(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """s_2 at numbers that are not negative, with e^-x and 1 + e^-x."""
+    power = np.exp(-x)
+    both = 1 + power
+    return np.asarray(power / (both * both)), power, both
+
+
+def separately(family: Any, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
+    """A family's log likelihoods (order 0), gradients and Hessians, those of some orders."""
+    return [(family.log_lik, family.gradient, family.hessian)[order](eta) for order in orders]
 
 
 class Columns:
@@ -70,6 +91,10 @@ class Columns:
         """Of some observations."""
         return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
+    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
+        """Log likelihoods (order 0), gradients and Hessians, those of some orders."""
+        return separately(self, orders, eta)
+
 
 class OneArgument(Columns, ABC):
     """A family with one argument."""
@@ -79,8 +104,23 @@ class OneArgument(Columns, ABC):
     highest = 3
 
     @abstractmethod
+    def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
+        """Log likelihoods up to constants (order 0) and their first to third derivatives, at `eta` of shape (n,).
+
+        Those of some orders, shape (n,) each; they share what costs most.
+        """
+
+    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
+        """What `log_lik`, `gradient`, `hessian` and `third` say, by their orders."""
+        return [self._shaped(order, each) for order, each in zip(orders, self.several(orders, eta[0]), strict=True)]
+
+    @staticmethod
+    def _shaped(order: int, each: FloatArray) -> FloatArray:
+        return each[(np.newaxis,) * (order if order < 3 else 0)]
+
     def each(self, order: int, eta: FloatArray) -> FloatArray:
-        """Log likelihoods up to constants (order 0) or their first to third derivatives, at `eta` of shape (n,)."""
+        """The same, of one order."""
+        return self.several((order,), eta)[0]
 
     @abstractmethod
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -100,12 +140,20 @@ class OneArgument(Columns, ABC):
 
     def third(self, eta: FloatArray) -> FloatArray:
         """Shape (n,)."""
-        return np.broadcast_to(self.each(3, eta[0]), eta[0].shape)
+        return self.each(3, eta[0])
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
         """The derivative's supremum on the interval, times the length's power; exact."""
         low, high = box(centre, lengths, radius)
         return np.asarray(self.derivative(order, low[0], high[0]) * lengths[0] ** order)
+
+
+def _less_line(
+    orders: Sequence[int], slope: FloatArray, x: FloatArray, found: Sequence[FloatArray]
+) -> list[FloatArray]:
+    """Derivatives of `slope` x - f(x), from those of f."""
+    lines = (lambda f: slope * x - f, lambda f: slope - f, np.negative, np.negative)
+    return [np.asarray(lines[order](each)) for order, each in zip(orders, found, strict=True)]
 
 
 def box(centre: FloatArray, lengths: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
@@ -127,10 +175,9 @@ class Binomial(OneArgument):
     trials: FloatArray
     density = _loop.Density.binomial
 
-    def each(self, order: int, eta: FloatArray) -> FloatArray:
+    def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """y eta - n log(1 + e^eta)."""
-        line = (self.successes * eta, self.successes, 0, 0)[order]
-        return np.asarray(line - self.trials * softplus(order, eta))
+        return _less_line(orders, self.successes, eta, [self.trials * each for each in softplus(orders, eta)])
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """`trials` times that of log(1 + e^eta)."""
@@ -154,10 +201,10 @@ class Poisson(OneArgument):
     bounded = False
     density = _loop.Density.poisson
 
-    def each(self, order: int, eta: FloatArray) -> FloatArray:
+    def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """y eta - t e^eta."""
-        line = (self.counts * eta, self.counts, 0, 0)[order]
-        return np.asarray(line - self.exposure * np.exp(np.minimum(eta, _LOG_MAX)))
+        mean = self.exposure * np.exp(np.minimum(eta, _LOG_MAX))
+        return _less_line(orders, self.counts, eta, [mean] * len(orders))
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """At the upper end."""
@@ -177,11 +224,11 @@ class NegativeBinomial(OneArgument):
     dispersion: FloatArray
     density = _loop.Density.neg_binomial
 
-    def each(self, order: int, eta: FloatArray) -> FloatArray:
+    def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """y eta - (y + phi) log(1 + e^(eta - log phi))."""
-        line = (self.counts * eta, self.counts, 0, 0)[order]
-        x = eta - np.log(self.dispersion)
-        return np.asarray(line - (self.counts + self.dispersion) * softplus(order, x))
+        number = self.counts + self.dispersion
+        found = softplus(orders, eta - np.log(self.dispersion))
+        return _less_line(orders, self.counts, eta, [number * each for each in found])
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """(y + phi) times that of log(1 + e^x) at x = eta - log phi."""
@@ -202,10 +249,11 @@ class Normal(OneArgument):
     scale: FloatArray
     density = _loop.Density.normal
 
-    def each(self, order: int, eta: FloatArray) -> FloatArray:
+    def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """-x^2 / 2 at x = (y - eta) / sigma."""
         x = (self.y - eta) / self.scale
-        return np.asarray((-0.5 * x**2, x / self.scale, -1 / self.scale**2, np.zeros_like(x))[order])
+        found = (lambda: -0.5 * x**2, lambda: x / self.scale, lambda: -1 / self.scale**2, lambda: np.zeros_like(x))
+        return [np.asarray(found[order]()) for order in orders]
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """1 / sigma^2, or 0."""
@@ -226,13 +274,18 @@ class StudentT(OneArgument):
     scale: FloatArray
     density = _loop.Density.student_t
 
-    def each(self, order: int, eta: FloatArray) -> FloatArray:
+    def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """-(nu + 1) / 2 log(1 + u^2) at u = (y - eta) / (sigma sqrt nu)."""
         unit = self.scale * np.sqrt(self.degrees)
         u = (self.y - eta) / unit
         v = 1 + u**2
-        found = (np.log1p(u**2), 2 * u / v, 2 * (2 - v) / v**2, 4 * u * (v - 4) / v**3)[order] / (-unit) ** order
-        return np.asarray(-0.5 * (self.degrees + 1) * found)
+        found = (
+            lambda: np.log1p(u**2),
+            lambda: 2 * u / v,
+            lambda: 2 * (2 - v) / v**2,
+            lambda: 4 * u * (v - 4) / v**3,
+        )
+        return [np.asarray(-0.5 * (self.degrees + 1) * found[order]() / (-unit) ** order) for order in orders]
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """On the whole line (see `_STUDENT`)."""
@@ -253,11 +306,11 @@ class Logistic(OneArgument):
     scale: FloatArray
     density = _loop.Density.logistic
 
-    def each(self, order: int, eta: FloatArray) -> FloatArray:
+    def several(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """x - 2 log(1 + e^x) at x = (y - eta) / sigma."""
         x = (self.y - eta) / self.scale
-        line = (x, 1, 0, 0)[order]
-        return np.asarray((line - 2 * softplus(order, x)) / (-self.scale) ** order)
+        found = _less_line(orders, np.ones(1), x, [2 * each for each in softplus(orders, x)])
+        return [each / (-self.scale) ** order for order, each in zip(orders, found, strict=True)]
 
     def derivative(self, order: int, low: FloatArray, high: FloatArray) -> FloatArray:
         """Twice that of log(1 + e^x), in units of sigma."""

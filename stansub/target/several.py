@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, expit, gammaln, polygamma
 
 from stansub import _loop
-from stansub.target.families import PEAK, Columns, box, softplus, softplus_derivative
+from stansub.target.families import PEAK, Columns, box, separately, softplus, softplus_derivative
 from stansub.types import FloatArray
 
 # Exponents are kept within this, where no product of powers below overflows; bounds are beyond all use long before.
@@ -271,6 +271,10 @@ class LocationScale:
         """Of some observations."""
         return LocationScale(self.y[rows], self.errors.part(rows))
 
+    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
+        """Log likelihoods (order 0), gradients and Hessians, those of some orders."""
+        return separately(self, orders, eta)
+
     def _standard(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
         precision = np.exp(np.clip(-eta[1], -_LOG_MAX, _LOG_MAX))
         return (self.y - eta[0]) * precision, precision
@@ -321,14 +325,14 @@ class NegativeBinomial2(Columns):
         """G(log phi) + y x - (y + phi) log(1 + e^x), x = eta - log phi, e^G = Gamma(y + phi) / Gamma(phi)."""
         phi, x = np.exp(np.clip(eta[1], -_LOG_MAX, _LOG_MAX)), eta[0] - eta[1]
         rising = gammaln(self.counts + phi) - gammaln(phi)
-        return np.asarray(rising + self.counts * x - (self.counts + phi) * softplus(0, x))
+        return np.asarray(rising + self.counts * x - (self.counts + phi) * softplus((0,), x)[0])
 
     def gradient(self, eta: FloatArray) -> FloatArray:
         """Shape (2, n)."""
         phi, x = np.exp(np.clip(eta[1], -_LOG_MAX, _LOG_MAX)), eta[0] - eta[1]
         slope = self.counts - (self.counts + phi) * expit(x)
         rising = _rising_slope(self.counts, phi)
-        return np.array([slope, rising - phi * softplus(0, x) - slope])
+        return np.array([slope, rising - phi * softplus((0,), x)[0] - slope])
 
     def hessian(self, eta: FloatArray) -> FloatArray:
         """Shape (2, 2, n)."""
@@ -345,7 +349,7 @@ class NegativeBinomial2(Columns):
         x, phi, y = eta + -log_phi, _exp(log_phi), self.counts
         rising = _rising(order, y, centre[1], lengths[1] * radius)
         if order == 2:
-            slope = extremes(lambda at: softplus(2, at), x, (0.0,))
+            slope = extremes(lambda at: softplus((2,), at)[0], x, (0.0,))
             return [
                 -(slope * Range(y + phi.low, y + phi.high)),
                 slope.times(y) + -(phi * extremes(lambda at: expit(at) ** 2, x)),
@@ -366,12 +370,12 @@ def _third(x: FloatArray) -> FloatArray:
 
 def _dispersion_2(x: FloatArray) -> FloatArray:
     p = expit(x)
-    return np.asarray(p + p**2 - softplus(0, x))
+    return np.asarray(p + p**2 - softplus((0,), x)[0])
 
 
 def _dispersion_3(x: FloatArray) -> FloatArray:
     p = expit(x)
-    return np.asarray(p + 2 * p**3 - softplus(0, x))
+    return np.asarray(p + 2 * p**3 - softplus((0,), x)[0])
 
 
 def _rising_slope(counts: FloatArray, phi: FloatArray) -> FloatArray:
@@ -511,6 +515,10 @@ class _Categories:
     def part(self, rows: slice) -> Self:
         """Of some observations."""
         return replace(self, category=self.category[rows])
+
+    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
+        """Log likelihoods (order 0), gradients and Hessians, those of some orders."""
+        return separately(self, orders, eta)
 
 
 @dataclass(frozen=True)
@@ -676,9 +684,9 @@ class _Side:
         one = np.where(self.there, 1.0, 0.0)
         if order < 2:
             factor = -float(self.sign**order)
-            return extremes(lambda at: factor * softplus(order, self.sign * at), self.at).times(one)
+            return extremes(lambda at: factor * softplus((order,), self.sign * at)[0], self.at).times(one)
         if order == 2:
-            return -extremes(lambda at: softplus(2, at), self.at, (0.0,)).times(one)
+            return -extremes(lambda at: softplus((2,), at)[0], self.at, (0.0,)).times(one)
         return -extremes(_third, self.at, (-PEAK, PEAK)).times(one)
 
 
