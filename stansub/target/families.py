@@ -36,16 +36,16 @@ _STUDENT = {2: 2.0, 3: 4 * (math.sqrt(2) - 1) * (2 * math.sqrt(2)) / (4 - 2 * ma
 
 def softplus(orders: Sequence[int], x: FloatArray) -> list[FloatArray]:
     """log(1 + e^x) and its derivatives, those of some orders up to the third, from one exponential."""
-    power = np.exp(-np.abs(x))
-    far = 1 / (1 + power)  # the larger one of p and 1 - p
-    slope = power * far * far
+    small = np.exp(-np.abs(x))
+    far = 1 / (1 + small)  # the larger one of p and 1 - p
+    slope = small * far * far
 
     def of(order: int) -> FloatArray:
         if order == 0:
-            return np.asarray(np.maximum(x, 0) + np.log1p(power))
+            return np.asarray(np.maximum(x, 0) + np.log1p(small))
         if order == 1:
-            return np.where(x < 0, power * far, far)
-        return slope if order == 2 else np.asarray(slope * np.copysign((1 - power) * far, -x))
+            return np.where(x < 0, small * far, far)
+        return slope if order == 2 else np.asarray(slope * np.copysign((1 - small) * far, -x))
 
     return [of(order) for order in orders]
 
@@ -57,8 +57,8 @@ def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatA
         return _slope(near)[0]
     far = np.maximum(-low, high)
     if order == 3:
-        slope, power, both = _slope(np.minimum(np.maximum(near, PEAK), far))
-        return np.asarray(slope * (1 - power) / both)
+        slope, small, both = _slope(np.minimum(np.maximum(near, PEAK), far))
+        return np.asarray(slope * (1 - small) / both)
     # Beyond 0 it is largest at the second peak, or as near to that as the interval comes.
     slopes = [_slope(at)[0] for at in (near, np.minimum(np.maximum(near, _SECOND_PEAK), far))]
     return np.asarray(np.maximum(*(slope * np.abs(1 - 6 * slope) for slope in slopes)))
@@ -66,17 +66,29 @@ def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatA
 
 def _slope(x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """s_2 at numbers that are not negative, with e^-x and 1 + e^-x."""
-    power = np.exp(-x)
-    both = 1 + power
-    return np.asarray(power / (both * both)), power, both
+    small = np.exp(-x)
+    both = 1 + small
+    return np.asarray(small / (both * both)), small, both
 
 
-def separately(family: Any, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-    """A family's log likelihoods (order 0), gradients and Hessians, those of some orders."""
-    return [(family.log_lik, family.gradient, family.hessian)[order](eta) for order in orders]
+class Separate(ABC):
+    """A family that works its derivatives out one by one."""
+
+    @abstractmethod
+    def log_lik(self, eta: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def gradient(self, eta: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def hessian(self, eta: FloatArray) -> FloatArray: ...
+
+    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
+        """Log likelihoods (order 0), gradients and Hessians, those of some orders."""
+        return [(self.log_lik, self.gradient, self.hessian)[order](eta) for order in orders]
 
 
-class Columns:
+class Columns(Separate):
     """A family whose fields are what its density takes of each observation."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -91,12 +103,8 @@ class Columns:
         """Of some observations."""
         return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})
 
-    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """Log likelihoods (order 0), gradients and Hessians, those of some orders."""
-        return separately(self, orders, eta)
 
-
-class OneArgument(Columns, ABC):
+class OneArgument(Columns):
     """A family with one argument."""
 
     n_arguments = 1
@@ -145,7 +153,12 @@ class OneArgument(Columns, ABC):
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
         """The derivative's supremum on the interval, times the length's power; exact."""
         low, high = box(centre, lengths, radius)
-        return np.asarray(self.derivative(order, low[0], high[0]) * lengths[0] ** order)
+        return np.asarray(self.derivative(order, low[0], high[0]) * power(lengths[0], order))
+
+
+def power(x: FloatArray, n: int) -> FloatArray | float:
+    """By multiplication, which takes a tenth of the time."""
+    return math.prod([x] * n)
 
 
 def _less_line(

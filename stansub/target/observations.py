@@ -12,6 +12,7 @@ The order is 2, or 3 where that leaves far fewer to be picked: then the sum of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -65,8 +66,9 @@ class ObservationVariates:
         NoPredictorsError
             Where the family has no density in the decision loop.
         """
-        order = _order(predictors, anchor, cholesky, threads)
-        made = _expand(predictors, anchor, cholesky, order, threads)
+        starts = _starts(predictors, anchor, cholesky, (2, 3) if _is_affordable(predictors) else (2,), threads)
+        order = _order(len(anchor), starts)
+        made = _expand(predictors, anchor, cholesky, order, starts, threads)
         expected = 2 * mean_power(len(anchor), order + 1) * made.bound
         return cls(order, anchor, cholesky, made.hessian, expected, [made.loop])
 
@@ -77,7 +79,9 @@ class ObservationVariates:
     def parts(self, target: Target) -> dict[str, Any]:
         """What a `stansub._loop.Decider` takes."""
         if not self._kept:
-            self._kept.append(_expand(target.predictors(), self.anchor, self.cholesky, self.order, 1).loop)
+            predictors = target.predictors()
+            starts = _starts(predictors, self.anchor, self.cholesky, (self.order,), 1)
+            self._kept.append(_expand(predictors, self.anchor, self.cholesky, self.order, starts, 1).loop)
         return {"observations": self._kept[0]}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -105,37 +109,67 @@ def _width(predictors: LinearPredictors, order: int) -> int:
     return int(1 + 3 * q + q * (q + 1) // 2 + (order > 2) + len(predictors.family.data) + own * dim)
 
 
-def _order(predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, threads: int) -> int:
+class _Start(NamedTuple):
+    """Of some observations: arguments at the anchor, their lengths, and the first radius's constants by their order."""
+
+    centre: FloatArray
+    lengths: FloatArray
+    constants: dict[int, FloatArray]
+
+
+def _starts(
+    predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, orders: Sequence[int], threads: int
+) -> dict[int, _Start]:
+    """Of each part of the observations, by the first of them."""
+    radius = float(predictors.radii()[0])
+
+    def start(part: LinearPredictors, rows: slice) -> tuple[int, _Start]:
+        centre, lengths = part.at(anchor), part.lengths(cholesky)
+        constants = {order: part.constants(centre, lengths, radius, order=order) for order in orders}
+        return rows.start, _Start(centre, lengths, constants)
+
+    # BLAS's own threads would wait for each other in parts as small as these.
+    with threadpool_limits(limits=1, user_api="blas"):
+        return dict(predictors.map(start, threads=threads))
+
+
+def _is_affordable(predictors: LinearPredictors) -> bool:
+    """Whether a cubic can be taken."""
+    products = predictors.n_observations * predictors.design[0].shape[1] ** 3
+    return predictors.family.highest >= 3 and products <= _MOST_PRODUCTS
+
+
+def _order(dim: int, starts: dict[int, _Start]) -> int:
     """Of the expansions: 3 where that saves more candidates than its cubic costs."""
-    dim = len(anchor)
-    if predictors.family.highest < 3 or predictors.n_observations * dim**3 > _MOST_PRODUCTS:
-        return 2
-
-    def bounds(part: LinearPredictors, _: slice) -> list[float]:
-        centre, lengths, radius = part.at(anchor), part.lengths(cholesky), float(part.radii()[0])
-        return [float(part.constants(centre, lengths, radius, order=order).sum()) for order in (2, 3)]
-
-    sums = np.sum(predictors.map(bounds, threads=threads), axis=0)
+    costs = {2: 0.0, 3: _TERM * dim * (dim + 1) * (dim + 2) / 6}
     each = _CANDIDATE + _COVARIATE * dim
-    second, third = (2 * mean_power(dim, power) * sums[power - 3] * each for power in (3, 4))
-    return 3 if third + _TERM * dim * (dim + 1) * (dim + 2) / 6 < second else 2
+    for order in next(iter(starts.values())).constants:
+        bound = sum(float(start.constants[order].sum()) for start in starts.values())
+        costs[order] += 2 * mean_power(dim, order + 1) * bound * each
+    return 3 if 3 in next(iter(starts.values())).constants and costs[3] < costs[2] else 2
 
 
 def _expand(
-    predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, order: int, threads: int
+    predictors: LinearPredictors,
+    anchor: FloatArray,
+    cholesky: FloatArray,
+    order: int,
+    starts: dict[int, _Start],
+    threads: int,
 ) -> _Expanded:
     if predictors.family.density is None:
         raise NoPredictorsError("the family has no density for single observations")
     radii, records = predictors.radii(), np.empty((predictors.n_observations, _width(predictors, order)))
 
     def expand(part: LinearPredictors, rows: slice) -> _Part:
-        centre, lengths = part.at(anchor), part.lengths(cholesky)
-        constants = np.array([part.constants(centre, lengths, radius, order=order) for radius in radii])
-        _record(records[rows], part, centre, lengths, constants[0], order)
-        third = part.third(centre) if order > 2 else np.empty(0)
-        return _Part(*part.derivatives(centre), third, _ratios(constants))
+        start = starts[rows.start]
+        first = start.constants[order]
+        slopes, curves, *third = part.family.derivatives(range(1, order + 1), start.centre)
+        _record(records[rows], part, start, first, [slopes, curves, *third])
+        further = [part.constants(start.centre, start.lengths, radius, order=order) for radius in radii[1:]]
+        ratios = np.array([1.0, *(_ratio(constants, first) for constants in further)])
+        return _Part(part.gradient(slopes), part.hessian(curves), part.third(*third) if third else np.empty(0), ratios)
 
-    # BLAS's own threads would wait for each other in parts as small as these.
     with threadpool_limits(limits=1, user_api="blas"):
         parts = predictors.map(expand, threads=threads)
     hessian = np.sum([part.hessian for part in parts], axis=0)
@@ -155,7 +189,7 @@ def _expand(
         factors[usable],
         SHARE,
     )
-    return _Expanded(loop, hessian, float(records[:, 0].sum()))
+    return _Expanded(loop, hessian, sum(float(start.constants[order].sum()) for start in starts.values()))
 
 
 class _Part(NamedTuple):
@@ -168,19 +202,30 @@ class _Part(NamedTuple):
 
 
 def _record(
-    out: FloatArray, part: LinearPredictors, centre: FloatArray, lengths: FloatArray, constants: FloatArray, order: int
+    out: FloatArray,
+    part: LinearPredictors,
+    start: _Start,
+    constants: FloatArray,
+    derivatives: Sequence[FloatArray],
 ) -> None:
-    family = part.family
-    slopes, curves = family.gradient(centre), family.hessian(centre)
-    inverse = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    """What the decision loop keeps of some observations (see `cpp/observations.hpp`)."""
+    slopes, curves, *third = derivatives
+    inverse = np.divide(1, start.lengths, out=np.zeros_like(start.lengths), where=start.lengths > 0)
     lower = curves[np.tril_indices(len(slopes))]
-    third = family.third(centre)[np.newaxis] if order > 2 else np.empty((0, len(constants)))  # type: ignore[attr-defined]
-    columns = [constants[np.newaxis], inverse, centre, slopes, lower, third, family.data]
-    np.concatenate([np.concatenate(columns).T, *(z for z in part.design if len(z) > 1)], axis=1, out=out)
+    at = 0
+    for rows in ([constants], inverse, start.centre, slopes, lower, third, part.family.data):
+        for row in rows:
+            out[:, at] = row
+            at += 1
+    for z in part.design:
+        if len(z) > 1:
+            out[:, at : at + z.shape[1]] = z
+            at += z.shape[1]
 
 
-def _ratios(constants: FloatArray) -> FloatArray:
-    """The worst ratio of the constants of each radius to those of the first."""
-    first = constants[0]
-    worst = np.divide(constants, first, out=np.where(constants > 0, np.inf, 1.0), where=first > 0)
-    return np.asarray(worst.max(axis=1))
+def _ratio(constants: FloatArray, first: FloatArray) -> float:
+    """The worst ratio of a radius's constants to those of the first."""
+    if (first > 0).all():
+        return float((constants / first).max())
+    where = first > 0
+    return np.inf if (constants[~where] > 0).any() else float((constants[where] / first[where]).max(initial=1.0))

@@ -57,8 +57,8 @@ class PredictedObjective(Objective):
         """Of all observations, with the gradient."""
 
         def of(part: LinearPredictors, _: slice) -> tuple[float, FloatArray]:
-            eta = part.at(theta)
-            return float(part.family.log_lik(eta).sum()), part.gradient(eta)
+            values, slopes = part.family.derivatives((0, 1), part.at(theta))
+            return float(values.sum()), part.gradient(slopes)
 
         values, gradients = zip(*self._map(of), strict=True)
         if self._constant is None and np.isfinite(sum(values)):

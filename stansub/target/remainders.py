@@ -38,8 +38,8 @@ _RADIUS = 3.0
 SHARE = 0.3
 # Of one observation: with a constant as large as this everything is evaluated, and sums over blocks do not overflow.
 _LARGEST = 1e250
-# Observations of a part.
-_PART = 1 << 14
+# Numbers of a part, which leave room for as many again in a processor's second cache; observations of it.
+_PART, _FEWEST, _MOST = 1 << 16, 1 << 9, 1 << 13
 # Observations whose products of pairs of covariates are kept at once.
 _PRODUCTS = 1 << 11
 
@@ -96,6 +96,13 @@ class Family(Protocol):
 
     def hessian(self, eta: FloatArray) -> FloatArray:
         """In the arguments, shape (q, q, n)."""
+        ...
+
+    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
+        """What `log_lik` (order 0), `gradient` (1) and `hessian` (2) say, of some orders, at less than their cost.
+
+        Order 3, where `highest` is 3: the third derivatives, shape (n,).
+        """
         ...
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
@@ -155,8 +162,9 @@ class LinearPredictors:
     @cached_property
     def parts(self) -> dict[tuple[int, int], LinearPredictors]:
         """All observations in parts that fit into a processor's cache, by where these begin and end."""
-        n = self.n_observations
-        ends = [(first, min(first + _PART, n)) for first in range(0, n, _PART)]
+        n, width = self.n_observations, sum(z.shape[1] for z in self.design if len(z) > 1)
+        size = min(max(_PART // max(1, width), _FEWEST), _MOST)
+        ends = [(first, min(first + size, n)) for first in range(0, n, size)]
         return {(first, end): self.part(slice(first, end)) for first, end in ends}
 
     def map(self, work: Callable[[LinearPredictors, slice], R], *, threads: int = 1) -> list[R]:
@@ -173,7 +181,8 @@ class LinearPredictors:
 
     def lengths(self, cholesky: FloatArray) -> FloatArray:
         """|L' z_k|, how far each argument moves for a step of 1 in the metric of a covariance, (q, n_observations)."""
-        return self._spread([np.linalg.norm(z @ cholesky, axis=1) for z in self.design])
+        moves = (z @ cholesky for z in self.design)
+        return self._spread([np.sqrt(np.einsum("ij,ij->i", move, move)) for move in moves])
 
     def bounds(self, anchor: FloatArray, cholesky: FloatArray, blocks: Blocks, order: int) -> RemainderBounds:
         """Bounds on the remainders of expansions of an order about an anchor, in the metric of a covariance there."""
@@ -210,23 +219,28 @@ class LinearPredictors:
         largest = self.family.largest(order + 1, centre, lengths, radius)
         return np.minimum(largest / math.factorial(order + 1), _LARGEST)
 
-    def gradient(self, eta: FloatArray) -> FloatArray:
-        """Of the sum of all log likelihoods, at such arguments, shape (dim,)."""
-        slopes = self.family.gradient(eta)
+    def derivatives(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Gradient (dim,) and Hessian (dim, dim) of the sum of all log likelihoods, at such arguments."""
+        slopes, curves = self.family.derivatives((1, 2), eta)
+        return self.gradient(slopes), self.hessian(curves)
+
+    def gradient(self, slopes: FloatArray) -> FloatArray:
+        """Of the sum of all log likelihoods, shape (dim,), from those in the arguments, shape (q, n_observations)."""
         each = [slope @ z if len(z) > 1 else slope.sum() * z[0] for z, slope in zip(self.design, slopes, strict=True)]
         return np.asarray(np.sum(each, axis=0))
 
-    def derivatives(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Gradient (dim,) and Hessian (dim, dim) of the sum of all log likelihoods, at such arguments."""
+    def hessian(self, curves: FloatArray) -> FloatArray:
+        """The same of second derivatives: (dim, dim) from (q, q, n_observations)."""
         dim = self.design[0].shape[1]
         hessian = np.zeros((dim, dim))
-        for z, curves in zip(self.design, self.family.hessian(eta), strict=True):
-            for other, curve in zip(self.design, curves, strict=True):
-                hessian += _weighted(z, curve, other)
-        return self.gradient(eta), (hessian + hessian.T) / 2
+        for k, (z, row) in enumerate(zip(self.design, curves, strict=True)):
+            for other, curve in zip(self.design[:k], row[:k], strict=True):
+                hessian += 2 * _weighted(z, curve, other)
+            hessian += _weighted(z, row[k], z)
+        return (hessian + hessian.T) / 2
 
-    def third(self, eta: FloatArray) -> FloatArray:
-        """Third derivative of the sum of all log likelihoods, of one argument each, at such arguments.
+    def third(self, weights: FloatArray) -> FloatArray:
+        """The same of third derivatives, of one argument each, from (n_observations,).
 
         Returns
         -------
@@ -235,7 +249,6 @@ class LinearPredictors:
         """
         (z,), dim = self.design, self.design[0].shape[1]
         first, second = np.tril_indices(dim)
-        weights = self.family.third(eta)  # type: ignore[attr-defined]
         products = np.zeros((len(first), dim))
         for start in range(0, len(weights), _PRODUCTS):
             rows = slice(start, start + _PRODUCTS)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, expit, gammaln, polygamma
 
 from stansub import _loop
-from stansub.target.families import PEAK, Columns, box, separately, softplus, softplus_derivative
+from stansub.target.families import PEAK, Columns, Separate, box, power, softplus, softplus_derivative
 from stansub.types import FloatArray
 
 # Exponents are kept within this, where no product of powers below overflows; bounds are beyond all use long before.
@@ -80,13 +80,8 @@ def _boxes(centre: FloatArray, lengths: FloatArray, radius: float) -> list[Range
 def _binomial_sum(derivatives: Sequence[FloatArray], a: FloatArray, b: FloatArray) -> FloatArray:
     """sum_j C(p, j) |f_j| a^(p - j) b^j, with f_j the derivative p - j times in the one and j times in the other."""
     order = len(derivatives) - 1
-    terms = [math.comb(order, j) * f * _power(a, order - j) * _power(b, j) for j, f in enumerate(derivatives)]
+    terms = [math.comb(order, j) * f * power(a, order - j) * power(b, j) for j, f in enumerate(derivatives)]
     return np.asarray(sum(terms))
-
-
-def _power(x: FloatArray, n: int) -> FloatArray | float:
-    """By multiplication, which takes a tenth of the time."""
-    return math.prod([x] * n)
 
 
 def _symmetric(first: FloatArray, mixed: FloatArray, second: FloatArray) -> FloatArray:
@@ -242,7 +237,7 @@ class ExtremeErrors(Errors):
 
 
 @dataclass(frozen=True)
-class LocationScale:
+class LocationScale(Separate):
     """Errors of an unknown scale: F((y - m) / sigma) - log sigma, with arguments m and log sigma.
 
     Attributes
@@ -270,10 +265,6 @@ class LocationScale:
     def part(self, rows: slice) -> LocationScale:
         """Of some observations."""
         return LocationScale(self.y[rows], self.errors.part(rows))
-
-    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """Log likelihoods (order 0), gradients and Hessians, those of some orders."""
-        return separately(self, orders, eta)
 
     def _standard(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
         precision = np.exp(np.clip(-eta[1], -_LOG_MAX, _LOG_MAX))
@@ -303,7 +294,7 @@ class LocationScale:
         found = []
         for k in range(order + 1):
             worst = extremes(partial(self.errors.mixed, order, k), x, self.errors.critical(order, k)).largest
-            found.append(worst * _power(precision.high, order - k))
+            found.append(worst * power(precision.high, order - k))
         return _binomial_sum(found, *lengths)
 
 
@@ -500,7 +491,7 @@ def _at_most_once(shape: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray
 
 
 @dataclass(frozen=True)
-class _Categories:
+class _Categories(Separate):
     """Categories from 0, and as many arguments as there are categories."""
 
     category: NDArray[np.int64]
@@ -515,10 +506,6 @@ class _Categories:
     def part(self, rows: slice) -> Self:
         """Of some observations."""
         return replace(self, category=self.category[rows])
-
-    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
-        """Log likelihoods (order 0), gradients and Hessians, those of some orders."""
-        return separately(self, orders, eta)
 
 
 @dataclass(frozen=True)

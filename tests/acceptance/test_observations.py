@@ -218,7 +218,9 @@ def test_third_derivatives_of_the_sum(dim: int) -> None:
     predictors = LinearPredictors((z,), (np.zeros(n),), family)
     eta, d = predictors.at(np.full(dim, 0.1)), rng.standard_normal(dim)
     kept = [(j, k, m) for j in range(dim) for k in range(j + 1) for m in range(k + 1)]
-    cubic = sum(value * d[j] * d[k] * d[m] for value, (j, k, m) in zip(predictors.third(eta), kept, strict=True))
+    cubic = sum(
+        value * d[j] * d[k] * d[m] for value, (j, k, m) in zip(predictors.third(family.third(eta)), kept, strict=True)
+    )
     assert cubic == pytest.approx(float(family.third(eta) @ (z @ d) ** 3))
 
 
