@@ -173,6 +173,16 @@ class Objective:
         defined = np.isfinite(gradient).all(1) & ~np.isnan(value)
         return np.where(defined, value, -np.inf), np.where(defined[:, np.newaxis], gradient, np.nan)
 
+    @property
+    def hessian_passes(self) -> float:
+        """What a Hessian costs, in gradients."""
+        return 2 * self.dim
+
+    @property
+    def curvature(self) -> str:
+        """What Hessians are made from, in words."""
+        return f"{2 * self.dim} gradients of all the data"
+
     def hessian(self, theta: FloatArray, steps: FloatArray) -> FloatArray:
         """Central differences of gradients, shape (dim, dim), made symmetric; nan where those are not defined.
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from stansub.target.gradients import Objective, Team, differenced
+from stansub.target.gradients import Objective, Team, Together, differenced
 from stansub.target.remainders import LinearPredictors
 from stansub.types import FloatArray
 
 R = TypeVar("R")
 
 _NONE = np.empty(0, np.int32)
+# So many columns of a Hessian take as long as a gradient.
+_COLUMNS = 12
 
 
 class PredictedObjective(Objective):
@@ -30,6 +33,8 @@ class PredictedObjective(Objective):
         super().__init__(team)
         self._predictors, self._evaluator = predictors, team.population.evaluator()
         self._constant: float | None = None
+        # Where a walk began and where it is.
+        self._latest: deque[_Pass] = deque(maxlen=2)
 
     def many(
         self, points: FloatArray, *, watch: Callable[[int, int], None] = lambda done, total: None
@@ -37,34 +42,65 @@ class PredictedObjective(Objective):
         """As `Objective.many`."""
         values, gradients = np.empty(len(points)), np.empty(points.shape)
         for k, theta in enumerate(points):
-            self.team.progress.check()
             own, slope = self._evaluator.subset_log_density_gradient(theta, _NONE)
-            value, gradient = self._log_lik(theta)
-            values[k], gradients[k] = own + value, slope + gradient
+            found = self._at(theta)
+            values[k], gradients[k] = own + found.value, slope + found.gradient
             watch(k + 1, len(points))
-        self.team.observations += len(points) * self._n_obs
         defined = np.isfinite(gradients).all(1) & ~np.isnan(values)
         return np.where(defined, values, -np.inf), np.where(defined[:, np.newaxis], gradients, np.nan)
+
+    @property
+    def hessian_passes(self) -> float:
+        """As `Objective.hessian_passes`."""
+        return max(1.0, self.dim / _COLUMNS)
+
+    @property
+    def curvature(self) -> str:
+        """As `Objective.curvature`."""
+        return "a pass over all the data"
 
     def hessian(self, theta: FloatArray, steps: FloatArray) -> FloatArray:
         """As `Objective.hessian`; only the global part is differenced."""
         own = differenced(lambda at: self._evaluator.subset_log_density_gradient(at, _NONE)[1], theta, steps)
-        hessians = self._map(lambda part, _: part.derivatives(part.at(theta))[1])
+        eta = self._at(theta).eta
+        self.team.progress.check()
+
+        def of(part: LinearPredictors, rows: slice) -> FloatArray:
+            return part.hessian(*part.family.derivatives((2,), eta[rows.start]))
+
+        return np.asarray(own + np.sum(self._map(of), axis=0))
+
+    def _at(self, theta: FloatArray) -> _Pass:
+        """A pass over all observations, or one of the latest, where that was at the same place."""
+        known = next((one for one in self._latest if np.array_equal(one.theta, theta)), None)
+        return known or self._pass(theta)
+
+    def _pass(self, theta: FloatArray) -> _Pass:
+        self.team.progress.check()
+
+        def of(part: LinearPredictors, rows: slice) -> tuple[float, FloatArray, tuple[int, FloatArray]]:
+            eta = part.at(theta)
+            values, slopes = part.family.derivatives((0, 1), eta)
+            return float(values.sum()), part.gradient(slopes), (rows.start, eta)
+
+        values, gradients, arguments = zip(*self._map(of), strict=True)
+        value = sum(values)
+        if self._constant is None and np.isfinite(value):
+            self._constant = float(Together(self.team).block_log_lik(theta).sum()) - value
         self.team.observations += self._n_obs
-        return np.asarray(own + np.sum(hessians, axis=0))
-
-    def _log_lik(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """Of all observations, with the gradient."""
-
-        def of(part: LinearPredictors, _: slice) -> tuple[float, FloatArray]:
-            values, slopes = part.family.derivatives((0, 1), part.at(theta))
-            return float(values.sum()), part.gradient(slopes)
-
-        values, gradients = zip(*self._map(of), strict=True)
-        if self._constant is None and np.isfinite(sum(values)):
-            self._constant = float(self._evaluator.block_log_lik(theta).sum()) - sum(values)
-        return sum(values) + (self._constant or 0.0), np.sum(gradients, axis=0)
+        found = _Pass(theta.copy(), value + (self._constant or 0.0), np.sum(gradients, axis=0), dict(arguments))
+        self._latest.append(found)
+        return found
 
     def _map(self, work: Callable[[LinearPredictors, slice], R]) -> list[R]:
         with np.errstate(over="ignore", invalid="ignore"):
             return self._predictors.map(work, threads=self.team.threads)
+
+
+class _Pass(NamedTuple):
+    """The log likelihood of all observations at a place, its gradient, and the arguments by the parts' first rows."""
+
+    theta: FloatArray
+    value: float
+    gradient: FloatArray
+    eta: dict[int, FloatArray]

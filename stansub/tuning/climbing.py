@@ -172,7 +172,7 @@ def newton(objective: Objective, walk: Walk, tolerance: float) -> bool:
             walk.n_iterations += 1
             left = _ascent(hessian, gradient)[1]
             fresh = False
-        if step is None or not definite or _steps_left(left, distance, tolerance) > 2 * objective.dim:
+        if step is None or not definite or _steps_left(left, distance, tolerance) > objective.hessian_passes:
             hessian, fresh = objective.hessian(position, scaled_steps(position, hessian)), True
     walk.position, walk.hessian, walk.value = position, hessian, value
     return arrived

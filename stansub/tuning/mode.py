@@ -450,7 +450,7 @@ class _Search:
 
     def _complete(self, walk: Walk) -> Mode:
         """The mode with the curvature of all the data, if it is a maximum with a normal approximation."""
-        self.log(f"Curvature at the mode: {2 * self.whole.dim} gradients of all the data")
+        self.log(f"Curvature at the mode: {self.whole.curvature}")
         assert walk.hessian is not None
         walk.hessian = self.whole.hessian(walk.position, scaled_steps(walk.position, walk.hessian))
         self._check_curvature(walk)
