@@ -18,29 +18,37 @@ namespace stansub {
 class AliasTable {
  public:
   explicit AliasTable(std::vector<double> weights) : weights_(std::move(weights)), rows_(weights_.size()) {
+    bool valid = true;
     for (const double w : weights_) {
-      if (!(w >= 0) || !std::isfinite(w)) throw std::invalid_argument("weights must be finite and not negative");
+      valid &= w >= 0 && std::isfinite(w);
       total_ += w;
       largest_ = std::max(largest_, w);
     }
-    const double n = static_cast<double>(weights_.size());
-    std::vector<std::int32_t> small, large;
-    std::vector<double> share(weights_.size());
-    for (std::size_t i = 0; i < weights_.size(); ++i) {
-      rows_[i] = {1, static_cast<std::int32_t>(i)};
-      share[i] = total_ > 0 ? weights_[i] / total_ * n : 1;
-      (share[i] < 1 ? small : large).push_back(static_cast<std::int32_t>(i));
+    if (!valid) throw std::invalid_argument("weights must be finite and not negative");
+    // Indices with shares below 1 are a stack that grows from the left, the others one that grows from the right. Which
+    // it will be is hard to foresee, and a wrong guess costs more than to write both.
+    const std::size_t n = weights_.size();
+    std::vector<std::int32_t> stacks(n);
+    std::size_t small = 0, large = n;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double share = total_ > 0 ? weights_[i] / total_ * static_cast<double>(n) : 1;
+      rows_[i] = {share, static_cast<std::int32_t>(i)};
+      stacks[small] = stacks[large - 1] = static_cast<std::int32_t>(i);
+      small += share < 1;
+      large -= !(share < 1);
     }
-    while (!small.empty() && !large.empty()) {
-      const std::int32_t poor = small.back(), rich = large.back();
-      small.pop_back();
-      rows_[poor] = {share[poor], rich};
-      share[rich] -= 1 - share[poor];
-      if (share[rich] < 1) {
-        large.pop_back();
-        small.push_back(rich);
-      }
+    while (small > 0 && large < n) {
+      const std::int32_t rich = stacks[large];
+      Row& poor = rows_[stacks[--small]];
+      poor.other = rich;
+      const double left = rows_[rich].own -= 1 - poor.own;
+      stacks[small] = rich;
+      small += left < 1;
+      large += left < 1;
     }
+    // What rounding left over.
+    for (std::size_t k = 0; k < small; ++k) rows_[stacks[k]].own = 1;
+    for (std::size_t k = large; k < n; ++k) rows_[stacks[k]].own = 1;
   }
 
   std::size_t size() const { return weights_.size(); }
