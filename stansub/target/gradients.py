@@ -173,6 +173,10 @@ class Objective:
         defined = np.isfinite(gradient).all(1) & ~np.isnan(value)
         return np.where(defined, value, -np.inf), np.where(defined[:, np.newaxis], gradient, np.nan)
 
+    def value(self, theta: FloatArray) -> float:
+        """Log density; -inf where it is not defined."""
+        return self(theta)[0]
+
     @property
     def hessian_passes(self) -> float:
         """What a Hessian costs, in gradients."""

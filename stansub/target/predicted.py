@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -33,8 +32,7 @@ class PredictedObjective(Objective):
         super().__init__(team)
         self._predictors, self._evaluator = predictors, team.population.evaluator()
         self._constant: float | None = None
-        # Where a walk began and where it is.
-        self._latest: deque[_Pass] = deque(maxlen=2)
+        self._latest: _Pass | None = None
 
     def many(
         self, points: FloatArray, *, watch: Callable[[int, int], None] = lambda done, total: None
@@ -49,6 +47,17 @@ class PredictedObjective(Objective):
         defined = np.isfinite(gradients).all(1) & ~np.isnan(values)
         return np.where(defined, values, -np.inf), np.where(defined[:, np.newaxis], gradients, np.nan)
 
+    def value(self, theta: FloatArray) -> float:
+        """As `Objective.value`: without a gradient of all observations."""
+        if self._constant is None or self._known(theta) is not None:
+            return super().value(theta)
+        self.team.progress.check()
+        own, _ = self._evaluator.subset_log_density_gradient(theta, _NONE)
+        each = self._map(lambda part, _: float(part.family.log_lik(part.at(theta)).sum()))
+        self.team.observations += self._n_obs
+        value = own + sum(each) + self._constant
+        return -np.inf if np.isnan(value) else value
+
     @property
     def hessian_passes(self) -> float:
         """As `Objective.hessian_passes`."""
@@ -62,18 +71,19 @@ class PredictedObjective(Objective):
     def hessian(self, theta: FloatArray, steps: FloatArray) -> FloatArray:
         """As `Objective.hessian`; only the global part is differenced."""
         own = differenced(lambda at: self._evaluator.subset_log_density_gradient(at, _NONE)[1], theta, steps)
-        eta = self._at(theta).eta
+        known = self._known(theta)
         self.team.progress.check()
-
-        def of(part: LinearPredictors, rows: slice) -> FloatArray:
-            return part.hessian(*part.family.derivatives((2,), eta[rows.start]))
-
-        return np.asarray(own + np.sum(self._map(of), axis=0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return own + self._predictors.hessian_at(theta, eta=known and known.eta, threads=self.team.threads)
 
     def _at(self, theta: FloatArray) -> _Pass:
-        """A pass over all observations, or one of the latest, where that was at the same place."""
-        known = next((one for one in self._latest if np.array_equal(one.theta, theta)), None)
-        return known or self._pass(theta)
+        """A pass over all observations, or the latest one, where that was at the same place."""
+        found = self._latest = self._known(theta) or self._pass(theta)
+        return found
+
+    def _known(self, theta: FloatArray) -> _Pass | None:
+        latest = self._latest
+        return latest if latest is not None and np.array_equal(latest.theta, theta) else None
 
     def _pass(self, theta: FloatArray) -> _Pass:
         self.team.progress.check()
@@ -88,9 +98,7 @@ class PredictedObjective(Objective):
         if self._constant is None and np.isfinite(value):
             self._constant = float(Together(self.team).block_log_lik(theta).sum()) - value
         self.team.observations += self._n_obs
-        found = _Pass(theta.copy(), value + (self._constant or 0.0), np.sum(gradients, axis=0), dict(arguments))
-        self._latest.append(found)
-        return found
+        return _Pass(theta.copy(), value + (self._constant or 0.0), np.sum(gradients, axis=0), dict(arguments))
 
     def _map(self, work: Callable[[LinearPredictors, slice], R]) -> list[R]:
         with np.errstate(over="ignore", invalid="ignore"):

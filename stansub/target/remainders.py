@@ -15,9 +15,9 @@ observations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, Self, TypeVar
 
@@ -146,6 +146,7 @@ class LinearPredictors:
     offset: tuple[FloatArray, ...]
     family: Family
     order: NDArray[np.int64] | None = None
+    _latest: list[tuple[FloatArray, FloatArray]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def n_observations(self) -> int:
@@ -181,8 +182,8 @@ class LinearPredictors:
 
     def lengths(self, cholesky: FloatArray) -> FloatArray:
         """|L' z_k|, how far each argument moves for a step of 1 in the metric of a covariance, (q, n_observations)."""
-        moves = (z @ cholesky for z in self.design)
-        return self._spread([np.sqrt(np.einsum("ij,ij->i", move, move)) for move in moves])
+        moves = (cholesky.T @ z.T for z in self.design)
+        return self._spread([np.sqrt(np.einsum("ji,ji->i", move, move)) for move in moves])
 
     def bounds(self, anchor: FloatArray, cholesky: FloatArray, blocks: Blocks, order: int) -> RemainderBounds:
         """Bounds on the remainders of expansions of an order about an anchor, in the metric of a covariance there."""
@@ -238,6 +239,31 @@ class LinearPredictors:
                 hessian += 2 * _weighted(z, curve, other)
             hessian += _weighted(z, row[k], z)
         return (hessian + hessian.T) / 2
+
+    def hessian_at(
+        self, theta: FloatArray, *, eta: Mapping[int, FloatArray] | None = None, threads: int = 1
+    ) -> FloatArray:
+        """Of the sum of all log likelihoods, shape (dim, dim).
+
+        The latest one is kept: where a search for the mode ends is what control variates are about.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (dim,)
+        eta : mapping, optional
+            The arguments there, by the first observations of the `parts`, where they are known.
+        threads : int
+        """
+        for there, hessian in self._latest:
+            if np.array_equal(there, theta):
+                return hessian
+
+        def of(part: LinearPredictors, rows: slice) -> FloatArray:
+            return part.hessian(*part.family.derivatives((2,), part.at(theta) if eta is None else eta[rows.start]))
+
+        hessian = np.asarray(np.sum(self.map(of, threads=threads), axis=0))
+        self._latest[:] = [(theta.copy(), hessian)]
+        return hessian
 
     def third(self, weights: FloatArray) -> FloatArray:
         """The same of third derivatives, of one argument each, from (n_observations,).

@@ -85,7 +85,7 @@ def climb(
     """
     walk.failure = None
     value, _ = objective(walk.position)
-    if not value >= (at_start := objective(walk.start)[0]) - _rounding(at_start):
+    if not value >= (at_start := objective.value(walk.start)) - _rounding(at_start):
         walk.position, walk.hessian = walk.start, None
     if not np.isfinite(max(value, at_start)):
         walk.failure = NoModeError(
