@@ -370,12 +370,12 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
   return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share, proved);
 }
 
-Observations to_observations(Density density, const std::vector<std::optional<Vector<double>>>& shared,
+Observations to_observations(Density density, const std::vector<Matrix>& designs,
                              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
                              const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
                              const Vector<double>& radii, const Vector<double>& factors, double share) {
-  Observations::SharedRows rows;
-  for (const auto& row : shared) rows.push_back(row ? to_vector(*row) : std::vector<double>());
+  std::vector<Observations::Design> rows;
+  for (const auto& design : designs) rows.push_back({design.data(), design.shape(0), design.shape(1)});
   const auto square = [](const Matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
   require_length(factors.shape(0), radii.shape(0), "factors");
   std::vector<Observations::Level> levels;
@@ -413,15 +413,15 @@ void define_observations(nb::module_& m) {
   nb::class_<Observations>(m, "Observations")
       .def(
           "__init__",
-          [](Observations* self, Density density, const std::vector<std::optional<Vector<double>>>& shared,
+          [](Observations* self, Density density, const std::vector<Matrix>& designs,
              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
              const Matrix& hessian, const Vector<double>& third, const Vector<double>& radii,
              const Vector<double>& factors, double share) {
-            new (self) Observations(to_observations(density, shared, records, anchor, whitening, gradient, hessian, third,
+            new (self) Observations(to_observations(density, designs, records, anchor, whitening, gradient, hessian, third,
                                                     radii, factors, share));
           },
-          "density"_a, "shared"_a, "records"_a.noconvert(), "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a,
-          "third"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 4>());
+          "density"_a, "designs"_a.noconvert(), "records"_a.noconvert(), "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a,
+          "third"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>());
 }
 
 std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,

@@ -22,15 +22,19 @@ namespace stansub {
 // delta_k, at most l_k |w|, and the expansion is off by at most c t^(p + 1), t = max_k |delta_k| / l_k, which is
 // c |w|^(p + 1) at most: by the latter observations are picked, by the former most of them are sent away again without a likelihood.
 //
-// All that is asked of an observation lies together as one record: c; then 1 / l_k, eta_k at the anchor, and df / deta_k
-// there (q numbers each); the lower triangle of the second derivatives, row by row; in the third order, which is for one argument, the third one; the data of its density; and the
-// rows z_k of those arguments whose row is not the same for all observations.
+// What is asked of an observation beside its rows z_k lies together as one record: c; then 1 / l_k, eta_k at the anchor,
+// and df / deta_k there (q numbers each); the lower triangle of the second derivatives, row by row; in the third order,
+// which is for one argument, the third one; and the data of its density.
 class Observations {
  public:
   static constexpr std::size_t most_arguments = 64;
 
-  // For each argument its row, where that is the same for all observations, else nothing.
-  using SharedRows = std::vector<std::vector<double>>;
+  // The rows of one argument: one for each observation, or one for all.
+  struct Design {
+    const double* rows;
+    std::size_t n, dim;
+    bool shared() const { return n == 1; }
+  };
 
   // Wherever |w| is no more than the radius, bounds are `factor` times what the constants c say.
   struct Level {
@@ -43,13 +47,13 @@ class Observations {
     std::vector<double> anchor, whitening, gradient, hessian, third;
   };
 
-  // The records (n of `width` numbers) stay the caller's. More candidates than a share of the observations cost more
+  // The designs and the records (n of `width` numbers) stay the caller's. More candidates than a share of the observations cost more
   // than all of these do.
-  Observations(Density density, SharedRows shared, const double* records, std::size_t n, std::size_t width,
+  Observations(Density density, std::vector<Design> designs, const double* records, std::size_t n, std::size_t width,
                Expansion expansion, std::vector<Level> levels, double share)
       : density_(density),
-        shared_(std::move(shared)),
-        q_(shared_.size()),
+        designs_(std::move(designs)),
+        q_(designs_.size()),
         width_(width),
         records_(records),
         expansion_(std::move(expansion)),
@@ -58,12 +62,10 @@ class Observations {
         constants_(constants_of(records, n, width)) {
     if (n < 1 || q_ < 1 || q_ > most_arguments)
       throw std::invalid_argument("there must be an observation, of 1 to " + std::to_string(most_arguments) + " arguments");
-    std::size_t own = 0;
-    for (const auto& row : shared_) {
-      own += row.empty();
-      if (!row.empty() && row.size() != dim()) throw std::invalid_argument("a shared row must have dim numbers");
-    }
-    if (width_ != at_rows() + own * dim()) throw std::invalid_argument("records are of another width");
+    for (const auto& design : designs_)
+      if (design.dim != dim() || (design.n != n && !design.shared()))
+        throw std::invalid_argument("a design must have a row for each observation or one for all, of dim numbers");
+    if (width_ != at_data() + density_.n_data) throw std::invalid_argument("records are of another width");
     const std::size_t square = dim() * dim();
     if (expansion_.whitening.size() != square || expansion_.gradient.size() != dim() || expansion_.hessian.size() != square)
       throw std::invalid_argument("the expansion must have dim parameters throughout");
@@ -130,11 +132,11 @@ class Observations {
   // An observation in proportion to its bound.
   std::int32_t pick(bitgen_t* bits) const { return constants_.draw(bits); }
 
-  // Records lie anywhere in memory: has one fetched that will be asked for soon.
+  // Observations lie anywhere in memory: has one fetched that will be asked for soon.
   void prefetch(std::int32_t i) const {
-    const auto* begin = reinterpret_cast<const char*>(record(i));
-    for (std::size_t at = 0; at < std::min(width_ * sizeof(double), std::size_t{1024}); at += 64)
-      __builtin_prefetch(begin + at);
+    prefetch(record(i), width_);
+    for (const auto& design : designs_)
+      if (!design.shared()) prefetch(row(design, i), dim());
   }
 
   // The bound on observation i's remainder by which it is picked.
@@ -143,16 +145,15 @@ class Observations {
   // That by the changes of its arguments, which are written.
   double second_bound(std::int32_t i, const Pair& pair, Changes& changes) const {
     const double* own = record(i);
-    const double* row = own + at_rows();
     double t_from = 0, t_to = 0;
     for (std::size_t k = 0; k < q_; ++k) {
-      if (shared_[k].empty()) {
-        changes.from[k] = dot(row, pair.from.d);
-        changes.to[k] = dot(row, pair.to.d);
-        row += dim();
-      } else {
+      if (designs_[k].shared()) {
         changes.from[k] = pair.from.shared[k];
         changes.to[k] = pair.to.shared[k];
+      } else {
+        const double* z = row(designs_[k], i);
+        changes.from[k] = dot(z, pair.from.d);
+        changes.to[k] = dot(z, pair.to.d);
       }
       t_from = std::max(t_from, std::abs(changes.from[k]) * own[1 + k]);
       t_to = std::max(t_to, std::abs(changes.to[k]) * own[1 + k]);
@@ -190,8 +191,17 @@ class Observations {
   static constexpr double kRounding = 1e-12;
 
   std::size_t at_data() const { return 1 + 3 * q_ + q_ * (q_ + 1) / 2 + (order() == 3); }
-  std::size_t at_rows() const { return at_data() + density_.n_data; }
   const double* record(std::int32_t i) const { return records_ + static_cast<std::size_t>(i) * width_; }
+
+  const double* row(const Design& design, std::int32_t i) const {
+    return design.rows + static_cast<std::size_t>(i) * dim();
+  }
+
+  static void prefetch(const double* numbers, std::size_t n) {
+    const auto* begin = reinterpret_cast<const char*>(numbers);
+    for (std::size_t at = 0; at < std::min(n * sizeof(double), std::size_t{1024}); at += 64)
+      __builtin_prefetch(begin + at);
+  }
 
   static std::vector<double> constants_of(const double* records, std::size_t n, std::size_t width) {
     std::vector<double> constants(n);
@@ -223,7 +233,7 @@ class Observations {
   void set_point(const std::vector<double>& d, Point& point) const {
     point.d = d;
     point.shared.resize(q_);
-    for (std::size_t k = 0; k < q_; ++k) point.shared[k] = shared_[k].empty() ? 0 : dot(shared_[k].data(), d);
+    for (std::size_t k = 0; k < q_; ++k) point.shared[k] = designs_[k].shared() ? dot(designs_[k].rows, d) : 0;
     double squares = 0, total = 0;
     for (std::size_t j = 0; j < dim(); ++j) {
       const double along = dot(&expansion_.whitening[j * dim()], d, j + 1);
@@ -249,7 +259,7 @@ class Observations {
   }
 
   LogLik density_;
-  SharedRows shared_;
+  std::vector<Design> designs_;
   std::size_t q_, width_;
   const double* records_;
   Expansion expansion_;

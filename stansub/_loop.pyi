@@ -560,13 +560,12 @@ class Observations:
     Parameters
     ----------
     density : Density
-    shared : sequence of ndarray of shape (dim,) or None
-        For each of the q arguments its row of the design, where all observations have the same one.
+    designs : tuple of ndarray, each of shape (n, dim) or (1, dim)
+        The rows of the q arguments; one where all observations have the same. Kept, not copied.
     records : ndarray, shape (n, width)
         A row an observation: c_i; for its arguments 1 / l_k, values at the anchor, slopes of the log likelihood (q
         each) and its second derivatives (lower triangle row by row), and in the third order the third one; data of the
-        density; rows of the design of those
-        arguments that do not share theirs. Kept, not copied.
+        density. Kept, not copied.
     anchor : ndarray, shape (dim,)
     whitening : ndarray, shape (dim, dim)
         A, lower triangular.
@@ -589,7 +588,7 @@ class Observations:
     def __init__(
         self,
         density: Density,
-        shared: Sequence[NDArray[np.float64] | None],
+        designs: tuple[NDArray[np.float64], ...],
         records: NDArray[np.float64],
         anchor: NDArray[np.float64],
         whitening: NDArray[np.float64],
