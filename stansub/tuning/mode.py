@@ -4,7 +4,8 @@ Tall data let nearly all of the way be walked on a share of them: many starts ar
 the blocks by L-BFGS, then those that end high enough by Newton steps on a tenth and on all of them, whose curvature
 comes from the share before (Newton steps with the Hessian of a random subset converge linearly, by a factor of about
 sqrt(dim / observations in the subset) a step: Roosta-Khorasani and Mahoney 2019, Mathematical Programming 174). The
-Hessian of all the data is taken once, at each mode that may hold a share of the posterior.
+Hessian of all the data is taken once, at each mode that may hold a share of the posterior; where likelihoods of linear
+predictors make it as cheap as gradients, steps that would be many without it take it too.
 
 Starts are drawn until little is left to be found: where n starts ended at w modes, the basins of those not seen are
 expected to be w (w + 1) / (n (n - 1)) of all (Boender and Rinnooy Kan 1987, Mathematical Programming 37, with all

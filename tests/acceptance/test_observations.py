@@ -284,3 +284,30 @@ def test_what_does_not_fit_is_refused() -> None:
     few = replace(model, factors=Regression.make(n=N - 4).factors)
     with pytest.raises(ValueError, match="must be as many"):
         make_decider(few.factors.evaluator(), few.factors.blocks.sizes, Factorised(), observations=loop)
+
+
+def test_designs_must_fit() -> None:
+    n, dim = 5, 2
+    records, anchor, square = np.ones((n, 7)), np.zeros(dim), np.eye(dim)
+
+    def made(*designs: Array) -> _loop.Observations:
+        parts = (anchor, square, anchor, square, np.empty(0), np.ones(1), np.ones(1), 0.3)
+        return _loop.Observations(_loop.Density.binomial, designs, records, *parts)
+
+    made(np.ones((n, dim)))
+    made(np.ones((1, dim)))
+    for wrong in (np.ones((n - 1, dim)), np.ones((n, dim + 1)), np.ones((1, dim + 1))):
+        with pytest.raises(ValueError, match="a design must have a row"):
+            made(wrong)
+    # a copy of it would not outlive the call
+    with pytest.raises(TypeError):
+        made(np.ones((dim, n)).T)
+
+
+def test_a_design_in_another_order_in_memory() -> None:
+    model = Regression.make(n=40)
+    turned = replace(model.predictors, design=tuple(np.asfortranarray(z) for z in model.predictors.design))
+    theta, proposed = model.at((0.5, 1.0)), model.at((-1.0, 0.3))
+    one, other = (replace(model, predictors=known) for known in (model.predictors, turned))
+    rates = [rate(each, theta, proposed, 500) for each in (one, other)]
+    assert rates[0] == rates[1]

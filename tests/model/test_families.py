@@ -12,7 +12,16 @@ import pytest
 from mpmath import iv
 from numpy.typing import NDArray
 
-from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT, softplus_derivative
+from stansub.target.families import (
+    Binomial,
+    Logistic,
+    NegativeBinomial,
+    Normal,
+    Poisson,
+    StudentT,
+    softplus,
+    softplus_derivative,
+)
 from stansub.target.remainders import Family
 
 Array = NDArray[np.float64]
@@ -86,6 +95,31 @@ def test_log_likelihoods(name: str) -> None:
     own = [float(family.log_lik(np.array([[value]]))[0]) for value in x]
     expected = [float(log_lik(value)) for value in x]
     np.testing.assert_allclose(np.diff(own), np.diff(expected), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_several_orders_together(name: str) -> None:
+    family, _ = FAMILIES[name]
+    eta = np.array([[0.7]])
+    alone = (family.log_lik(eta), family.gradient(eta), family.hessian(eta), family.third(eta))
+    for orders in ((0, 1, 2, 3), (2, 0), (3,)):
+        for order, found in zip(orders, family.derivatives(orders, eta), strict=True):
+            np.testing.assert_array_equal(found, alone[order])
+
+
+def test_softplus_far_out() -> None:
+    x = np.array([-np.inf, -800.0, -40.0, -1e-9, 0.0, 1e-9, 40.0, 800.0, np.inf])
+    value, slope, second, third = softplus((0, 1, 2, 3), x)
+    with mpmath.workdps(400):
+        p = [1 / (1 + mpmath.exp(-mpmath.mpf(at))) for at in x[1:-1]]
+        exact = [(-mpmath.log(1 - one), one, one * (1 - one), one * (1 - one) * (1 - 2 * one)) for one in p]
+        expected = np.array([[float(value) for value in row] for row in exact]).T
+    np.testing.assert_allclose([value[1:-1], slope[1:-1]], expected[:2], rtol=1e-14)
+    np.testing.assert_allclose(second[1:-1], expected[2], rtol=1e-14)
+    np.testing.assert_allclose(third[1:-1], expected[3], rtol=1e-14, atol=1e-16)
+    assert (value[0], value[-1], slope[0], slope[-1]) == (0, np.inf, 0, 1)
+    assert not second[[0, -1]].any()
+    assert not third[[0, -1]].any()
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -72,3 +72,46 @@ def test_the_same_mode() -> None:
     assert (np.abs(plain.best.position - predicted.best.position) < 1e-4 * sds).all()
     np.testing.assert_allclose(plain.best.cholesky, predicted.best.cholesky, rtol=1e-4, atol=1e-6)
     assert predicted.best.log_density == pytest.approx(plain.best.log_density, abs=1e-6)
+
+
+def test_values_alone_and_known_arguments() -> None:
+    factors, predictors = regression("poisson")
+    points = np.array([[0.4, -0.2, 0.1], [0.5, -0.3, 0.2], [1e6, 0.0, 0.0], [np.nan, 0.0, 0.0]])
+    with Team(factors) as team:
+        objective, afresh = PredictedObjective(team, predictors), PredictedObjective(team, regression("poisson")[1])
+        for theta in points:
+            assert objective.value(theta) == pytest.approx(objective(theta)[0], rel=1e-14)
+        objective(points[1])
+        np.testing.assert_array_equal(objective.hessian(points[1], STEPS), afresh.hessian(points[1], STEPS))
+        # one Hessian is kept: not that of another place
+        np.testing.assert_array_equal(objective.hessian(points[0], STEPS), afresh.hessian(points[0], STEPS))
+
+
+def test_the_same_numbers_however_many_threads() -> None:
+    found = []
+    for threads in (1, 3):
+        factors, predictors = regression("binomial")
+        with Team(factors, threads=threads) as team:
+            objective = PredictedObjective(team, predictors)
+            found.append((*objective(np.ones(DIM)), objective.hessian(np.ones(DIM), STEPS)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_how_often_all_the_data_are_read() -> None:
+    """Newton steps with the Hessian itself, and no place twice."""
+    factors, predictors = regression("binomial")
+    passes, said = [], list[str]()
+
+    class Counting(Binomial):
+        def several(self, orders: Any, eta: Any) -> Any:
+            passes.append((tuple(orders), len(eta)))
+            return super().several(orders, eta)
+
+    family = predictors.family
+    assert isinstance(family, Binomial)
+    counted = LinearPredictors(predictors.design, predictors.offset, Counting(family.successes, family.trials))
+    found = find_modes(factors, np.random.default_rng(0), predictors=counted, starts=2, progress=said.append)
+    assert said[-1] == "Curvature at the mode: a pass over all the data"
+    assert sum(n for _, n in passes) <= 8 * N
+    assert found.best.distance < 1e-6
