@@ -38,8 +38,9 @@ _RADIUS = 3.0
 SHARE = 0.3
 # Of one observation: with a constant as large as this everything is evaluated, and sums over blocks do not overflow.
 _LARGEST = 1e250
-# Numbers of a part, which leave room for as many again in a processor's second cache; observations of it.
-_PART, _FEWEST, _MOST = 1 << 16, 1 << 9, 1 << 13
+# Numbers of a part, which fit into a processor's second cache, and observations of it. With smaller ones threads wait
+# for the interpreter, which one of them holds at a time between operations.
+_PART, _FEWEST, _MOST = 1 << 18, 1 << 11, 1 << 15
 # Observations whose products of pairs of covariates are kept at once.
 _PRODUCTS = 1 << 11
 
