@@ -41,7 +41,7 @@ _LARGEST = 1e250
 # Numbers of a part, which fit into a processor's second cache, and observations of it. With smaller ones threads wait
 # for the interpreter, which one of them holds at a time between operations.
 _PART, _FEWEST, _MOST = 1 << 18, 1 << 11, 1 << 15
-# Observations whose products of pairs of covariates are kept at once.
+# Observations whose products of a covariate with the others are kept at once.
 _PRODUCTS = 1 << 11
 
 R = TypeVar("R")
@@ -274,15 +274,19 @@ class LinearPredictors:
             For j, then k <= j, then l <= k, times the number of orders in which j, k and l can stand.
         """
         (z,), dim = self.design, self.design[0].shape[1]
-        first, second = np.tril_indices(dim)
-        products = np.zeros((len(first), dim))
+        sums = [np.zeros((j + 1, j + 1)) for j in range(dim)]
         for start in range(0, len(weights), _PRODUCTS):
             rows = slice(start, start + _PRODUCTS)
             own = np.broadcast_to(z, (len(weights), dim))[rows]
-            products += (own[:, first] * own[:, second]).T @ (own * weights[rows, np.newaxis])
-        row, last = np.nonzero(np.arange(dim) <= second[:, np.newaxis])
-        alike = (first == second)[row].astype(int) + (second[row] == last)
-        return np.asarray(np.array([6.0, 3.0, 1.0])[alike] * products[row, last])
+            weighted = own * weights[rows, np.newaxis]
+            for j, total in enumerate(sums):
+                total += (weighted[:, j, np.newaxis] * own[:, : j + 1]).T @ own[:, : j + 1]
+        found = []
+        for j, total in enumerate(sums):
+            k, last = np.tril_indices(j + 1)
+            alike = (k == j).astype(int) + (last == k)
+            found.append(np.array([6.0, 3.0, 1.0])[alike] * total[k, last])
+        return np.concatenate(found)
 
     def _spread(self, rows: Sequence[FloatArray]) -> FloatArray:
         return np.array([np.broadcast_to(row, self.n_observations) for row in rows])
