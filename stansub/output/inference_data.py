@@ -286,11 +286,6 @@ def arviz_module() -> Any:
     return arviz
 
 
-def import_writers() -> None:
-    """Import what `build` and `write` need, by a file of one number: xarray imports much of it at the first use."""
-    _image(build(posterior={"x": np.zeros((1, 1))}, sample_stats={}, attrs={}))
-
-
 def _schema_attrs() -> dict[str, str]:
     return {
         "created_at": datetime.now(UTC).isoformat(),

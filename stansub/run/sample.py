@@ -25,7 +25,7 @@ from stansub.findings import NotChecked
 from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
-from stansub.output.inference_data import arviz_module, container, import_writers, keeps_trees, read
+from stansub.output.inference_data import arviz_module, container, keeps_trees, read
 from stansub.output.summary import Summary, summarise
 from stansub.output.words import words
 from stansub.progress import Progress
@@ -356,9 +356,8 @@ def check(idata: InferenceData) -> Summary | None:
 def _import_ahead(arviz: bool) -> None:
     """Import what every run needs before its end, which takes a second, and with ArviZ three more."""
     with contextlib.suppress(Exception):  # the error comes up where it is needed
-        for name in ("scipy.special", "scipy.optimize"):
+        for name in ("scipy.special", "scipy.optimize", "xarray", "h5netcdf"):
             import_module(name)
-        import_writers()
         if arviz:
             arviz_module()
 
