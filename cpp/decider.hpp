@@ -22,6 +22,7 @@
 #include "noise.hpp"
 #include "observations.hpp"
 #include "population.hpp"
+#include "quadratic.hpp"
 #include "ranges.hpp"
 #include "surrogate.hpp"
 #include "table.hpp"
@@ -139,7 +140,7 @@ class Decider {
   Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table,
           std::shared_ptr<const Range> range, std::shared_ptr<const NoiseRule> noise,
           std::optional<Surrogate> surrogate, std::shared_ptr<const RemainderBounds> bounds = nullptr,
-          std::shared_ptr<const Observations> observations = nullptr)
+          std::shared_ptr<const Observations> observations = nullptr, std::optional<GlobalQuadratic> quadratic = {})
       : evaluator_(evaluator),
         n_blocks_(evaluator->n_blocks),
         block_sizes_(std::move(block_sizes)),
@@ -149,6 +150,7 @@ class Decider {
         noise_(std::move(noise)),
         bounds_(std::move(bounds)),
         observations_(std::move(observations)),
+        quadratic_(std::move(quadratic)),
         current_(evaluator->dim, n_blocks_),
         proposed_(evaluator->dim, n_blocks_),
         all_(block_sizes_, surrogate_ ? &*surrogate_ : nullptr),
@@ -164,6 +166,8 @@ class Decider {
     if (observations_ && (bounds_ || observations_->dim() != static_cast<std::size_t>(dim()) ||
                           static_cast<std::int64_t>(observations_->size()) != all_.n_observations))
       throw std::invalid_argument("single observations take the place of blocks, and must be as many in as many parameters");
+    if (quadratic_ && quadratic_->dim() != static_cast<std::size_t>(dim()))
+      throw std::invalid_argument("the quadratic must be in as many parameters");
     set_table(table_);
   }
 
@@ -278,6 +282,10 @@ class Decider {
   void start(Point& point, const double* theta) {
     std::copy_n(theta, evaluator_->dim, point.theta.begin());
     point.stamp = ++last_stamp_;
+    if (quadratic_ && quadratic_->covers(theta)) {
+      point.global = (*quadratic_)(theta);
+      return;
+    }
     const int status = evaluator_->global(evaluator_->self, theta, &point.global);
     point.global = status == 0 ? checked(point.global) : -infinity;
   }
@@ -660,6 +668,7 @@ class Decider {
   std::shared_ptr<const NoiseRule> noise_;
   std::shared_ptr<const RemainderBounds> bounds_;
   std::shared_ptr<const Observations> observations_;
+  std::optional<GlobalQuadratic> quadratic_;
   Point current_, proposed_;
   std::uint64_t last_stamp_ = 0;
   bool started_ = false;

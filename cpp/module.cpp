@@ -575,6 +575,22 @@ NB_MODULE(_loop, m) {
 
   nb::class_<RemainderRange, Range>(m, "RemainderRange").def(nb::init<std::shared_ptr<RemainderBounds>>(), "bounds"_a);
 
+  nb::class_<GlobalQuadratic>(m, "GlobalQuadratic")
+      .def(
+          "__init__",
+          [](GlobalQuadratic* self, const Vector<double>& centre, const Vector<double>& reach, double value,
+             const Vector<double>& slope, const Vector<double>& curvature) {
+            new (self) GlobalQuadratic(to_vector(centre), to_vector(reach), value, to_vector(slope), to_vector(curvature));
+          },
+          "centre"_a, "reach"_a, "value"_a, "slope"_a, "curvature"_a)
+      .def(
+          "__call__",
+          [](const GlobalQuadratic& quadratic, const Vector<double>& theta) {
+            require_length(theta.shape(0), quadratic.dim(), "theta");
+            return quadratic(theta.data());
+          },
+          "theta"_a);
+
   nb::class_<DeciderState>(m, "DeciderState")
       .def_prop_ro("theta", [](const DeciderState& state) { return to_numpy(state.theta); }, nb::rv_policy::automatic)
       .def("__getstate__", &to_tuple)
@@ -586,14 +602,15 @@ NB_MODULE(_loop, m) {
           [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,
              const Table& table, std::shared_ptr<Range> range, std::shared_ptr<NoiseRule> noise,
              const Surrogate* surrogate, std::shared_ptr<RemainderBounds> bounds,
-             std::shared_ptr<Observations> observations) {
+             std::shared_ptr<Observations> observations, const GlobalQuadratic* quadratic) {
             new (self) Decider(&evaluator.functions(), to_vector(block_sizes), table, std::move(range), std::move(noise),
                                checked_surrogate(evaluator.functions(), surrogate), std::move(bounds),
-                               std::move(observations));
+                               std::move(observations),
+                               quadratic ? std::optional<GlobalQuadratic>(*quadratic) : std::nullopt);
           },
           "evaluator"_a, "block_sizes"_a, "table"_a, nb::kw_only(), "range"_a = nb::none(), "noise"_a = nb::none(),
-          "surrogate"_a = nb::none(), "bounds"_a = nb::none(), "observations"_a = nb::none(), nb::keep_alive<1, 2>(),
-          nb::keep_alive<1, 7>())
+          "surrogate"_a = nb::none(), "bounds"_a = nb::none(), "observations"_a = nb::none(), "quadratic"_a = nb::none(),
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 7>())
       .def("set_table", &Decider::set_table, "table"_a)
       .def(
           "reset",

@@ -37,7 +37,7 @@ class Observations {
     double radius, factor;
   };
 
-  // About which log likelihoods are expanded: A, dim by dim, and gradient, Hessian and, in the third order, third
+  // About which log likelihoods are expanded: A, lower triangular, dim by dim, and gradient, Hessian and, in the third order, third
   // derivatives of the sum of the expansions: for j, k <= j, l <= k, times the orders in which the three can stand.
   struct Expansion {
     std::vector<double> anchor, whitening, gradient, hessian, third;
@@ -72,6 +72,11 @@ class Observations {
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t k = 1; k < levels_.size(); ++k)
       if (!(levels_[k].radius > levels_[k - 1].radius)) throw std::invalid_argument("radii must increase");
+    for (std::size_t j = 0; j < dim(); ++j) {
+      for (std::size_t k = j + 1; k < dim(); ++k)
+        if (expansion_.whitening[j * dim() + k] != 0) throw std::invalid_argument("the whitening must be lower triangular");
+      expansion_.hessian[j * dim() + j] *= 0.5;  // of its two triangles only the lower one is read
+    }
   }
 
   int order() const { return expansion_.third.empty() ? 2 : 3; }
@@ -81,7 +86,8 @@ class Observations {
 
   // A parameter value, as far as all observations share what it is.
   struct Point {
-    std::vector<double> d;       // theta - m
+    std::vector<double> d;         // theta - m
+    std::vector<double> products;  // of pairs of these, in the third order
     std::vector<double> shared;  // changes of shared arguments
     double length = 0;           // |w|^(p + 1)
     double total = 0;            // of all expansions
@@ -218,29 +224,26 @@ class Observations {
     point.d = d;
     point.shared.resize(q_);
     for (std::size_t k = 0; k < q_; ++k) point.shared[k] = shared_[k].empty() ? 0 : dot(shared_[k].data(), d);
-    double squares = 0;
+    double squares = 0, total = 0;
     for (std::size_t j = 0; j < dim(); ++j) {
-      const double along = dot(&expansion_.whitening[j * dim()], d);
+      const double along = dot(&expansion_.whitening[j * dim()], d, j + 1);
       squares += along * along;
+      total += d[j] * (expansion_.gradient[j] + dot(&expansion_.hessian[j * dim()], d, j + 1));
     }
     point.length = power(std::sqrt(squares));
-    point.total = total(d);
+    point.total = order() == 3 ? total + cubic(d, point.products) / 6 : total;
   }
 
-  double total(const std::vector<double>& d) const {
-    double sum = 0;
-    for (std::size_t j = 0; j < dim(); ++j)
-      sum += d[j] * (expansion_.gradient[j] + 0.5 * dot(&expansion_.hessian[j * dim()], d));
-    return order() == 3 ? sum + cubic(d) / 6 : sum;
-  }
-
-  double cubic(const std::vector<double>& d) const {
+  double cubic(const std::vector<double>& d, std::vector<double>& products) const {
+    products.resize(dim() * (dim() + 1) / 2);
+    double* product = products.data();
     const double* row = expansion_.third.data();
     double sum = 0;
     for (std::size_t j = 0; j < dim(); ++j) {
-      double slope = 0;
-      for (std::size_t k = 0; k <= j; row += ++k) slope += d[k] * dot(row, d, k + 1);
-      sum += d[j] * slope;
+      for (std::size_t k = 0; k <= j; ++k) *product++ = d[j] * d[k];
+      const std::size_t n = (j + 1) * (j + 2) / 2;
+      sum += d[j] * dot(row, products, n);
+      row += n;
     }
     return sum;
   }

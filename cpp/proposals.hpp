@@ -43,9 +43,11 @@ class Affine {
     for (const auto* numbers : {&matrix_, &offset_, &cholesky_})
       if (!std::all_of(numbers->begin(), numbers->end(), [](double x) { return std::isfinite(x); }))
         throw std::invalid_argument("matrix, offset and cholesky must be finite");
-    for (std::size_t i = 0; i < dim && !symmetric_; ++i)
+    for (std::size_t i = 0; i < dim && !symmetric_; ++i) {
       if (cholesky_[i * dim + i] == 0)
         throw std::invalid_argument("cholesky must be invertible where the proposal is not symmetric");
+      inverse_.push_back(1 / cholesky_[i * dim + i]);
+    }
   }
 
   // Writes theta' and returns the log ratio; z (dim numbers) is overwritten.
@@ -56,7 +58,7 @@ class Affine {
     double forward = 0, back = 0;
     for (std::size_t i = 0; i < dim_; ++i) {
       forward += z[i] * z[i];
-      z[i] = (theta[i] - mean(proposed, i) - row_times(&cholesky_[i * dim_], z, i)) / cholesky_[i * dim_ + i];
+      z[i] = (theta[i] - mean(proposed, i) - row_times(&cholesky_[i * dim_], z, i)) * inverse_[i];
       back += z[i] * z[i];
     }
     return 0.5 * (forward - back);
@@ -70,7 +72,7 @@ class Affine {
   }
 
   std::size_t dim_;
-  std::vector<double> matrix_, offset_, cholesky_;
+  std::vector<double> matrix_, offset_, cholesky_, inverse_;  // of the diagonal
   bool diagonal_, symmetric_;
 };
 

@@ -507,6 +507,33 @@ class RemainderBounds:
         proved: bool = True,
     ) -> None: ...
 
+class GlobalQuadratic:
+    """A global part value + sum_j (slope_j d_j + curvature_j d_j^2 / 2), d = theta - centre.
+
+    Parameters
+    ----------
+    centre, reach : ndarray, shape (dim,)
+        A decider uses it where each |d_j| is at most reach_j, and asks the evaluator elsewhere.
+    value : float
+    slope, curvature : ndarray, shape (dim,)
+
+    Raises
+    ------
+    ValueError
+        When shapes do not fit.
+    """
+
+    def __init__(
+        self,
+        centre: NDArray[np.float64],
+        reach: NDArray[np.float64],
+        value: float,
+        slope: NDArray[np.float64],
+        curvature: NDArray[np.float64],
+    ) -> None: ...
+    def __call__(self, theta: NDArray[np.float64]) -> float:
+        """What it gives at ``theta``, shape (dim,), within reach or not."""
+
 class Density(Enum):
     """Log likelihoods of one observation, up to constants, as functions of the arguments that depend on parameters.
 
@@ -553,7 +580,7 @@ class Observations:
         arguments that do not share theirs. Kept, not copied.
     anchor : ndarray, shape (dim,)
     whitening : ndarray, shape (dim, dim)
-        A.
+        A, lower triangular.
     gradient, hessian : ndarray, shapes (dim,) and (dim, dim)
         Of the sum of all log likelihoods at the anchor.
     third : ndarray, shape (dim (dim + 1) (dim + 2) / 6,) or (0,)
@@ -643,6 +670,8 @@ class Decider:
         one that is not proved it is taken for the bound, and the decision says so (`Decision.bound_violated`).
     observations : Observations, optional
         The same with a factor for each observation, in the place of control variates and bounds of blocks.
+    quadratic : GlobalQuadratic, optional
+        What the evaluator's global part is, where it reaches.
 
     Raises
     ------
@@ -661,6 +690,7 @@ class Decider:
         surrogate: Surrogate | None = None,
         bounds: RemainderBounds | None = None,
         observations: Observations | None = None,
+        quadratic: GlobalQuadratic | None = None,
     ) -> None: ...
     def set_table(self, table: Table) -> None:
         """Take other looks for the decisions to come; nothing else changes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import Decider, Decision, Evaluator, Observations, Surrogate
+from stansub._loop import Decider, Decision, Evaluator, GlobalQuadratic, Observations, Surrogate
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import StoppingRule, as_rule
 from stansub.acceptance.subsets import loop_table
@@ -24,6 +24,7 @@ def make_decider(
     surrogate: Surrogate | None = None,
     bounds: RemainderBounds | None = None,
     observations: Observations | None = None,
+    quadratic: GlobalQuadratic | None = None,
 ) -> Decider:
     """The decisions of one chain.
 
@@ -45,6 +46,8 @@ def make_decider(
         Bounds on their remainders, for factorised decisions and the range of `Predictors`.
     observations : Observations, optional
         In their place, expansions and bounds of single observations.
+    quadratic : GlobalQuadratic, optional
+        What the global part is about the anchor, where that is known.
 
     Raises
     ------
@@ -72,4 +75,5 @@ def make_decider(
         surrogate=surrogate,
         bounds=bounds.compiled() if rule.factorised and bounds is not None else None,
         observations=observations if rule.factorised else None,
+        quadratic=quadratic,
     )

@@ -83,6 +83,11 @@ class Records:
     def __len__(self) -> int:
         return len(self.theta)
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a step."""
+        return sum(one[:1].nbytes for one in (self.theta, *self.stats.values()))
+
     def rows(self, which: slice | NDArray[np.int64]) -> Records:
         """Some of the rows; a slice gives a view."""
         return Records(self.theta[which], {name: values[which] for name, values in self.stats.items()})

@@ -25,9 +25,12 @@ from stansub.kernels.sgld import MiniBatches
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 
-# Steps between two updates of the adapter in warmup, and between two looks at the records in sampling.
+# Steps between two updates of the adapter in warmup.
 WARMUP_STRETCH = 25
+# Steps between two looks at the records in sampling, at least: as many more as take so many seconds and fill so many
+# bytes of records. How many they are changes no draw.
 SAMPLING_STRETCH = 100
+_SECONDS, _BYTES = 0.01, 1 << 20
 # Draws of warmup that a chain remembers for a meeting, about.
 _REMEMBERED = 4000
 
@@ -242,6 +245,7 @@ class Chain:
     ) -> None:
         self.kernel, self.plan, self.trial = kernel, plan, trial
         self._n_observations, self._stop = n_observations, stop
+        self._length = SAMPLING_STRETCH
         self._every = min(WARMUP_STRETCH, -(-max(1, plan.iter_warmup) // _REMEMBERED))
         self.warmup = Phase(plan.iter_warmup // plan.thin if plan.save_warmup else 0, kernel.dim, kernel.stats)
         self.sampling = Phase(plan.iter_sampling // plan.thin, kernel.dim, kernel.stats)
@@ -267,7 +271,9 @@ class Chain:
             return not self.waits
         left = (self._now.rest or self.plan.iter_sampling) - self.sampling.n_steps
         if left > 0:
-            self._stretch(self.sampling, min(SAMPLING_STRETCH, left, self._same_level()), self.plan.audit)
+            began = time.perf_counter()
+            self._stretch(self.sampling, min(self._length, left, self._same_level()), self.plan.audit)
+            self._suit(time.perf_counter() - began)
         return not (self.done or self.waits)
 
     def _warm_up(self) -> None:
@@ -300,11 +306,20 @@ class Chain:
         phase.totals.add(counted | {"seconds": seconds}, largest)
         return records
 
+    def _suit(self, seconds: float) -> None:
+        """Choose the length of the next stretch of sampling by what the one before took."""
+        if seconds > 2 * _SECONDS:
+            self._length = max(SAMPLING_STRETCH, self._length // 2)
+        elif seconds < _SECONDS / 2 and 2 * self._length * self._buffer.row_bytes <= _BYTES:
+            self._length *= 2
+            if self._length > len(self._buffer):
+                self._buffer = Records.allocate(self._length, self.kernel.dim, self.kernel.stats)
+
     def _same_level(self) -> int:
         """Have the kernel decide at the level of the next step; the number of steps that share it."""
         levels, done = self.plan.levels, self.sampling.n_steps
         if levels is None:
-            return SAMPLING_STRETCH
+            return self._length
         self.kernel.set_level(levels.level(done))
         return levels.same_until(done) - done
 

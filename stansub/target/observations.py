@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from stansub import _loop
 from stansub.target.factors import Target
-from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError, mean_power
+from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError, mean_power, reached
 from stansub.types import FloatArray
 
 # About what is taken by a candidate, by each of its covariates, and by each term of a cubic, in nanoseconds; so many
@@ -69,6 +69,11 @@ class ObservationVariates:
         made = _expand(predictors, anchor, cholesky, order, threads)
         expected = 2 * mean_power(len(anchor), order + 1) * made.bound
         return cls(order, anchor, cholesky, made.hessian, expected, [made.loop])
+
+    @property
+    def box(self) -> tuple[FloatArray, FloatArray]:
+        """The anchor and how far chains go from it in each parameter."""
+        return reached(self.anchor, self.cholesky)
 
     def candidates(self, target: Target) -> float:
         """Observations that a decision is expected to pick."""
@@ -147,7 +152,7 @@ def _expand(
         [None if len(z) > 1 else z[0] for z in predictors.design],
         records,
         anchor,
-        np.asarray(np.linalg.inv(cholesky), np.float64),
+        np.tril(np.linalg.inv(cholesky)),
         np.sum([part.gradient for part in parts], axis=0),
         hessian,
         np.sum([part.third for part in parts], axis=0),

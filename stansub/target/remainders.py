@@ -192,8 +192,7 @@ class LinearPredictors:
 
     def radii(self) -> FloatArray:
         """Up to which |w| there are bounds, increasing."""
-        root = math.sqrt(self.design[0].shape[1])
-        return np.array([_RADIUS + k * root for k in _RADII] + [np.inf] * self.family.bounded)
+        return np.array([*finite_radii(self.design[0].shape[1]), *[np.inf] * self.family.bounded])
 
     def constants(self, centre: FloatArray, lengths: FloatArray, radius: float, *, order: int = 2) -> FloatArray:
         """What bounds an observation's remainder, as a multiple of |w|^(order + 1), shape (n_observations,).
@@ -300,6 +299,16 @@ class RemainderBounds:
         return _loop.RemainderBounds(
             self.anchor, self.whitening, self.order, self.radii, self.constants, share, self.proved
         )
+
+
+def finite_radii(dim: int) -> list[float]:
+    """Up to which |w| there are bounds, but for those on the whole space; increasing."""
+    return [_RADIUS + k * math.sqrt(dim) for k in _RADII]
+
+
+def reached(anchor: FloatArray, cholesky: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """A box with all points of the largest finite radius in it: its centre, and half of its sides."""
+    return anchor, np.asarray(finite_radii(len(anchor))[-1] * np.linalg.norm(cholesky, axis=1), np.float64)
 
 
 def mean_power(dim: int, power: int) -> float:

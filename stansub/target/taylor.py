@@ -28,7 +28,7 @@ from stansub.progress import Progress, as_progress
 from stansub.target.factors import Evaluator, Population, Target
 from stansub.target.gradients import Team, Together
 from stansub.target.laplace import Mode
-from stansub.target.remainders import RemainderBounds
+from stansub.target.remainders import RemainderBounds, reached
 from stansub.types import FloatArray
 
 Rows = NDArray[np.float32]
@@ -155,6 +155,13 @@ class ControlVariates:
     def parts(self, target: Target) -> dict[str, Any]:
         """What a decider takes of them."""
         return {"surrogate": self.surrogate, "bounds": self.bounds}
+
+    @property
+    def box(self) -> tuple[FloatArray, FloatArray] | None:
+        """Where there are bounds, the anchor and how far chains go from it in each parameter."""
+        if self.bounds is None:
+            return None
+        return reached(self.anchor, np.asarray(np.linalg.inv(self.bounds.whitening), np.float64))
 
     @property
     def memory(self) -> int:

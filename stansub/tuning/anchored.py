@@ -41,6 +41,7 @@ from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_w
 from stansub.progress import Progress, as_progress
 from stansub.target.factors import Evaluator, Target
 from stansub.target.observations import ObservationVariates, memory_needed
+from stansub.target.quadratic import global_quadratic
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.target.taylor import ControlVariates, build_at_modes, choose_order, max_memory_default
 from stansub.tuning.adapt import FirstWalk
@@ -507,4 +508,7 @@ def decider_with(
 ) -> Decider:
     """Decisions of one chain with such control variates."""
     parts = variates.parts(posterior) if variates is not None else {}
-    return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread, **parts)
+    # Beside what other tests look at the global part costs little.
+    box = variates.box if variates is not None and test.factorised else None
+    quadratic = global_quadratic(evaluator, *box) if box else None
+    return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread, quadratic=quadratic, **parts)

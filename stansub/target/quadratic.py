@@ -1,0 +1,45 @@
+"""A global part that is a sum of quadratics of a parameter each, as normal priors on unbounded parameters give it.
+
+Where decisions look at next to no data the program's priors are half of what a step costs. That they are such a sum is
+not read off the program but checked: at points all over the box in which it will be relied on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stansub._loop import GlobalQuadratic
+from stansub.target.factors import Evaluator
+from stansub.types import FloatArray
+
+# Points of the box at which the sum is compared with the program, and its corners among them; the same for every chain.
+_POINTS, _CORNERS = 64, 16
+# Differences allowed, relative to the terms: some thousand roundings, far less than what decides.
+_TOLERANCE = 1e-12
+
+
+def global_quadratic(evaluator: Evaluator, centre: FloatArray, reach: FloatArray) -> GlobalQuadratic | None:
+    """The global part as a sum of quadratics of one parameter each, or nothing where it is not one.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+    centre, reach : ndarray, shape (dim,)
+        The box in which it is to hold: as far from the centre, in either direction.
+    """
+    middle = evaluator.global_log_density(centre)
+    steps = np.diag(reach)
+    up, down = (np.array([evaluator.global_log_density(at) for at in centre + sign * steps]) for sign in (1, -1))
+    if not np.isfinite([middle, *up, *down]).all():
+        return None
+    slope, curvature = (up - down) / (2 * reach), (up + down - 2 * middle) / reach**2
+    quadratic = GlobalQuadratic(centre, reach, middle, slope, curvature)
+    units = np.random.default_rng(0).uniform(-1, 1, (_POINTS, len(centre)))
+    units[:_CORNERS] = np.sign(units[:_CORNERS])
+    for change in units * reach:
+        terms = np.abs(slope * change).sum() + np.abs(curvature * change**2).sum()
+        allowed = _TOLERANCE * (1 + abs(middle) + terms)
+        # What is undefined is not within any bound.
+        if not abs(evaluator.global_log_density(centre + change) - quadratic(centre + change)) <= allowed:
+            return None
+    return quadratic
