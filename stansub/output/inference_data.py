@@ -246,6 +246,11 @@ def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceDa
     InputError
         If the file is missing, is no NetCDF file, was not written by stansub or holds no posterior.
     """
+    return container(load(path, foreign=foreign))
+
+
+def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.DataTree":
+    """The same as a tree, under any version of ArviZ."""
     import h5netcdf
     import xarray
 
@@ -269,7 +274,7 @@ def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceDa
     if not {"chain", "draw"} <= set(datasets["posterior"].dims):
         raise InputError(f"{path}: the posterior has no dimensions chain and draw, as ArviZ's schema wants them")
     restored = {name: dataset.assign_attrs(_restored(dataset.attrs)) for name, dataset in datasets.items()}
-    return container(_tree(restored, root))
+    return _tree(restored, root)
 
 
 def arviz_module() -> Any:

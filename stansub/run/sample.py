@@ -25,7 +25,7 @@ from stansub.findings import NotChecked
 from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
-from stansub.output.inference_data import arviz_module, container, keeps_trees, read
+from stansub.output.inference_data import arviz_module, container, keeps_trees, load
 from stansub.output.summary import Summary, summarise
 from stansub.output.words import words
 from stansub.progress import Progress
@@ -210,7 +210,7 @@ def read_draws(path: str | Path) -> InferenceData:
     """Draws from their file or from the checkpoint of a run; errors are those of `read` and `read_checkpoint`."""
     if files.is_database(Path(path)):
         return read_checkpoint(path, show_progress=False)
-    return read(path)
+    return load(path)
 
 
 class _Ready(NamedTuple):
