@@ -406,6 +406,7 @@ def plan(
     seconds = parse_seconds(budget)
     progress = progress or Progress()
     prepared = prepare(model, data, config or SampleConfig(), progress)
+    prepared = replace(prepared, posterior=prepared.posterior.for_decisions(progress))
     set_up = time.perf_counter() - prepared.compiled_at
     setup, posterior = prepared.setup, prepared.posterior
     share = float(np.clip(_SHARE * seconds, _LEAST_SECONDS, _MOST_SECONDS))

@@ -34,7 +34,9 @@ from stansub.stan import source
 from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
+from stansub.stan.predictors import recognised
 from stansub.stan.syntax import Program
+from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors
 from stansub.tuning.adapt import adapter_of
 from stansub.tuning.anchored import Anchored, Request, anchor
@@ -157,21 +159,25 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         _check_given(data, config)
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)
     rule = config.make_test()
+    sized = _block_size if isinstance(model, Posterior) else _first_size
     posterior, compiled_at = make_posterior(
         model,
         data,
-        block_size=config.block_size or partial(_block_size, rule, config),
+        block_size=config.block_size or partial(sized, rule, config),
         seed=config.seed,
         observations=config.observations,
         evaluator=config.evaluator,
         log=progress,
         predictors=config.exact_free or rule.factorised,
     )
+    posterior = _noting_decision_size(posterior, rule, config)
     if config.max_error is not None:
         rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
     _check_memory(posterior, config)
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
     found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
+    if not _of_observations(found):
+        posterior = posterior.for_decisions(progress)
     promise = fitted.guarantee(ranges.source)
     given = config.block_size is not None or (
         isinstance(model, Posterior | FunctionFactors) and not model.any_block_size
@@ -244,11 +250,31 @@ def _block_size(rule: StoppingRule, config: SampleConfig, program: Program, n: i
     return rule.block_size(n, instances=instances, variates=variates)
 
 
+def _first_size(rule: StoppingRule, config: SampleConfig, program: Program, n: int, instances: bool) -> int:
+    """The same, or larger where decisions may turn out to look at single observations."""
+    size = _block_size(rule, config, program, n, instances)
+    bounded = config.exact_free or (rule.factorised and not rule.learns_bounds and config.kernel is None)
+    batches = isinstance(config.proposal, str) and named(config.proposal).batches
+    return coarse_size(size, n) if bounded and instances and not batches and recognised(program) else size
+
+
+def _noting_decision_size(posterior: Posterior, rule: StoppingRule, config: SampleConfig) -> Posterior:
+    """With the size of blocks that decisions would look at, where those that were made are larger."""
+    if config.block_size is not None or not isinstance(posterior.population, Instances):
+        return posterior
+    size = _block_size(rule, config, posterior.program, posterior.blocks.n_observations, True)
+    return replace(posterior, decision_size=size) if size < posterior.blocks.size else posterior
+
+
+def _of_observations(found: Anchored | None) -> bool:
+    """Whether decisions look at single observations."""
+    return found is not None and found.variates is not None and found.variates.blockwise is None
+
+
 def _block_note(posterior: Posterior, rule: StoppingRule, found: Anchored | None, *, given: bool) -> Chosen:
-    variates = found.variates if found is not None else None
-    single = variates is not None and variates.blockwise is None
-    size, some = posterior.blocks.size, variates is not None
-    return choices.block_size_chosen(size, given=given, test=rule, variates=some, single=single)
+    some = found is not None and found.variates is not None
+    single = _of_observations(found)
+    return choices.block_size_chosen(posterior.blocks.size, given=given, test=rule, variates=some, single=single)
 
 
 def _check_memory(posterior: Posterior, config: SampleConfig) -> None:

@@ -128,6 +128,8 @@ class Posterior:
         Whether there are gradients of the blocks; a program always has them.
     known_predictors : LinearPredictors or None
         Where they need not be found.
+    decision_size : int or None
+        Observations a block for decisions that look at blocks, where these are larger; None where they are not.
     """
 
     full: Whole
@@ -145,6 +147,8 @@ class Posterior:
     observations: str | None = None
     has_gradients: bool = True
     known_predictors: LinearPredictors | None = None
+    decision_size: int | None = None
+    _for_decisions: list[Posterior] = field(default_factory=list, repr=False, compare=False)
     _found_predictors: list[LinearPredictors | NoPredictorsError] = field(
         default_factory=list, repr=False, compare=False
     )
@@ -179,9 +183,25 @@ class Posterior:
             return replace(self, any_block_size=False)
         population = self.population.recut(size, self.points)
         proof = prove(population, self.full, self.points)
-        cut = replace(self, population=population, proof=proof, any_block_size=False)
+        cut = replace(self, population=population, proof=proof, any_block_size=False, decision_size=None)
         cut.check()
         return cut
+
+    def for_decisions(self, progress: Callable[[str], None] | None = None) -> Posterior:
+        """The same with blocks that are small enough for decisions to look at: itself, where they are.
+
+        Raises
+        ------
+        InputError
+            When the proof fails.
+        """
+        if self.decision_size is None:
+            return self
+        if not self._for_decisions:
+            if progress is not None:
+                progress(f"Making blocks: of {self.decision_size} observations")
+            self._for_decisions.append(self.recut(self.decision_size))
+        return self._for_decisions[0]
 
     def __repr__(self) -> str:
         return (

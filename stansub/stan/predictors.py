@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from stansub.errors import InputError, RunError
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.densities import PRODUCTS, SPECS, Link, Rows, Spec
+from stansub.stan.design import assembled, guessed, telling_rows
 from stansub.stan.library import Library
 from stansub.stan.recognise import Form, normalised, partial_sums, recognise
 from stansub.stan.series.lags import with_lags
@@ -354,6 +356,22 @@ class _Columns:
     n: int
     first: int
 
+    @classmethod
+    def of(cls, library: Library, values: Data, n: int, *, spec: Spec, vectors: tuple[bool, ...]) -> _Columns:
+        """Those of the program with such data, n observations."""
+        model, rng = values.model(library), library.rng(0)
+        first = model.param_num()
+        # the library makes a name for each value to count them
+        n_values = model.param_num(include_gq=True) if any(vectors) else first + n * len(vectors)
+
+        def values_at(theta: FloatArray) -> FloatArray:
+            try:
+                return np.asarray(model.param_constrain(theta, include_gq=True, rng=rng, out=np.empty(n_values)))
+            except RunError as error:
+                raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
+
+        return cls(values_at, spec, vectors, n, first)
+
     def __call__(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Observations and known arguments, and the other arguments after their links: a row each."""
         values = self.at(theta)[self.first :].reshape(-1, self.n)
@@ -422,20 +440,16 @@ def linear_predictors(
         library = Library(toolchain.compile_library(code, name=library_name(name), progress=progress))
     except RunError as error:
         raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
-    model, rng = values.model(library), library.rng(0)
-    n, first, scalar = population.blocks.n_observations, model.param_num(), set(parts.widths) == {"1"}
-    # the library makes a name for each value to count them
-    n_values = first + n * len(parts.widths) if scalar else model.param_num(include_gq=True)
-
-    def values_at(theta: FloatArray) -> FloatArray:
-        try:
-            return np.asarray(model.param_constrain(theta, include_gq=True, rng=rng, out=np.empty(n_values)))
-        except RunError as error:
-            raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
-
     vectors = tuple(width != "1" for width in parts.widths)
-    columns = _Columns(values_at, SPECS[parts.density], vectors, n, first)
-    predictors = replace(_affine(parts.density, columns, population.dim, points), order=order)
+    handed_out = partial(_Columns.of, library, spec=SPECS[parts.density], vectors=vectors)
+    n, columns = population.blocks.n_observations, handed_out(values, population.blocks.n_observations)
+    found = None
+    if (guess := _guessed_design(handed_out, values, sizes, n, points[0])) is not None:
+        with suppress(NoPredictorsError):  # a guess that is wrong
+            found = _affine(parts.density, columns, guess, points)
+    if found is None:
+        found = _affine(parts.density, columns, _steps(columns, population.dim, points[0]), points)
+    predictors = replace(found, order=order)
     _prove(predictors, population, points)
     return predictors
 
@@ -466,12 +480,38 @@ def _program(program: Program, form: Form, size: str) -> tuple[_Parts, str]:
     return parts, rewrite.silent(code)
 
 
-def _affine(density: str, columns: _Columns, dim: int, points: Sequence[FloatArray]) -> LinearPredictors:
-    """What the arguments are in the unconstrained parameters; NoPredictorsError when not affine."""
-    given, base = columns(points[0])
+def _steps(columns: _Columns, dim: int, point: FloatArray) -> list[FloatArray]:
+    """What each argument gains for a step of 1 of each parameter, each of shape (n, dim) or (1, dim)."""
+    _, base = columns(point)
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        steps = list(pool.map(lambda one: _shortest(list(columns(points[0] + one)[1] - base)), np.eye(dim)))
-    design = [np.stack(np.broadcast_arrays(*(step[row] for step in steps)), 1) for row in range(len(base))]
+        steps = list(pool.map(lambda one: _shortest(list(columns(point + one)[1] - base)), np.eye(dim)))
+    return [np.stack(np.broadcast_arrays(*(step[row] for step in steps)), 1) for row in range(len(base))]
+
+
+def _guessed_design(
+    handed_out: Callable[[Data, int], _Columns], values: Data, sizes: Sequence[str], n: int, point: FloatArray
+) -> list[FloatArray] | None:
+    """The same from a few observations, where its columns are columns of the data."""
+    if not sizes or not set(sizes) <= set(values.values):
+        return None
+    try:
+        axes = values.axes(sizes)
+        rows = telling_rows(values, axes, n)
+        few = values.rows(axes, sizes, rows)
+        steps = _steps(handed_out(few, len(rows)), len(point), point)
+    except InputError:  # programs that do not take a few
+        return None
+    found = [guessed(np.broadcast_to(z, (len(rows), len(point))).T, few, axes) for z in steps]
+    return [assembled(one, values, axes, n) for one in found if one is not None] if None not in found else None
+
+
+def _affine(
+    density: str, columns: _Columns, design: Sequence[FloatArray], points: Sequence[FloatArray]
+) -> LinearPredictors:
+    """What the arguments are in the unconstrained parameters; NoPredictorsError when not affine with such a design."""
+    given, base = columns(points[0])
+    if len(base) != len(design):
+        raise NoPredictorsError("a few observations have other arguments than all")
     offset = [row - z @ points[0] for row, z in zip(base, design, strict=True)]
     for theta in points[1:]:
         known, found = columns(theta)

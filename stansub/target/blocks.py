@@ -25,6 +25,9 @@ VARIATES_BLOCK_SIZE = 32
 _MIN_BLOCKS = 100
 # Instances that memory and construction time allow (some kilobytes and 10 microseconds each).
 _MAX_INSTANCES = 50_000
+# Blocks that are enough where decisions look at none: a share of the data for the search for modes, and the proof. More
+# than so many times as many are worth a cut of their own.
+_ENOUGH, _WORTH = 1000, 10
 
 
 def fitting_size(wanted: int, n: int, *, instances: bool, n_blocks: int = _MIN_BLOCKS) -> int:
@@ -34,6 +37,11 @@ def fitting_size(wanted: int, n: int, *, instances: bool, n_blocks: int = _MIN_B
     """
     least = math.ceil(n / _MAX_INSTANCES) if instances else 1
     return min(n, max(least, min(wanted, max(1, n // n_blocks))))
+
+
+def coarse_size(size: int, n: int) -> int:
+    """Observations a block where decisions look at none: as many as wanted, more where that makes very many blocks."""
+    return n // _ENOUGH if n // size > _WORTH * _ENOUGH else size
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from stansub.target.blocks import Blocks
 from stansub.target.remainders import LinearPredictors, RemainderBounds
 from stansub.types import FloatArray
 
-__all__ = ["Density", "Evaluator", "Population", "Target"]
+__all__ = ["CutTarget", "Density", "Evaluator", "Population", "Target"]
 
 
 class Population(Protocol):
@@ -74,3 +74,16 @@ class Target(Protocol):
 
     @property
     def dim(self) -> int: ...
+
+
+class CutTarget(Target, Protocol):
+    """A target whose factors may be larger than what decisions should look at."""
+
+    def for_decisions(self, progress: Callable[[str], None] | None = None) -> CutTarget:
+        """The same with smaller factors: itself, where they are small enough."""
+        ...
+
+    @property
+    def decision_size(self) -> int | None:
+        """Observations in such a factor; None where they are small enough."""
+        ...

@@ -39,7 +39,7 @@ from stansub.errors import InputError
 from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
 from stansub.progress import Progress, as_progress
-from stansub.target.factors import Evaluator, Target
+from stansub.target.factors import CutTarget, Evaluator, Target
 from stansub.target.observations import ObservationVariates, memory_needed
 from stansub.target.quadratic import global_quadratic
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
@@ -194,7 +194,7 @@ def check_order(order: int | str) -> str:
 
 
 def anchor(
-    posterior: Target,
+    posterior: CutTarget,
     test: StoppingRule,
     request: Request,
     progress: Callable[[str], None],
@@ -242,7 +242,7 @@ class _Site:
 
     Attributes
     ----------
-    posterior : Target
+    posterior : CutTarget
     test : StoppingRule
         As it was given.
     request : Request
@@ -250,7 +250,7 @@ class _Site:
     log : Progress
     """
 
-    posterior: Target
+    posterior: CutTarget
     test: StoppingRule
     request: Request
     modes: Modes
@@ -276,7 +276,17 @@ class _Site:
 
     def settle(self, order_rng: np.random.Generator, race_rng: np.random.Generator) -> tuple[Anchored, StoppingRule]:
         """Control variates, a proposal, and looks or another test."""
-        return self._settle_with(*self.variates(order_rng), order_rng, race_rng)
+        site = self if self.test.factorised and not self.test.learns_bounds else self.of_blocks()
+        variates, choice = site.variates(order_rng)
+        return site.suiting(variates)._settle_with(variates, choice, order_rng, race_rng)
+
+    def suiting(self, variates: Variates | None) -> _Site:
+        """The same, with blocks for decisions unless control variates are those of single observations."""
+        return self if variates is not None and variates.blockwise is None else self.of_blocks()
+
+    def of_blocks(self) -> _Site:
+        """The same for decisions that look at blocks."""
+        return replace(self, posterior=self.posterior.for_decisions(self.log))
 
     def settle_exactly(
         self, order_rng: np.random.Generator, race_rng: np.random.Generator
@@ -288,8 +298,9 @@ class _Site:
             found, test = self.settle(order_rng, race_rng)
             return found.noting(NoBounds(str(error))), test
         own = streams.generator(self.request.seed, streams.Run.FACTORISED)
-        exact, factorised = replace(self, test=Factorised())._settle_with(variates, choice, own, own)
-        size, picked = self.posterior.blocks.size, variates.candidates(self.posterior)
+        exact, factorised = replace(self.suiting(variates), test=Factorised())._settle_with(variates, choice, own, own)
+        size = self.posterior.decision_size or self.posterior.blocks.size
+        picked = variates.candidates(self.posterior)
         least = min(FIRST_LOOKS[0] * size, self.posterior.blocks.n_observations)
         raced = named(self.request.proposal).race is not None
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
@@ -393,8 +404,9 @@ class _Site:
             of_each = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
             n = self.posterior.blocks.n_observations
             return of_each, VariatesOfObservations(of_each.order, of_each.expected, n)
-        bounds = self.posterior.remainder_bounds(mode.position, mode.cholesky, order, progress=self.log)
-        made = self._made(order)
+        site = self.of_blocks()
+        bounds = site.posterior.remainder_bounds(mode.position, mode.cholesky, order, progress=self.log)
+        made = site._made(order)
         assert made is not None
         function = "" if predictors is not None else DERIVATIVES[order]
         return replace(made, bounds=bounds), VariatesForBounds(order, function=function)

@@ -17,7 +17,7 @@ import stansub
 from stansub.stan import predictors as handing_out
 from stansub.stan import rewrite, stanc
 from stansub.stan.densities import SPECS
-from stansub.stan.predictors import _HELPERS, _affine, _Columns, _Parts, _parts
+from stansub.stan.predictors import _HELPERS, _affine, _Columns, _Parts, _parts, _steps
 from stansub.stan.recognise import recognise
 from stansub.stan.sizes import main_size
 from stansub.stan.syntax import Program, parse
@@ -176,7 +176,8 @@ def predictors(density: str, y: Array, *arguments: Argument) -> LinearPredictors
 
     spec = SPECS[density]
     vectors = (False, *(link.is_vector for link in spec.links))
-    return _affine(density, _Columns(values, spec, vectors, N, 0), 4, POINTS)
+    columns = _Columns(values, spec, vectors, N, 0)
+    return _affine(density, columns, _steps(columns, 4, POINTS[0]), POINTS)
 
 
 def known(value: float | Array) -> Argument:
@@ -312,7 +313,7 @@ def test_what_is_not_affine_is_refused(density: str, y: Array, arguments: list[A
 
 
 def test_observations_that_change_are_refused() -> None:
-    given = iter([Y, Y, Y, Y, Y, Y + 1])
+    given = iter([*[Y] * 6, Y + 1])
     columns = _Columns(
         lambda theta: np.concatenate([next(given), line(theta)]),
         SPECS["poisson_log"],
@@ -321,7 +322,7 @@ def test_observations_that_change_are_refused() -> None:
         0,
     )
     with pytest.raises(NoPredictorsError, match="what its density is of depends on parameters"):
-        _affine("poisson_log", columns, 4, POINTS)
+        _affine("poisson_log", columns, _steps(columns, 4, POINTS[0]), POINTS)
 
 
 @pytest.fixture(scope="module")

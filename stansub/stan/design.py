@@ -1,0 +1,118 @@
+"""Design matrices whose columns are columns of the data, recognised on a few rows.
+
+What an argument of a density gains for a step of each parameter is its row of the design. Asked for on all rows that is
+a pass over the data for each parameter; but mostly a column is one of the data, or the same for all observations, and
+on a few rows it shows which. A guess, to be proved on all rows like any other design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.stan.data import Data
+from stansub.target.gradients import THREADS
+from stansub.types import FloatArray
+
+# Rows on which columns are told from each other, beside those where they first change; the relative rounding of a step.
+_FEW = 64
+_ROUNDING = 1e-9
+# Rows that are searched and filled at once.
+_SEARCHED, _PART = 1 << 12, 1 << 15
+
+
+@dataclass(frozen=True)
+class DataColumn:
+    """A column of a data variable: its name, and which of the elements that each row has, counted as they lie."""
+
+    name: str
+    index: int
+
+    def of(self, values: Mapping[str, Any], axes: Mapping[str, int]) -> NDArray[Any]:
+        """Its elements, one for each row."""
+        return _by_row(values[self.name], axes[self.name])[:, self.index]
+
+
+# A column of the data, or a whole number that all rows have.
+Column = DataColumn | float
+
+
+def telling_rows(values: Data, axes: Mapping[str, int], n: int) -> NDArray[np.int64]:
+    """A few of n rows, on which no column of the data is constant that is not constant throughout."""
+    rows = set(range(min(_FEW, n)))
+    for name, axis in axes.items():
+        value = values.values[name]
+        if isinstance(value, np.ndarray):
+            rows.update(_first_change(column) for column in _by_row(value, axis).T)
+    return np.array(sorted(rows), np.int64)
+
+
+def guessed(steps: FloatArray, few: Data, axes: Mapping[str, int]) -> list[Column] | None:
+    """What the columns of a design are, from its first rows; None where one of them is nothing that is known.
+
+    Parameters
+    ----------
+    steps : ndarray, shape (dim, n)
+        What an argument of each of a few observations gains for a step of each parameter.
+    few : Data
+        The data of these observations.
+    axes : mapping of str to int
+        Its variables along the observations, with the axis of these.
+    """
+    known = list(_columns(few, axes))
+    found: list[Column] = []
+    for step in steps:
+        allowed = _ROUNDING * (1 + np.abs(step))
+        whole = float(np.round(step[0]))
+        if (np.abs(step - whole) <= allowed).all():
+            found.append(whole)
+            continue
+        alike = next((column for column, own in known if (np.abs(step - own) <= allowed).all()), None)
+        if alike is None:
+            return None
+        found.append(alike)
+    return found
+
+
+def assembled(columns: Sequence[Column], values: Data, axes: Mapping[str, int], n: int) -> FloatArray:
+    """The design of all n observations, shape (n, dim), or (1, dim) where it is the same for all."""
+    if not any(isinstance(column, DataColumn) for column in columns):
+        return np.array([columns], np.float64)
+    design = np.empty((n, len(columns)))
+    sources = [column.of(values.values, axes) if isinstance(column, DataColumn) else column for column in columns]
+
+    def fill(first: int) -> None:
+        part = slice(first, first + _PART)
+        for k, one in enumerate(sources):
+            design[part, k] = one[part] if isinstance(one, np.ndarray) else one
+
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        list(pool.map(fill, range(0, n, _PART)))
+    return design
+
+
+def _first_change(column: NDArray[Any]) -> int:
+    """The first place where there is another value than at the beginning, or the beginning."""
+    for first in range(0, len(column), _SEARCHED):
+        other = np.flatnonzero(column[first : first + _SEARCHED] != column[0])
+        if other.size:
+            return first + int(other[0])
+    return 0
+
+
+def _columns(data: Data, axes: Mapping[str, int]) -> Iterator[tuple[DataColumn, FloatArray]]:
+    for name, axis in axes.items():
+        value = data.values[name]
+        if isinstance(value, np.ndarray):
+            for index, column in enumerate(_by_row(value, axis).T):
+                yield DataColumn(name, index), column.astype(np.float64)
+
+
+def _by_row(value: NDArray[Any], axis: int) -> NDArray[Any]:
+    """All that a row has, in a row; a view where rows come first."""
+    return np.moveaxis(value, axis, 0).reshape(value.shape[axis], -1)
