@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from stansub import _loop
 from stansub.types import FloatArray
@@ -38,7 +38,7 @@ def softplus(order: int, x: FloatArray) -> FloatArray:
     """log(1 + e^x), or its first, second or third derivative."""
     if order == 0:
         return np.asarray(np.logaddexp(0, x))
-    p, q = expit(x), expit(-x)
+    p, q = scipy.special.expit(x), scipy.special.expit(-x)
     return np.asarray((p, p * q, p * q * (q - p))[order - 1])
 
 
@@ -50,8 +50,8 @@ def softplus_derivative(order: int, low: FloatArray, high: FloatArray) -> FloatA
         slopes = [softplus(2, np.asarray(at)) for at in (near, far, np.clip(_SECOND_PEAK, near, far))]
         return np.asarray(np.max([slope * np.abs(1 - 6 * slope) for slope in slopes], axis=0))
     at = near if order == 2 else np.where(far < PEAK, far, np.maximum(near, PEAK))
-    p = expit(at)
-    slope = p * expit(-at)
+    p = scipy.special.expit(at)
+    slope = p * scipy.special.expit(-at)
     return np.asarray(slope if order == 2 else slope * (2 * p - 1))
 
 
