@@ -1,48 +1,95 @@
 // Arrays of numbers read from JSON without an object for each number.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 namespace stansub {
 
-using Integers = std::vector<std::int64_t>;
-using Reals = std::vector<double>;
+// One number, of the type that its array has.
+union JsonNumber {
+  std::int64_t integer;
+  double real;
+};
+
+struct FreeMemory {
+  void operator()(void* memory) const noexcept { std::free(memory); }
+};
+using JsonNumbers = std::unique_ptr<JsonNumber[], FreeMemory>;
+
+// Memory that nobody has written to, in huge pages where it is large: fewer page faults, also for those who read it.
+inline JsonNumbers allocate_numbers(std::size_t n) {
+  constexpr std::size_t kHugePage = std::size_t{1} << 21;
+  std::size_t bytes = std::max<std::size_t>(n, 1) * sizeof(JsonNumber);
+  void* memory = nullptr;
+#ifdef MADV_HUGEPAGE
+  if (bytes >= 2 * kHugePage) {
+    bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+    memory = std::aligned_alloc(kHugePage, bytes);
+    if (memory != nullptr) madvise(memory, bytes, MADV_HUGEPAGE);
+  }
+#endif
+  if (memory == nullptr) memory = std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return JsonNumbers(static_cast<JsonNumber*>(memory));
+}
 
 // Integers where every number was written as one; rows lie one after the other.
 struct JsonArray {
-  std::variant<Integers, Reals> values;
+  JsonNumbers numbers;
+  bool is_integer;
   std::vector<std::size_t> shape;  // empty for a number by itself
 };
 
-// Takes an object {"name": number or nested arrays of numbers, ...} whose arrays are not ragged. Whatever
-// else JSON allows, and all that is not JSON, is left to a complete reader, which also words what is wrong.
-class JsonReader {
+// Elements of one array, from somewhere behind a comma or the bracket that opens it. The text ends with a character
+// that is in no number (0 behind the last one), so that numbers are read without asking where it ends.
+class JsonElements {
  public:
-  using Object = std::vector<std::pair<std::string, JsonArray>>;
+  JsonElements(const char* begin, const char* end, JsonNumber* out) : at_(begin), end_(end), first_(out), out_(out) {}
 
-  JsonReader(const char* begin, const char* end) : at_(begin), end_(end) {}
+  static void skip_space(const char*& at) {
+    while (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t') ++at;
+  }
 
-  std::optional<Object> read() {
-    Object object;
-    if (!take('{')) return std::nullopt;
-    if (!take('}')) {
-      do {
-        std::string name;
-        if (!read_name(name) || !take(':') || !read_variable()) return std::nullopt;
-        object.emplace_back(std::move(name), JsonArray{std::move(values_), shape_});
-      } while (take(','));
-      if (!take('}')) return std::nullopt;
-    }
-    skip_space();
-    if (at_ != end_) return std::nullopt;
-    return object;
+  // All elements up to the end, with commas between them but not behind the last one. The first array of each depth
+  // says how long they all are, the first number how deep numbers are; `shape()[0]` counts the elements.
+  bool read_all() {
+    shape_.assign(1, 0);
+    do {
+      if (!read_value(1)) return false;
+      ++shape_[0];
+    } while (take(','));
+    return at_ == end_;
+  }
+
+  // A number that is no element, or an array.
+  bool read_one() { return read_value(0); }
+
+  const char* at() const { return at_; }
+  bool is_integer() const { return is_integer_; }
+  std::size_t size() const { return static_cast<std::size_t>(out_ - first_); }
+  const std::vector<std::size_t>& shape() const { return shape_; }
+
+  void make_real() {
+    if (is_integer_)
+      for (JsonNumber* number = first_; number != out_; ++number) number->real = static_cast<double>(number->integer);
+    is_integer_ = false;
   }
 
  private:
@@ -54,38 +101,16 @@ class JsonReader {
   static constexpr double kPowers[kExactPowers] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                                    1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                                    1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-
-  void skip_space() {
-    while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
-  }
+  static constexpr std::uint64_t kWholePowers[9] = {1,      10,      100,      1000,     10000,
+                                                     100000, 1000000, 10000000, 100000000};
 
   bool take(char wanted) {
-    skip_space();
-    if (at_ == end_ || *at_ != wanted) return false;
+    skip_space(at_);
+    if (*at_ != wanted || at_ >= end_) return false;
     ++at_;
     return true;
   }
 
-  bool read_name(std::string& name) {
-    if (!take('"')) return false;
-    const char* first = at_;
-    while (at_ != end_ && *at_ != '"') {
-      if (*at_ < ' ' || *at_ > '~' || *at_ == '\\') return false;
-      ++at_;
-    }
-    name.assign(first, at_);
-    return take('"');
-  }
-
-  bool read_variable() {
-    values_ = Integers();
-    shape_.clear();
-    leaf_ = kUnknown;
-    return read_value(0);
-  }
-
-  // A number, or an array whose elements are `depth` + 1 dimensions down. The first array of each depth says
-  // how long they all are, the first number how deep numbers are.
   bool read_value(std::size_t depth) {
     if (!take('[')) {
       if (leaf_ == kUnknown && depth == shape_.size()) leaf_ = depth;
@@ -105,35 +130,67 @@ class JsonReader {
     return shape_[depth] == length;
   }
 
-  // Digits from here on, which are appended to those of the mantissa.
-  bool digits(std::uint64_t& mantissa) {
-    const char* first = at_;
-    while (at_ != end_ && '0' <= *at_ && *at_ <= '9') mantissa = 10 * mantissa + static_cast<std::uint64_t>(*at_++ - '0');
-    return at_ != first;
+  // Digits from `at` on, which are appended to those of the mantissa.
+  static bool digits(const char*& at, std::uint64_t& mantissa) {
+    const char* first = at;
+    while ('0' <= *at && *at <= '9') mantissa = 10 * mantissa + static_cast<std::uint64_t>(*at++ - '0');
+    return at != first;
+  }
+
+  // The same, eight at a time: each byte of a word holds a digit, of which sums of pairs, fours and eight are made.
+  bool decimals(const char*& at, std::uint64_t& mantissa) const {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const char* first = at;
+    for (int n = 8; n == 8 && end_ - at >= 8; at += n) {
+      std::uint64_t word;
+      std::memcpy(&word, at, 8);
+      // Digits are 0x30 to 0x39: their upper half is 3, and still is when 6 is added.
+      const std::uint64_t other = ((word & (word + 0x0606060606060606)) ^ 0x3030303030303030) & 0xF0F0F0F0F0F0F0F0;
+      n = other == 0 ? 8 : __builtin_ctzll(other) / 8;
+      if (n == 0) return at != first;
+      word = (word - 0x3030303030303030) << (64 - 8 * n);
+      word = word * 10 + (word >> 8);
+      word = (word & 0x000000FF000000FF) * 0x000F424000000064 + ((word >> 16) & 0x000000FF000000FF) * 0x0000271000000001;
+      mantissa = mantissa * kWholePowers[n] + (word >> 32);
+      if (n < 8) {
+        at += n;
+        return true;
+      }
+    }
+#endif
+    return digits(at, mantissa) || at != first;
   }
 
   bool read_number() {
-    const char* first = at_;
-    if (at_ != end_ && *at_ == '-') ++at_;
-    const char* lead = at_;
+    const char* const first = at_;
+    const char* at = first + (*first == '-');
+    const char* const lead = at;
     std::uint64_t mantissa = 0, exponent = 0;
-    if (!digits(mantissa) || (*lead == '0' && at_ - lead > 1)) return false;
-    const char* point = at_;
-    if (at_ != end_ && *at_ == '.') {
-      ++at_;
-      if (!digits(mantissa)) return false;
+    if (!digits(at, mantissa) || (*lead == '0' && at - lead > 1)) return false;
+    const char* const point = at;
+    if (*at == '.') {
+      ++at;
+      if (!decimals(at, mantissa)) return false;
     }
-    const char* last = at_;
-    if (at_ != end_ && (*at_ == 'e' || *at_ == 'E')) {
-      ++at_;
-      if (at_ != end_ && (*at_ == '+' || *at_ == '-')) ++at_;
-      if (!digits(exponent)) return false;
+    const char* const last = at;
+    if (*at == 'e' || *at == 'E') {
+      ++at;
+      if (*at == '+' || *at == '-') ++at;
+      if (!digits(at, exponent)) return false;
     }
-    if (at_ == point) return add_integer(first);
+    at_ = at;
+    if (at == point) return add_integer(first);
+    if (is_integer_) make_real();
     const auto places = last - point - 1;
     // Both are exact, so that the quotient is what the decimal number rounds to.
-    if (at_ == last && last - lead < kExactDigits && mantissa <= kExactMantissa && places < kExactPowers)
-      return add_real((*first == '-' ? -1 : 1) * (static_cast<double>(mantissa) / kPowers[places]));
+    if (at == last && last - lead < kExactDigits && mantissa <= kExactMantissa && places < kExactPowers) {
+      const double size = static_cast<double>(mantissa) / kPowers[places];
+      std::uint64_t bits;
+      std::memcpy(&bits, &size, 8);
+      bits ^= static_cast<std::uint64_t>(lead - first) << 63;  // no branch: signs are hard to foresee
+      std::memcpy(&(out_++)->real, &bits, 8);
+      return true;
+    }
     return add_real(first);
   }
 
@@ -141,34 +198,188 @@ class JsonReader {
   bool add_integer(const char* first) {
     std::int64_t value = 0;
     if (std::from_chars(first, at_, value).ec != std::errc()) return false;
-    if (auto* integers = std::get_if<Integers>(&values_))
-      integers->push_back(value);
+    if (is_integer_)
+      (out_++)->integer = value;
     else
-      std::get<Reals>(values_).push_back(static_cast<double>(value));
+      (out_++)->real = static_cast<double>(value);
     return true;
   }
 
   bool add_real(const char* first) {
 #ifdef __cpp_lib_to_chars
-    double value = 0;
-    return std::from_chars(first, at_, value).ec == std::errc() && add_real(value);
+    return std::from_chars(first, at_, (out_++)->real).ec == std::errc();
 #else
     return first == nullptr;  // a standard library that cannot read them
 #endif
   }
 
-  bool add_real(double value) {
-    if (const auto* integers = std::get_if<Integers>(&values_))
-      values_ = Reals(integers->begin(), integers->end());
-    std::get<Reals>(values_).push_back(value);
+  const char* at_;
+  const char* end_;
+  JsonNumber* first_;
+  JsonNumber* out_;
+  bool is_integer_ = true;
+  std::vector<std::size_t> shape_;
+  std::size_t leaf_ = kUnknown;
+};
+
+// Takes an object {"name": number or nested arrays of numbers, ...} whose arrays are not ragged. Whatever
+// else JSON allows, and all that is not JSON, is left to a complete reader, which also words what is wrong.
+//
+// Elements of a long array are read by several threads. Where it is cut does not matter for what is taken: each piece
+// must be whole elements with commas between them, and so is then what they make together.
+class JsonReader {
+ public:
+  using Object = std::vector<std::pair<std::string, JsonArray>>;
+
+  // `*end` is 0; pieces are of `piece` characters or more.
+  JsonReader(const char* begin, const char* end, std::size_t threads, std::size_t piece)
+      : at_(begin), end_(end), threads_(std::max<std::size_t>(threads, 1)), piece_(std::max<std::size_t>(piece, 1)) {}
+
+  std::optional<Object> read() {
+    Object object;
+    if (!take('{')) return std::nullopt;
+    if (!take('}')) {
+      do {
+        std::string name;
+        JsonArray array;
+        if (!read_name(name) || !take(':') || !read_variable(array)) return std::nullopt;
+        object.emplace_back(std::move(name), std::move(array));
+      } while (take(','));
+      if (!take('}')) return std::nullopt;
+    }
+    JsonElements::skip_space(at_);
+    if (at_ != end_) return std::nullopt;
+    return object;
+  }
+
+ private:
+  struct Piece {
+    const char* begin;
+    const char* end;
+    std::size_t n_numbers = 0;  // at most
+    std::optional<JsonElements> elements = std::nullopt;
+    bool good = false;
+  };
+
+  bool take(char wanted) {
+    JsonElements::skip_space(at_);
+    if (*at_ != wanted) return false;
+    ++at_;
+    return true;
+  }
+
+  bool read_name(std::string& name) {
+    if (!take('"')) return false;
+    const char* first = at_;
+    while (*at_ != '"') {
+      if (*at_ < ' ' || *at_ > '~' || *at_ == '\\') return false;
+      ++at_;
+    }
+    name.assign(first, at_);
+    return take('"');
+  }
+
+  bool read_variable(JsonArray& array) {
+    JsonElements::skip_space(at_);
+    // Arrays of numbers have no quotation marks: they end before the next name.
+    const void* quote = std::memchr(at_, '"', static_cast<std::size_t>(end_ - at_));
+    const char* limit = quote == nullptr ? end_ : static_cast<const char*>(quote);
+    const std::size_t n = std::min(threads_, static_cast<std::size_t>(limit - at_) / piece_);
+    std::vector<Piece> pieces = n < 2 ? std::vector<Piece>() : cut(limit, n);
+    return pieces.size() < 2 ? read_whole(limit, array) : read_pieces(pieces, array);
+  }
+
+  bool read_whole(const char* limit, JsonArray& array) {
+    JsonNumbers numbers = allocate_numbers(1 + static_cast<std::size_t>(std::count(at_, limit, ',')));
+    JsonElements elements(at_, limit, numbers.get());
+    if (!elements.read_one()) return false;
+    at_ = elements.at();
+    array = {std::move(numbers), elements.is_integer(), elements.shape()};
+    return true;
+  }
+
+  // The elements of the array that begins here, in n pieces or less; none where its end is not found.
+  std::vector<Piece> cut(const char* limit, std::size_t n) const {
+    std::size_t depth = 0;  // of numbers in an element
+    const char* begin = at_;
+    for (const char* at = at_; *at == '['; JsonElements::skip_space(at)) {
+      if (depth++ == 0) begin = at + 1;
+      ++at;
+    }
+    const char* end = limit;
+    while (end != begin && *(end - 1) != ']') --end;
+    if (depth-- == 0 || end == begin) return {};
+    std::vector<Piece> pieces;
+    for (std::size_t k = 1; k <= n; ++k) {
+      const char* about = std::max(begin, at_ + (limit - at_) * static_cast<std::ptrdiff_t>(k) / static_cast<std::ptrdiff_t>(n));
+      const char* comma = k == n ? end - 1 : next_comma(about, end - 1, depth);
+      if (comma == end - 1 && k < n) continue;
+      pieces.push_back({begin, comma});
+      begin = comma + 1;
+    }
+    return pieces;
+  }
+
+  // The first comma from `at` on that follows so many closing brackets, perhaps with space between.
+  static const char* next_comma(const char* at, const char* end, std::size_t brackets) {
+    std::size_t closed = 0;
+    for (; at < end; ++at) {
+      if (*at == ',' && closed >= brackets) return at;
+      if (*at == ']')
+        ++closed;
+      else if (*at != ' ' && *at != '\n' && *at != '\r' && *at != '\t')
+        closed = 0;
+    }
+    return end;
+  }
+
+  // Calls f for every piece, each in a thread of its own as far as there are any.
+  template <class F>
+  static void each(std::vector<Piece>& pieces, F&& f) {
+    std::vector<std::thread> threads;
+    threads.reserve(pieces.size());
+    std::size_t k = 1;
+    try {
+      for (; k < pieces.size(); ++k) threads.emplace_back(f, std::ref(pieces[k]));
+    } catch (const std::system_error&) {  // no more threads: the rest is read here
+    }
+    f(pieces[0]);
+    for (; k < pieces.size(); ++k) f(pieces[k]);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  bool read_pieces(std::vector<Piece>& pieces, JsonArray& array) {
+    each(pieces, [](Piece& one) { one.n_numbers = 1 + static_cast<std::size_t>(std::count(one.begin, one.end, ',')); });
+    std::size_t n_numbers = 0;
+    for (const Piece& one : pieces) n_numbers += one.n_numbers;
+    array.numbers = allocate_numbers(n_numbers);
+    JsonNumber* out = array.numbers.get();
+    for (Piece& one : pieces) {
+      one.elements.emplace(one.begin, one.end, out);
+      out += one.n_numbers;
+    }
+    each(pieces, [](Piece& one) { one.good = one.elements->read_all(); });
+    array.shape = pieces[0].elements->shape();
+    array.shape[0] = 0;
+    array.is_integer = true;
+    for (const Piece& one : pieces) {
+      const std::vector<std::size_t>& shape = one.elements->shape();
+      // Pieces without a number for each comma leave gaps; there are none where arrays have elements.
+      if (!one.good || one.elements->size() != one.n_numbers || shape.size() != array.shape.size() ||
+          !std::equal(shape.begin() + 1, shape.end(), array.shape.begin() + 1))
+        return false;
+      array.shape[0] += shape[0];
+      array.is_integer = array.is_integer && one.elements->is_integer();
+    }
+    if (!array.is_integer)
+      for (Piece& one : pieces) one.elements->make_real();
+    at_ = pieces.back().end + 1;
     return true;
   }
 
   const char* at_;
   const char* end_;
-  std::variant<Integers, Reals> values_;
-  std::vector<std::size_t> shape_;
-  std::size_t leaf_ = kUnknown;
+  const std::size_t threads_, piece_;
 };
 
 }  // namespace stansub

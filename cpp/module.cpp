@@ -79,17 +79,23 @@ nb::object to_numpy(std::vector<T> values, const std::vector<std::size_t>& shape
   return nb::cast(nb::ndarray<nb::numpy, T>(data, shape.size(), shape.data(), owner));
 }
 
-nb::object read_json_numbers(const nb::bytes& text) {
+nb::object to_numpy(JsonArray array) {
+  JsonNumber* numbers = array.numbers.release();
+  nb::capsule owner(numbers, [](void* p) noexcept { FreeMemory()(p); });
+  const std::size_t rank = array.shape.size(), *shape = array.shape.data();
+  if (array.is_integer) return nb::cast(nb::ndarray<nb::numpy, std::int64_t>(&numbers->integer, rank, shape, owner));
+  return nb::cast(nb::ndarray<nb::numpy, double>(&numbers->real, rank, shape, owner));
+}
+
+nb::object read_json_numbers(const nb::bytes& text, std::size_t threads, std::size_t piece) {
   std::optional<JsonReader::Object> read;
   {
     nb::gil_scoped_release release;
-    read = JsonReader(text.c_str(), text.c_str() + text.size()).read();
+    read = JsonReader(text.c_str(), text.c_str() + text.size(), threads, piece).read();
   }
   if (!read) return nb::none();
   nb::dict object;
-  for (auto& [name, array] : *read)
-    object[nb::str(name.c_str(), name.size())] = std::visit(
-        [&shape = array.shape](auto& values) { return to_numpy(std::move(values), shape); }, array.values);
+  for (auto& [name, array] : *read) object[nb::str(name.c_str(), name.size())] = to_numpy(std::move(array));
   return object;
 }
 
@@ -468,7 +474,7 @@ NB_MODULE(_loop, m) {
   });
   m.doc() = "Decisions of Metropolis-Hastings steps from blocks of data.";
 
-  m.def("read_json_numbers", &read_json_numbers, "text"_a);
+  m.def("read_json_numbers", &read_json_numbers, "text"_a, "threads"_a = 1, "piece"_a = std::size_t{1} << 20);
 
   nb::class_<EvaluatorObject>(m, "Evaluator")
       .def_prop_ro("dim", [](const EvaluatorObject& e) { return e.functions().dim; })

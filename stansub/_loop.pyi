@@ -11,12 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import CapsuleType
 
-def read_json_numbers(text: bytes) -> dict[str, NDArray[np.int64] | NDArray[np.float64]] | None:
+def read_json_numbers(
+    text: bytes, threads: int = 1, piece: int = 2**20
+) -> dict[str, NDArray[np.int64] | NDArray[np.float64]] | None:
     """Variables of a JSON object of numbers and nested arrays of numbers, without a Python object for each number.
 
     The arrays are those that numpy makes of what a JSON reader returns, to the last bit: integers where all of a
     variable's numbers are written as such. None where there is anything else in the text: strings, null, NaN, ragged
     arrays, numbers out of range, or what is not JSON.
+
+    Parameters
+    ----------
+    text : bytes
+    threads : int
+        How many read an array whose text is long enough. Arrays without elements that are then met in pieces are left
+        to others, too; nothing else depends on it.
+    piece : int
+        Characters that are worth a thread.
     """
 
 class Evaluator:

@@ -18,7 +18,7 @@ import pytest
 from stansub import CompiledModel, cli, compile_model
 from stansub.acceptance import rules as boundary
 from stansub.cli.main import app
-from stansub.output import inference_data, summary
+from stansub.output import convergence, inference_data, summary
 from stansub.run import choices, collect, config, progress
 from stansub.stan import download
 from stansub.stan.home import find_home
@@ -132,19 +132,20 @@ def test_statistics_are_computed_once(
     calls: list[str] = []
 
     def counting(name: str) -> Callable[..., Any]:
-        function = getattr(inference_data.arviz_module(), name)
+        function = getattr(convergence, name)
 
-        def counted(*arguments: Any, **settings: Any) -> Any:
-            calls.append(name + str(settings.get("method", "")))
-            return function(*arguments, **settings)
+        def counted(draws: Any) -> Any:
+            calls.append(name)
+            return function(draws)
 
         return counted
 
-    for name in ("ess", "rhat", "mcse"):
-        monkeypatch.setattr(inference_data.arviz_module(), name, counting(name))
+    names = ("ess_bulk", "ess_tail", "mcse_mean", "mcse_sd", "r_hat")
+    for name in names:
+        monkeypatch.setattr(convergence, name, counting(name))
     code, _, _ = run(["sample", LOGISTIC, "data.json", *QUICK, "--control-variates", "0", *WALK], capsys)
     assert code == 0
-    assert sorted(calls) == ["essbulk", "esstail", "mcsemean", "mcsesd", "rhat"]
+    assert sorted(calls) == sorted(names * 2)  # alpha and beta[1]
 
 
 def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
@@ -578,16 +579,16 @@ class Slow(io.RawIOBase):
         time.sleep(0.05)
         return len(text)
 
-def importing():
+def importing(name):
     for _ in range(40):
         slow.buffer.write(bytes(100_000))
 
 sys.stdout = slow = io.TextIOWrapper(io.BufferedWriter(Slow()))
-run.arviz_module = importing
+run.import_module = importing
 """
 
 
-def test_an_error_while_arviz_is_imported_ends_in_one_line(place: Path) -> None:
+def test_an_error_while_libraries_are_imported_ends_in_one_line(place: Path) -> None:
     """A thread that is left in the middle, here of holding a lock, takes the interpreter with it."""
     running = driven(SLOW_OUTPUT, ["sample", LOGISTIC, "none.json"])
     _, err = running.communicate(timeout=60)
@@ -595,7 +596,7 @@ def test_an_error_while_arviz_is_imported_ends_in_one_line(place: Path) -> None:
 
 
 def test_an_interrupt_while_the_program_ends_is_quiet(place: Path) -> None:
-    running = driven("run.arviz_module = lambda: time.sleep(30)", ["sample", LOGISTIC, "none.json"])
+    running = driven("run.import_module = lambda name: time.sleep(30)", ["sample", LOGISTIC, "none.json"])
     assert running.stderr is not None
     running.stderr.readline()
     time.sleep(0.5)
@@ -718,7 +719,7 @@ def imported(*names): return [name for name in names if name in sys.modules]
 import stansub.cli
 assert not imported("numpy", "scipy", "arviz", "xarray"), imported("numpy", "scipy", "arviz", "xarray")
 from stansub.run import sample as run
-found = imported("scipy.stats", "arviz", "matplotlib", "pandas", "xarray")
+found = imported("scipy.special", "scipy.optimize", "scipy.stats", "arviz", "matplotlib", "pandas", "xarray")
 assert not found, found
 """
     done = subprocess.run([sys.executable, "-P", "-c", check], capture_output=True, text=True, check=False)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, ndtr
+import scipy
 
 from stansub.types import FloatArray
 
@@ -37,12 +37,12 @@ class Correction(NamedTuple):
         """Where the logit of a uniform number passes from one point to the next, shape (k - 1,)."""
         below = np.cumsum(self.masses[:-1])
         above = np.cumsum(self.masses[:0:-1])[::-1]
-        bounds: FloatArray = np.where(below < 0.5, logit(below), -logit(above))
+        bounds: FloatArray = np.where(below < 0.5, scipy.special.logit(below), -scipy.special.logit(above))
         return bounds
 
     def cdf(self, x: FloatArray, sd: float) -> FloatArray:
         """Distribution function of the sum with a normal number of this sd, at x."""
-        total: FloatArray = ndtr((np.asarray(x)[..., np.newaxis] - self.points) / sd) @ self.masses
+        total: FloatArray = scipy.special.ndtr((np.asarray(x)[..., np.newaxis] - self.points) / sd) @ self.masses
         return total
 
 
@@ -60,15 +60,15 @@ def correction(sd: float) -> Correction:
     sd : float
         Positive.
     """
-    from scipy.optimize import nnls
-
     step = min(_STEP, sd / _STEPS_PER_SD)
     points = np.arange(0, _REACH + step, step)
     at = np.arange(step / (2 * _FINER), _REACH, step / _FINER)
     # Both distributions are symmetric about 0: one side is fitted, each mass shared by a point and its mirror image.
-    sides = ndtr((at[:, np.newaxis] - points) / sd) + ndtr((at[:, np.newaxis] + points) / sd)
-    masses, _ = nnls(
-        np.vstack([sides / 2, np.full(points.size, _SUM_WEIGHT)]), np.append(expit(at), _SUM_WEIGHT), maxiter=10_000
+    sides = sum(scipy.special.ndtr((at[:, np.newaxis] + side * points) / sd) for side in (-1, 1))
+    masses, _ = scipy.optimize.nnls(
+        np.vstack([sides / 2, np.full(points.size, _SUM_WEIGHT)]),
+        np.append(scipy.special.expit(at), _SUM_WEIGHT),
+        maxiter=10_000,
     )
     kept = masses > 0
     points, masses = points[kept], masses[kept] / (2 * masses.sum())

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtri, stdtr, stdtrit
 
 from stansub.acceptance.looks import Table
 from stansub.acceptance.stopping import StoppingRule
@@ -156,14 +156,17 @@ class Trial:
         2.5 %. It is not below the upper limit of `decision_error`, which goes by the variance that is seen.
         """
         shape, wrong = self.n_pairs / _VARIATION**2, float(self.n_wrong.sum())
-        least = float(betaincinv(shape, wrong + 1, (1 - _CONFIDENCE) / 2))
+        least = float(scipy.special.betaincinv(shape, wrong + 1, (1 - _CONFIDENCE) / 2))
         return min(1.0, max(self.decision_error.high, shape * (1 / least - 1) / (self.n_pairs * self.n_decisions)))
 
     def tails(self, levels: Sequence[float] = ()) -> list[Tail]:
         """Tails at the critical values in use, look by look, and at those of other two-sided levels."""
         found = []
         for blocks, critical, t in zip(self.blocks.tolist(), self.critical.tolist(), self.t, strict=True):
-            asked = [(True, critical), *((False, float(-stdtrit(blocks - 1, level / 2))) for level in levels)]
+            asked = [
+                (True, critical),
+                *((False, float(-scipy.special.stdtrit(blocks - 1, level / 2))) for level in levels),
+            ]
             for in_use, value in asked:
                 beyond = np.count_nonzero(np.abs(t) > value, axis=1)
                 found.append(
@@ -171,7 +174,7 @@ class Trial:
                         blocks=blocks,
                         in_use=in_use,
                         critical=value,
-                        nominal=float(2 * stdtr(blocks - 1, -value)),
+                        nominal=float(2 * scipy.special.stdtr(blocks - 1, -value)),
                         observed=share(beyond, t.shape[1]),
                         undefined=float(np.isnan(t).mean()),
                         n_subsets=t.size,
@@ -350,7 +353,7 @@ def mean_square(pairs: Sequence[Pair], n: int, n_subsets: int, rng: np.random.Ge
     """
     t = np.concatenate([student(pair.differences, n, n_subsets, rng) for pair in pairs])
     t = t[np.isfinite(t)]
-    return float(np.mean(ndtri(stdtr(n - 1, -np.abs(t))) ** 2)) if t.size else np.nan
+    return float(np.mean(scipy.special.ndtri(scipy.special.stdtr(n - 1, -np.abs(t))) ** 2)) if t.size else np.nan
 
 
 def decide_along(
@@ -429,10 +432,10 @@ def share(counts: NDArray[np.integer], each: int) -> Share:
         effective = n / max(1.0, between * n / (value * (1 - value)))
     if n_clusters > 1:
         level = (1 + _CONFIDENCE) / 2
-        effective *= float(ndtri(level) / stdtrit(n_clusters - 1, level)) ** 2
+        effective *= float(scipy.special.ndtri(level) / scipy.special.stdtrit(n_clusters - 1, level)) ** 2
     hits, tail = value * effective, (1 - _CONFIDENCE) / 2
-    low = float(betaincinv(hits, effective - hits + 1, tail)) if hits > 0 else 0.0
-    high = float(betaincinv(hits + 1, effective - hits, 1 - tail)) if value < 1 else 1.0
+    low = float(scipy.special.betaincinv(hits, effective - hits + 1, tail)) if hits > 0 else 0.0
+    high = float(scipy.special.betaincinv(hits + 1, effective - hits, 1 - tail)) if value < 1 else 1.0
     return Share(value, low, high)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
+import scipy
 
 from stansub.acceptance.looks import Geometric, Schedule, Table, looks_at
 from stansub.acceptance.ranges import Range
@@ -120,7 +120,7 @@ class Pocock(_Student):
                 "take geometric looks, or larger ones"
             )
         critical = pocock_critical_value(epsilon, tuple(n.tolist())) if n.size > 1 else np.inf
-        return _t_table(n, float(ndtr(-critical)))
+        return _t_table(n, float(scipy.special.ndtr(-critical)))
 
     def promised_error(self, n_units: int) -> float:
         return self.epsilon
@@ -136,7 +136,7 @@ def level_of_looks(error: float, looks: Schedule, n_units: int) -> float:
         return error
     if n.size > MAX_POCOCK_LOOKS:
         return error / (n.size - 1)
-    return float(ndtr(-pocock_critical_value(error, tuple(n.tolist()))))
+    return float(scipy.special.ndtr(-pocock_critical_value(error, tuple(n.tolist()))))
 
 
 @lru_cache(maxsize=64)
@@ -159,15 +159,13 @@ def pocock_critical_value(epsilon: float, n: tuple[int, ...]) -> float:
     def excess(critical: float) -> float:
         return _crossing_probability(critical, correlations) - 2 * epsilon
 
-    from scipy.optimize import brentq
-
     # A single look needs the normal quantile, and K looks no more than an error K times smaller at each.
-    low, high = -float(ndtri(epsilon)), -float(ndtri(epsilon / early.size))
+    low, high = -float(scipy.special.ndtri(epsilon)), -float(scipy.special.ndtri(epsilon / early.size))
     if early.size == 1:
         return low
     if epsilon < _SMALLEST_SOLVED:
         return high
-    return float(brentq(excess, low - 1e-6, high + 1e-6, xtol=1e-8))
+    return float(scipy.optimize.brentq(excess, low - 1e-6, high + 1e-6, xtol=1e-8))
 
 
 def _crossing_probability(critical: float, correlations: FloatArray) -> float:
@@ -194,6 +192,6 @@ def _t_table(n: IntArray, tail: float) -> Table:
     """Looks at which Student's t statistic exceeds its quantile of the given upper tail probability."""
     early, n_units = n[:-1].astype(float), float(n[-1])
     # an upper tail of 1/2 or more asks for no distance at all
-    quantile = np.maximum(-stdtrit(early - 1, tail), 0.0)
+    quantile = np.maximum(-scipy.special.stdtrit(early - 1, tail), 0.0)
     correction = np.sqrt(1 - (early - 1) / (n_units - 1)) if early.size else early
     return Table(n, np.append(quantile * correction / np.sqrt(early), 0.0), np.zeros(n.size))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from stansub.kernels.proposals import BuiltIn, component
 from stansub.types import FloatArray
@@ -37,7 +37,7 @@ class LaplaceMixture(BuiltIn):
     def log_density(self, position: FloatArray) -> float:
         """Of the mixture, less a constant."""
         squares = _squares(self.inverses, position - self.means)
-        return float(logsumexp(np.log(self.weights) + self._log_scales - 0.5 * squares))
+        return float(scipy.special.logsumexp(np.log(self.weights) + self._log_scales - 0.5 * squares))
 
     @cached_property
     def inverses(self) -> FloatArray:

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
+import scipy
 
 from stansub.errors import InputError
 from stansub.kernels.base import Info, Kernel, Stat, State
@@ -100,8 +100,10 @@ class Regression:
     def draw(self, rng: np.random.Generator, precision: FloatArray) -> FloatArray:
         """beta ~ Normal(S (X'(y - 1/2) + B^-1 b), S), shape (p,), given S^-1 (equation 9)."""
         lower = np.linalg.cholesky(precision)
-        mean = cho_solve((lower, True), self.pull)
-        beta: FloatArray = mean + solve_triangular(lower, rng.standard_normal(self.dim), lower=True, trans="T")
+        mean = scipy.linalg.cho_solve((lower, True), self.pull)
+        beta: FloatArray = mean + scipy.linalg.solve_triangular(
+            lower, rng.standard_normal(self.dim), lower=True, trans="T"
+        )
         return beta
 
 

@@ -152,8 +152,10 @@ def reference(
             "wall_time": run.wall_time,
         }
         attrs |= _quality(posterior, run.sample_stats)
-        return inference_data.build(
-            posterior=posterior, sample_stats=run.sample_stats, chain_stats=_chain_stats(run), attrs=attrs
+        return inference_data.container(
+            inference_data.build(
+                posterior=posterior, sample_stats=run.sample_stats, chain_stats=_chain_stats(run), attrs=attrs
+            )
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammainc
+import scipy
 
 from stansub import findings
 from stansub.findings import Audit, Finding, HeavyTail, Quantities, TrialDecisionsWrong
@@ -148,7 +148,7 @@ def _wrong_at_their_level(run: _Run) -> Iterable[Finding]:
     for part in parts:
         own = [audits[place] for place in part]
         n_wrong, expected = sum(one["n_wrong"] for one in own), sum(one["n_audited"] * one["level"] for one in own)
-        if n_wrong and gammainc(n_wrong, expected) < 0.025 / len(parts):
+        if n_wrong and scipy.special.gammainc(n_wrong, expected) < 0.025 / len(parts):
             n = sum(one["n_audited"] for one in own)
             wrong.append(findings.LevelAudit(own[0]["level"], own[-1]["level"], n, n_wrong, expected))
     if wrong:

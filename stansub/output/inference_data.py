@@ -1,8 +1,8 @@
 """Draws in ArviZ's InferenceData schema, in memory and as NetCDF: the one place that knows ArviZ versions.
 
-ArviZ 0.2x keeps groups in its own `InferenceData`, ArviZ 1.x in an `xarray.DataTree`. The file format is
-the same for both, so groups are built, written and read here as plain xarray datasets and only the
-wrapping depends on the version.
+ArviZ 0.2x keeps groups in its own `InferenceData`, ArviZ 1.x in an `xarray.DataTree`. The file format is the same for
+both. Here groups are built as a tree under any version, and users are given what their ArviZ has (`container`): 0.2x
+takes seconds to import, which a command that writes a file and prints a summary does without.
 """
 
 import importlib.metadata
@@ -74,8 +74,8 @@ def build(
     coords: Mapping[str, Any] | None = None,
     attrs: Mapping[str, Any],
     descriptions: Mapping[str, Mapping[str, str]] | None = None,
-) -> "InferenceData":
-    """Gather arrays into InferenceData.
+) -> "xarray.DataTree":
+    """Gather arrays into groups.
 
     Parameters
     ----------
@@ -97,8 +97,7 @@ def build(
 
     Returns
     -------
-    arviz.InferenceData or xarray.DataTree
-        The former with ArviZ 0.2x, the latter with ArviZ 1.x.
+    xarray.DataTree
 
     Raises
     ------
@@ -127,7 +126,22 @@ def build(
         for variable, values in (datasets[name].data_vars if name in datasets else {}).items():
             if variable in sentences:
                 values.attrs["description"] = sentences[str(variable)]
-    return _wrap(datasets, facts)
+    return _tree(datasets, facts)
+
+
+def keeps_trees() -> bool:
+    """Whether the installed ArviZ is one that has no container of its own."""
+    return int(importlib.metadata.version("arviz").split(".")[0]) >= 1
+
+
+def container(tree: "xarray.DataTree") -> "InferenceData":
+    """The groups as the installed ArviZ has them: ``arviz.InferenceData`` for 0.2x, the tree for 1.x."""
+    if keeps_trees():
+        return tree
+    idata: arviz.InferenceData = arviz_module().InferenceData(
+        dict(tree.attrs), **{name: group(tree, name) for name in groups(tree)}
+    )
+    return idata
 
 
 def groups(idata: "InferenceData") -> tuple[str, ...]:
@@ -232,6 +246,11 @@ def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceDa
     InputError
         If the file is missing, is no NetCDF file, was not written by stansub or holds no posterior.
     """
+    return container(load(path, foreign=foreign))
+
+
+def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.DataTree":
+    """The same as a tree, under any version of ArviZ."""
     import h5netcdf
     import xarray
 
@@ -254,7 +273,8 @@ def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceDa
         raise InputError(f"{path}: holds no posterior draws")
     if not {"chain", "draw"} <= set(datasets["posterior"].dims):
         raise InputError(f"{path}: the posterior has no dimensions chain and draw, as ArviZ's schema wants them")
-    return _wrap({name: dataset.assign_attrs(_restored(dataset.attrs)) for name, dataset in datasets.items()}, root)
+    restored = {name: dataset.assign_attrs(_restored(dataset.attrs)) for name, dataset in datasets.items()}
+    return _tree(restored, root)
 
 
 def arviz_module() -> Any:
@@ -304,14 +324,11 @@ def _dataset(
     return xarray.Dataset(arrays, coords=labels, attrs=dict(facts))
 
 
-def _wrap(datasets: "Mapping[str, xarray.Dataset]", facts: Mapping[str, Any]) -> "InferenceData":
-    if int(importlib.metadata.version("arviz").split(".")[0]) >= 1:
-        import xarray
+def _tree(datasets: "Mapping[str, xarray.Dataset]", facts: Mapping[str, Any]) -> "xarray.DataTree":
+    import xarray
 
-        root = {"/": xarray.Dataset(attrs=dict(facts))}
-        return xarray.DataTree.from_dict(root | {f"/{name}": ds for name, ds in datasets.items()})
-    idata: arviz.InferenceData = arviz_module().InferenceData(dict(facts), **datasets)
-    return idata
+    root = {"/": xarray.Dataset(attrs=dict(facts))}
+    return xarray.DataTree.from_dict(root | {f"/{name}": ds for name, ds in datasets.items()})
 
 
 def _image(idata: "InferenceData") -> memoryview:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scipy.optimize import brentq
-from scipy.special import betaincinv, gammaincinv, rel_entr
+import scipy
 
 from stansub.findings import Acceptances, Audit, ErrorLevel, Estimates, MissedMode
 from stansub.output.inference_data import attrs, group
@@ -121,8 +120,8 @@ def ratio(part: float | None, whole: float | bool | None) -> float | None:
 
 def audit_of(n_audited: int, n_wrong: int) -> Audit:
     """Counts of an audit with their Clopper-Pearson interval, through the quantiles of the beta distribution."""
-    low = betaincinv(n_wrong, n_audited - n_wrong + 1, 0.025) if n_wrong else 0.0
-    high = betaincinv(n_wrong + 1, n_audited - n_wrong, 0.975) if n_wrong < n_audited else 1.0
+    low = scipy.special.betaincinv(n_wrong, n_audited - n_wrong + 1, 0.025) if n_wrong else 0.0
+    high = scipy.special.betaincinv(n_wrong + 1, n_audited - n_wrong, 0.975) if n_wrong < n_audited else 1.0
     return Audit(n_audited, n_wrong, float(low), float(high))
 
 
@@ -130,7 +129,9 @@ def estimates_of(n_audited: int, squares: float) -> Estimates | None:
     """Squared standardised errors with the limit that the chi-square distribution gives their mean; None of none."""
     if not n_audited:
         return None
-    return Estimates(n_audited, squares / n_audited, squares / (2 * float(gammaincinv(n_audited / 2, 0.99))))
+    return Estimates(
+        n_audited, squares / n_audited, squares / (2 * float(scipy.special.gammaincinv(n_audited / 2, 0.99)))
+    )
 
 
 def acceptances_of(n_audited: int, error: float) -> Acceptances | None:
@@ -145,9 +146,12 @@ def acceptances_of(n_audited: int, error: float) -> Acceptances | None:
     mean = error / n_audited
 
     def excess(mu: float) -> float:
-        return float(rel_entr(mean, mu) + rel_entr(1 - mean, 1 - mu)) + math.log(0.025) / n_audited
+        return (
+            float(scipy.special.rel_entr(mean, mu) + scipy.special.rel_entr(1 - mean, 1 - mu))
+            + math.log(0.025) / n_audited
+        )
 
-    limit = float(brentq(excess, mean, 1 - 1e-12)) if excess(1 - 1e-12) > 0 else 1.0
+    limit = float(scipy.optimize.brentq(excess, mean, 1 - 1e-12)) if excess(1 - 1e-12) > 0 else 1.0
     return Acceptances(n_audited, mean, limit)
 
 

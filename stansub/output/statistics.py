@@ -1,4 +1,4 @@
-"""Statistics of every scalar quantity of the posterior, computed by ArviZ."""
+"""Statistics of every scalar quantity of the posterior."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stansub.errors import InputError
-from stansub.output.inference_data import arviz_module, group
+from stansub.output import convergence
+from stansub.output.inference_data import group
+from stansub.types import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from stansub.output.inference_data import InferenceData
 
-_CHECKED_VALUES = 5_000_000  # ArviZ takes about 0.5 us a value, so that a summary takes seconds at most
+_CHECKED_VALUES = 5_000_000  # they take about 0.5 us a value, so that a summary takes seconds at most
 
 
 def table(
@@ -48,33 +50,28 @@ def table(
         If one of `var_names` is not in the posterior.
     """
     import pandas as pd
-    import xarray
 
     names, values = scalars(idata, var_names, max_rows)
-    draws = xarray.Dataset({"x": (("chain", "draw", "scalar"), values)})
-    arviz = arviz_module()
-    constant = (values == values[:1, :1]).all(axis=(0, 1))
+    defined = np.isfinite(values).all(axis=(0, 1)) & (values != values[:1, :1]).any(axis=(0, 1))
 
-    def statistic(function: Callable[..., Any], **options: Any) -> np.ndarray[Any, Any]:
-        if values.shape[1] < 4 or not names:
+    def statistic(function: Callable[[FloatArray], float]) -> FloatArray:
+        if values.shape[1] < convergence.LEAST_DRAWS:
             return np.full(len(names), np.nan)
-        result = np.array(function(draws, **options)["x"].values, dtype=float)
-        result[constant] = np.nan
-        return result
+        return np.array([function(values[:, :, k]) if defined[k] else np.nan for k in range(len(names))])
 
     with np.errstate(all="ignore"):
         columns = {
             "mean": values.mean(axis=(0, 1)),
             "sd": values.std(axis=(0, 1), ddof=1) if values[..., :1].size > 1 else np.full(len(names), np.nan),
-            "mcse_mean": statistic(arviz.mcse, method="mean"),
-            "mcse_sd": statistic(arviz.mcse, method="sd"),
+            "mcse_mean": statistic(convergence.mcse_mean),
+            "mcse_sd": statistic(convergence.mcse_sd),
         }
         quantiles = np.quantile(values, np.asarray(percentiles, dtype=float) / 100, axis=(0, 1))
         columns |= {f"{p:g}%": q for p, q in zip(percentiles, quantiles, strict=True)}
         columns |= {
-            "ess_bulk": statistic(arviz.ess, method="bulk"),
-            "ess_tail": statistic(arviz.ess, method="tail"),
-            "r_hat": statistic(arviz.rhat) if values.shape[0] > 1 else np.full(len(names), np.nan),
+            "ess_bulk": statistic(convergence.ess_bulk),
+            "ess_tail": statistic(convergence.ess_tail),
+            "r_hat": statistic(convergence.r_hat),
         }
     return pd.DataFrame(columns, index=pd.Index(names, name="quantity"))
 

@@ -1,4 +1,4 @@
-"""From chains to InferenceData: constrained values, statistics, and the facts that stand beside them."""
+"""From chains to groups of draws: constrained values, statistics, and the facts that stand beside them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stansub.kernels.base import Records, Stat
 from stansub.kernels.metropolis import LEVEL
 from stansub.kernels.proposals import Proposal, checked
 from stansub.memory import reason
-from stansub.output import files, inference_data
+from stansub.output import convergence, files, inference_data
 from stansub.output.words import sentence
 from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain, Totals
@@ -43,9 +43,8 @@ from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
+    import xarray
     from rich.console import Console
-
-    from stansub.output.inference_data import InferenceData
 
 # Options that say which test is taken; the test itself is described by facts of its own.
 _OF_THE_TEST = ("test", "bounds", "epsilon", "delta", "looks", "first_look")
@@ -95,9 +94,8 @@ def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
     n = min(len(chain) for chain in draws)
     if n < _R_HAT_DRAWS or len(draws) < 2:
         return None
-    arviz = inference_data.arviz_module()
     together = np.stack([chain[:n, :_R_HAT_PARAMETERS] for chain in draws])
-    return float(max(arviz.rhat(together[:, :, index]) for index in range(together.shape[2])))
+    return float(max(convergence.r_hat(together[:, :, index]) for index in range(together.shape[2])))
 
 
 def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tuple[list[Chain], str]:
@@ -146,8 +144,8 @@ def keep_unconstrained(chains: Sequence[Chain]) -> Path | None:
 
 def collect(
     prepared: Prepared, finished: Finished, progress: Progress, *, console: Console, show: bool
-) -> InferenceData:
-    """Make the InferenceData of a run that has come to its end.
+) -> xarray.DataTree:
+    """Gather the draws of a run that has come to its end, and what is known of them.
 
     Parameters
     ----------
@@ -210,7 +208,9 @@ def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in _OF_THE_TEST}
 
 
-def _build(prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any], progress: Progress) -> InferenceData:
+def _build(
+    prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any], progress: Progress
+) -> xarray.DataTree:
     """Arrays of all chains, as many draws of each as the shortest has."""
     setup, posterior = prepared.setup, prepared.posterior
     n, kept = min(chain.sampling.n_kept for chain in chains), Kept.of(setup.config)

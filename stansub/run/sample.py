@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial, wraps
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol
 
@@ -24,7 +25,7 @@ from stansub.findings import NotChecked
 from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
-from stansub.output.inference_data import arviz_module, read
+from stansub.output.inference_data import arviz_module, container, keeps_trees, load
 from stansub.output.summary import Summary, summarise
 from stansub.output.words import words
 from stansub.progress import Progress
@@ -43,6 +44,8 @@ from stansub.stan.compiled import compile_model
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
+    import xarray
+
     from stansub.output.inference_data import InferenceData
 
 # Seconds between two R-hats.
@@ -125,20 +128,24 @@ def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
     unconstrained position) that returns the proposed position and log q(position | proposed) - log q(proposed |
     position), such as ``stansub.RandomWalk(cholesky)``.
     """
-    idata = draw(model, data, config)
-    check(idata)
-    for line in idata.attrs["warnings"].splitlines():
+    tree = draw(model, data, config, wrapped=True)
+    check(tree)
+    for line in tree.attrs["warnings"].splitlines():
         warnings.warn(line, DrawsWarning, stacklevel=3)
-    return idata
+    return container(tree)
 
 
-def draw(model: Model, data: Data, config: SampleConfig, *, overwrite: bool = False) -> InferenceData:
-    """The same without a look at what speaks against the draws (see `check`).
+def draw(
+    model: Model, data: Data, config: SampleConfig, *, overwrite: bool = False, wrapped: bool = False
+) -> xarray.DataTree:
+    """The same without a look at what speaks against the draws (see `check`), in a tree under any version of ArviZ.
 
     Parameters
     ----------
     overwrite : bool
         Whether the checkpoint may take the place of a run that has not come to its end.
+    wrapped : bool
+        Whether the tree is going to be put into what the installed ArviZ has (`container`).
     """
     console = config.console or default_console()
     show = wanted(config.show_progress, console)
@@ -146,9 +153,9 @@ def draw(model: Model, data: Data, config: SampleConfig, *, overwrite: bool = Fa
     memory.check_start()
     if config.checkpoint is not None and not _goes_on_there(config):
         checkpoint.check_target(Path(config.checkpoint), overwrite=overwrite)
-    # ArviZ takes a second or two to import: while data are read and compilers run, not beside the chains. A daemon that
-    # still imports when an error ends the program would crash the interpreter.
-    threading.Thread(target=_import_arviz).start()
+    # While data are read and compilers run, not beside the chains. A daemon that still imports when an error ends the
+    # program would crash the interpreter.
+    threading.Thread(target=_import_ahead, args=(wrapped and not keeps_trees(),)).start()
     meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
     with stage_progress(console, show=show, max_time=config.max_time) as progress:
         ready = _ready(model, data, config, stop, meeting, progress)
@@ -196,14 +203,14 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     finished = Finished(ready.chains, outcome, setup, time.perf_counter(), found.seconds)
     idata = collect(ready.prepared, finished, progress, console=console, show=show)
     check(idata)
-    return idata
+    return container(idata)
 
 
 def read_draws(path: str | Path) -> InferenceData:
     """Draws from their file or from the checkpoint of a run; errors are those of `read` and `read_checkpoint`."""
     if files.is_database(Path(path)):
         return read_checkpoint(path, show_progress=False)
-    return read(path)
+    return load(path)
 
 
 class _Ready(NamedTuple):
@@ -346,9 +353,13 @@ def check(idata: InferenceData) -> Summary | None:
     return summary
 
 
-def _import_arviz() -> None:
+def _import_ahead(arviz: bool) -> None:
+    """Import what every run needs before its end, which takes a second, and with ArviZ three more."""
     with contextlib.suppress(Exception):  # the error comes up where it is needed
-        arviz_module()
+        for name in ("scipy.special", "scipy.optimize", "xarray", "h5netcdf"):
+            import_module(name)
+        if arviz:
+            arviz_module()
 
 
 class _Watch:

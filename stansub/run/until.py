@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stansub.output import inference_data
+from stansub.output.convergence import LEAST_DRAWS, ess_bulk, ess_tail, r_hat
 from stansub.run.chain import Chain
 from stansub.run.precision import Precision
 from stansub.types import FloatArray
@@ -123,13 +123,13 @@ class Until:
             yield
             if found is None:
                 continue
-            ess, r_hat = found
-            if not self.precision.reached(ess, r_hat):
+            ess, potential = found
+            if not self.precision.reached(ess, potential):
                 self._wanting = place
-                self.last = Check(False, n_checks, n_draws, self._names[place], ess, _or_none(r_hat))
+                self.last = Check(False, n_checks, n_draws, self._names[place], ess, _or_none(potential))
                 return
             quantity = self._names[place] if ess < least.ess else least.quantity
-            largest = float(np.fmax(r_hat, least.r_hat or math.nan))
+            largest = float(np.fmax(potential, least.r_hat or math.nan))
             least = Check(True, n_checks, n_draws, quantity, min(ess, least.ess), _or_none(largest))
         self.last = least if least.reached else replace(least, ess=0.0)
 
@@ -146,14 +146,13 @@ class Until:
 def convergence(draws: FloatArray) -> tuple[float, float] | None:
     """The smaller of bulk and tail ESS, and R-hat, of draws (chain, draw); None where all of them are the same.
 
-    R-hat is NaN for one chain.
+    R-hat is NaN for one chain; both are where a draw is not finite or there are too few.
     """
     if (draws == draws[0, 0]).all():
         return None
-    arviz = inference_data.arviz_module()
-    with np.errstate(all="ignore"):
-        ess = float(np.minimum(arviz.ess(draws, method="bulk"), arviz.ess(draws, method="tail")))
-        return ess, float(arviz.rhat(draws)) if len(draws) > 1 else math.nan
+    if draws.shape[1] < LEAST_DRAWS or not np.isfinite(draws).all():
+        return math.nan, math.nan
+    return min(ess_bulk(draws), ess_tail(draws)), r_hat(draws)
 
 
 def _elements(variable: str, shape: tuple[int, ...]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from stansub.errors import InputError
 from stansub.stan.arrays import Arrays
 from stansub.stan.library import Library, Model
 from stansub.stan.syntax import Declaration, names
+from stansub.target.gradients import THREADS
 
 # Places along an axis: a range with both ends given, or indices.
 Rows = slice | NDArray[np.int64]
@@ -164,7 +165,7 @@ def read(source: str | Path | Mapping[str, Any], declarations: tuple[Declaration
         path = Path(source)
         text, name = _text(path), path.name
         # Numbers alone, which tall data are, need no Python object each; the complete reader takes all else.
-        raw = _loop.read_json_numbers(text) or _parse(text, path)
+        raw = _loop.read_json_numbers(text, threads=THREADS) or _parse(text, path)
         del text
     values: dict[str, Any] = {}
     for declaration in declarations:
@@ -257,8 +258,9 @@ def _convert(value: Any, declaration: Declaration, source: str) -> Any:
     if array.dtype.kind == "c":
         raise InputError(f"{where} must hold real numbers, but {_element(declaration.name, array)}")
     array = array.astype(np.float64, order="C", copy=False)
-    bad = ~np.isfinite(array)
-    if bad.any():
+    finite = np.isfinite(array)
+    if not finite.all():
+        bad = ~finite
         more = f" ({int(bad.sum()):,} such values)" if bad.sum() > 1 else ""
         raise InputError(f"{source}: {_element(declaration.name, array, bad)}{more}; remove or replace it")
     return array
@@ -328,8 +330,8 @@ def _integers(array: NDArray[Any], name: str, where: str) -> NDArray[np.int64]:
         bad = array != np.round(array.real)
         hint = "" if bad.any() else " (write integers without a decimal point)"
         raise InputError(f"{where} must hold integers, but {_element(name, array, bad if bad.any() else None)}{hint}")
-    bad = (array > _MAX_INT) | (array < -_MAX_INT - 1)
-    if bad.any():
+    if array.max() > _MAX_INT or array.min() < -_MAX_INT - 1:
+        bad = (array > _MAX_INT) | (array < -_MAX_INT - 1)
         raise InputError(f"{where} holds integers of 32 bits, but {_element(name, array, bad)}")
     return array.astype(np.int64, order="C", copy=False)
 

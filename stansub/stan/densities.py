@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logit
+import scipy
 
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
 from stansub.target.remainders import Family
@@ -54,6 +54,10 @@ class Link(NamedTuple):
     rounding: Callable[[FloatArray], FloatArray] = np.zeros_like
 
 
+def _logit(values: FloatArray) -> FloatArray:
+    return np.asarray(scipy.special.logit(values))
+
+
 def _cutpoints(values: FloatArray) -> FloatArray:
     return np.concatenate([values[:1], np.log(np.diff(values, axis=0))])
 
@@ -61,7 +65,7 @@ def _cutpoints(values: FloatArray) -> FloatArray:
 IDENTITY = Link(lambda values: values, "{}")
 LOG = Link(np.log, "the log of {}")
 MINUS_LOG = Link(lambda values: -np.log(values), "the log of {}")
-LOGIT = Link(logit, "the logit of {}", rounding=lambda eta: 8 * np.finfo(float).eps * np.cosh(eta))
+LOGIT = Link(_logit, "the logit of {}", rounding=lambda eta: 8 * np.finfo(float).eps * np.cosh(eta))
 VECTOR = Link(lambda values: values, "{}", is_vector=True)
 CUTPOINTS = Link(_cutpoints, "the first, or the log of a difference, of {}", is_vector=True)
 KNOWN = Link(lambda values: values, "{}", is_known=True)

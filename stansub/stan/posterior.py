@@ -358,9 +358,9 @@ def prove(
     n_parts = max(1, min(_PARTS, len(blocks), blocks.n_observations // _PART))
     parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
     with Team(population, threads=THREADS, progress=progress) as team:
-        for number, theta in enumerate(points):
+        wholes = team.map(lambda _, at: full.log_density(at), points)
+        for number, (theta, whole) in enumerate(zip(points, wholes, strict=True)):
             progress.check()
-            whole = full.log_density(theta)
             if not np.isfinite(whole):
                 continue
 

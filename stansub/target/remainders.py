@@ -22,8 +22,8 @@ from functools import cached_property
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from stansub import _loop
 from stansub.errors import InputError
@@ -357,7 +357,7 @@ def reached(anchor: FloatArray, cholesky: FloatArray) -> tuple[FloatArray, Float
 
 def mean_power(dim: int, power: int) -> float:
     """The mean of |w|^power for standard normal w of such a dimension."""
-    return float(2 ** (power / 2) * np.exp(gammaln((dim + power) / 2) - gammaln(dim / 2)))
+    return float(2 ** (power / 2) * np.exp(scipy.special.gammaln((dim + power) / 2) - scipy.special.gammaln(dim / 2)))
 
 
 def _weighted(z: FloatArray, weights: FloatArray, other: FloatArray) -> FloatArray:

@@ -15,8 +15,8 @@ from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import digamma, expit, gammaln, polygamma
 
 from stansub import _loop
 from stansub.target.families import PEAK, Columns, Separate, box, power, softplus, softplus_derivative
@@ -202,7 +202,7 @@ class LogisticErrors(Errors):
             return np.asarray(-np.abs(x) - 2 * np.log1p(np.exp(-np.abs(x))))
         if order == 1:
             return np.asarray(-np.tanh(x / 2))
-        slope = expit(x) * expit(-x)
+        slope = scipy.special.expit(x) * scipy.special.expit(-x)
         return np.asarray(-2 * slope if order == 2 else 2 * slope * np.tanh(x / 2))
 
     def critical(self, order: int, n_scale: int) -> Sequence[FloatArray | float]:
@@ -315,13 +315,13 @@ class NegativeBinomial2(Columns):
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """G(log phi) + y x - (y + phi) log(1 + e^x), x = eta - log phi, e^G = Gamma(y + phi) / Gamma(phi)."""
         phi, x = np.exp(np.clip(eta[1], -_LOG_MAX, _LOG_MAX)), eta[0] - eta[1]
-        rising = gammaln(self.counts + phi) - gammaln(phi)
+        rising = scipy.special.gammaln(self.counts + phi) - scipy.special.gammaln(phi)
         return np.asarray(rising + self.counts * x - (self.counts + phi) * softplus((0,), x)[0])
 
     def gradient(self, eta: FloatArray) -> FloatArray:
         """Shape (2, n)."""
         phi, x = np.exp(np.clip(eta[1], -_LOG_MAX, _LOG_MAX)), eta[0] - eta[1]
-        slope = self.counts - (self.counts + phi) * expit(x)
+        slope = self.counts - (self.counts + phi) * scipy.special.expit(x)
         rising = _rising_slope(self.counts, phi)
         return np.array([slope, rising - phi * softplus((0,), x)[0] - slope])
 
@@ -343,29 +343,37 @@ class NegativeBinomial2(Columns):
             slope = extremes(lambda at: softplus((2,), at)[0], x, (0.0,))
             return [
                 -(slope * Range(y + phi.low, y + phi.high)),
-                slope.times(y) + -(phi * extremes(lambda at: expit(at) ** 2, x)),
+                slope.times(y) + -(phi * extremes(lambda at: scipy.special.expit(at) ** 2, x)),
                 rising + -slope.times(y) + phi * extremes(_dispersion_2, x, (0.0,)),
             ]
         third = extremes(_third, x, (-PEAK, PEAK))
         return [
             -(third * Range(y + phi.low, y + phi.high)),
-            third.times(y) + -(phi * extremes(lambda at: 2 * expit(at) ** 2 * expit(-at), x, (math.log(2),))),
-            -third.times(y) + phi * extremes(lambda at: expit(at) ** 2 * -np.tanh(at / 2), x, (-math.log(2),)),
+            third.times(y) + -(phi * extremes(_mixed_1, x, (math.log(2),))),
+            -third.times(y) + phi * extremes(_mixed_2, x, (-math.log(2),)),
             rising + third.times(y) + phi * extremes(_dispersion_3, x, (-PEAK, PEAK)),
         ]
 
 
 def _third(x: FloatArray) -> FloatArray:
-    return np.asarray(-expit(x) * expit(-x) * np.tanh(x / 2))
+    return np.asarray(-scipy.special.expit(x) * scipy.special.expit(-x) * np.tanh(x / 2))
+
+
+def _mixed_1(x: FloatArray) -> FloatArray:
+    return np.asarray(2 * scipy.special.expit(x) ** 2 * scipy.special.expit(-x))
+
+
+def _mixed_2(x: FloatArray) -> FloatArray:
+    return np.asarray(scipy.special.expit(x) ** 2 * -np.tanh(x / 2))
 
 
 def _dispersion_2(x: FloatArray) -> FloatArray:
-    p = expit(x)
+    p = scipy.special.expit(x)
     return np.asarray(p + p**2 - softplus((0,), x)[0])
 
 
 def _dispersion_3(x: FloatArray) -> FloatArray:
-    p = expit(x)
+    p = scipy.special.expit(x)
     return np.asarray(p + 2 * p**3 - softplus((0,), x)[0])
 
 
@@ -375,7 +383,7 @@ def _rising_slope(counts: FloatArray, phi: FloatArray) -> FloatArray:
     at = np.where(large, 1.0, phi)
     sums = counts * (counts - 1) / 2, counts * (counts - 1) * (2 * counts - 1) / 6
     expanded = counts - (sums[0] - sums[1] / phi) / phi
-    return np.where(large, expanded, at * (digamma(counts + at) - digamma(at)))
+    return np.where(large, expanded, at * (scipy.special.digamma(counts + at) - scipy.special.digamma(at)))
 
 
 def _rising(order: int, counts: FloatArray, log_phi: FloatArray, reach: FloatArray) -> Range:
@@ -407,7 +415,9 @@ def _polygammas(counts: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, Fl
     large = phi > _LARGE * np.maximum(counts, 1)
     limit = counts * (counts - 1) / 2 / phi
     at = np.where(large, 1.0, phi)
-    first, second, third = (at**k * (polygamma(k - 1, counts + at) - polygamma(k - 1, at)) for k in (1, 2, 3))
+    first, second, third = (
+        at**k * (scipy.special.polygamma(k - 1, counts + at) - scipy.special.polygamma(k - 1, at)) for k in (1, 2, 3)
+    )
     none, error = counts <= 1, np.where(large, 4 * counts / phi, 0.0)
     curvature = np.where(none, 0.0, np.where(large, limit, first + second))
     return curvature, np.where(none, 0.0, np.where(large, -limit, first + 3 * second + third)), error
@@ -434,17 +444,17 @@ class Gamma(Columns):
     def log_lik(self, eta: FloatArray) -> FloatArray:
         """alpha log(beta y) - log Gamma(alpha) - beta y."""
         shape, scaled, log_scaled = self._at(eta)
-        return np.asarray(shape * log_scaled - gammaln(shape) - scaled)
+        return np.asarray(shape * log_scaled - scipy.special.gammaln(shape) - scaled)
 
     def gradient(self, eta: FloatArray) -> FloatArray:
         """Shape (2, n)."""
         shape, scaled, log_scaled = self._at(eta)
-        return np.array([shape * (log_scaled - digamma(shape)), shape - scaled])
+        return np.array([shape * (log_scaled - scipy.special.digamma(shape)), shape - scaled])
 
     def hessian(self, eta: FloatArray) -> FloatArray:
         """Shape (2, 2, n)."""
         shape, scaled, log_scaled = self._at(eta)
-        first = shape * (log_scaled - digamma(shape)) - shape**2 * polygamma(1, shape)
+        first = shape * (log_scaled - scipy.special.digamma(shape)) - shape**2 * scipy.special.polygamma(1, shape)
         return _symmetric(first, shape, -scaled)
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
@@ -486,8 +496,8 @@ def _at_most_once(shape: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray
     # The difference of log alpha and psi is lost to rounding where alpha is large: the first terms of its expansion.
     large = shape > 1e5
     at = np.where(large, 1.0, shape)
-    first = np.where(large, 0.5 + 1 / (12 * shape), at * (np.log(at) - digamma(at)))
-    return first, shape**2 * polygamma(1, shape), -(shape**3) * polygamma(2, shape)
+    first = np.where(large, 0.5 + 1 / (12 * shape), at * (np.log(at) - scipy.special.digamma(at)))
+    return first, shape**2 * scipy.special.polygamma(1, shape), -(shape**3) * scipy.special.polygamma(2, shape)
 
 
 @dataclass(frozen=True)
@@ -544,13 +554,13 @@ class Categorical(_Categories):
         logit_low = low - _all_but(np.logaddexp, high, -np.inf)
         logit_high = high - _all_but(np.logaddexp, low, -np.inf)
         own = softplus_derivative(order, logit_low, logit_high)
-        probable, most = lengths * expit(logit_high), lengths.max(0)
+        probable, most = lengths * scipy.special.expit(logit_high), lengths.max(0)
         sums = [(probable**k).sum(0) for k in (1, 2, 3)]
         k = self.n_arguments
         if order == 2:
             pairs = np.minimum(np.maximum(sums[0] ** 2 - sums[1], 0), (1 - 1 / k) * most**2)
             return np.asarray((own * lengths**2).sum(0) + pairs)
-        p = Range(expit(logit_low), expit(logit_high))
+        p = Range(scipy.special.expit(logit_low), scipy.special.expit(logit_high))
         twice = extremes(lambda at: at * (1 - 2 * at), p, (0.25,)).largest
         others = np.minimum(twice * _all_but(np.add, probable, 0.0), own * _all_but(np.maximum, lengths, 0.0))
         distinct = np.maximum(sums[0] ** 3 - 3 * sums[0] * sums[1] + 2 * sums[2], 0)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from stansub.errors import RunError
 from stansub.target.gradients import Objective, default_steps, scaled_steps
@@ -131,7 +131,7 @@ def lbfgs(
         return -value, -gradient
 
     with np.errstate(over="ignore", invalid="ignore"):
-        found = optimize.minimize(
+        found = scipy.optimize.minimize(
             negative,
             start,
             jac=True,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from stansub.types import FloatArray
 
@@ -39,7 +39,7 @@ def interchanged(names: Sequence[str], one: FloatArray, other: FloatArray) -> tu
         )
         scale = 1 + np.abs(rows).max(axis=0)
         distance = np.abs(rows[:, np.newaxis] - columns[np.newaxis]) / scale
-        _, places = linear_sum_assignment(distance.sum(axis=2))
+        _, places = scipy.optimize.linear_sum_assignment(distance.sum(axis=2))
         rest = [index.ravel() for name, index in arrays.items() if name not in axes]
         fixed = np.concatenate([np.empty(0, np.intp), *rest])
         unchanged = np.abs(one[fixed] - other[fixed]) <= _ALIKE * (1 + np.abs(one[fixed]))

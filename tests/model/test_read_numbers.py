@@ -1,6 +1,7 @@
 """Numbers read without Python objects are those of the complete reader, which gets whatever else JSON has."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,92 @@ def test_decimals_of_any_length_are_rounded_as_by_the_complete_reader() -> None:
     found = _loop.read_json_numbers(text)
     assert found is not None
     assert same(found["x"], np.array([float(word) for word in words]))
+
+
+PIECES = (1, 2, 3, 7)
+
+
+def in_pieces(text: bytes, piece: int) -> dict[str, Any] | None:
+    """Read by as many threads as there are pieces of so many characters."""
+    return _loop.read_json_numbers(text, threads=8, piece=piece)
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("text", NUMBERS.split())
+def test_pieces_of_an_array_make_the_whole(text: str, piece: int) -> None:
+    spaced = text.replace(",", " ,\t").replace("]", " ]\n")
+    for document in (f'{{"a":{text},"b":1}}'.encode(), f'{{ "b" : 1, "a" : {spaced} }}'.encode()):
+        found, whole = in_pieces(document, piece), _loop.read_json_numbers(document)
+        assert whole is not None
+        if found is None:  # arrays without elements may be left to the complete reader
+            assert not whole["a"].size
+        else:
+            assert list(found) == list(whole)
+            assert all(same(found[name], whole[name]) for name in whole)
+
+
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize(
+    "text", [*OTHER.split(), "[1 2]", "- 1", "[1,2]]", "[[1,2]", "[1,2],[3]", "[[1],2]", "[1,[2]]"]
+)
+def test_whatever_else_there_is_in_a_piece_goes_to_the_complete_reader(text: str, piece: int) -> None:
+    for document in (f'{{"a": {text}}}', f'{{"a": {text}, "b": 1}}', f'{{"a": [{text},{text}]}}'):
+        if _loop.read_json_numbers(document.encode()) is None:
+            assert in_pieces(document.encode(), piece) is None
+
+
+@pytest.mark.parametrize("shape", [(1000,), (200, 5), (5, 200), (20, 5, 10), (1, 1000), (1000, 1)])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_large_arrays_in_pieces(shape: tuple[int, ...], indent: int | None) -> None:
+    rng = np.random.default_rng(3)
+    doubles = np.frombuffer(rng.bytes(8 * 1000)).copy()
+    doubles[~np.isfinite(doubles)] = -0.0
+    whole = rng.integers(-(2**63), 2**63 - 1, 1000)
+    late = [*whole.tolist()[:-1], 0.5]  # integers until the last number
+    values = [np.reshape(one, shape).tolist() for one in (doubles, np.round(doubles % 1, 4), whole)]
+    values.append(np.reshape(np.array(late, dtype=object), shape).tolist())
+    text = json.dumps(dict(zip("abcd", values, strict=True)), indent=indent).encode()
+    for piece in (1, 10, 1000):
+        found = in_pieces(text, piece)
+        assert found is not None
+        for name, value in zip("abcd", values, strict=True):
+            assert same(found[name], np.asarray(value, float if name == "d" else None)), name
+
+
+def broken(rng: np.random.Generator, text: bytes) -> bytes:
+    """The text with one character gone, doubled or another."""
+    at = int(rng.integers(len(text)))
+    kind = rng.integers(3)
+    new = b"" if kind == 0 else text[at : at + 1] * 2 if kind == 1 else bytes([b"[],.-e0 }x\x00"[rng.integers(11)]])
+    return text[:at] + new + text[at + 1 :]
+
+
+def test_text_that_is_broken_anywhere_is_judged_alike_in_pieces() -> None:
+    rng = np.random.default_rng(4)
+    good = json.dumps({"x": rng.standard_normal((12, 3)).round(2).tolist(), "n": 12, "y": [1, 0] * 6}).encode()
+    n_read = 0
+    for _ in range(3000):
+        text = broken(rng, good)
+        whole = _loop.read_json_numbers(text)
+        n_read += whole is not None
+        for piece in (1, 40):
+            found = in_pieces(text, piece)
+            assert (found is None) == (whole is None), text
+            if found is not None and whole is not None:
+                assert all(same(found[name], whole[name]) for name in whole), text
+        if whole is not None:
+            assert all(same(whole[name], np.asarray(value)) for name, value in orjson.loads(text).items()), text
+    assert 300 < n_read < 2700
+
+
+def test_a_ragged_row_of_a_large_file_is_named(tmp_path: Path) -> None:
+    declarations = parse("data { int N; matrix[N, 2] x; }").data.declarations
+    rows = [[0.25, 1.5]] * 600_000  # several pieces
+    file = tmp_path / "tall.json"
+    for rows[-2], what in (([1.0], "is ragged: x[599999] has length 1"), ([1.0, None], "x[599999, 2] is null")):
+        file.write_text(json.dumps({"N": len(rows), "x": rows}))
+        with pytest.raises(InputError, match=re.escape(what)):
+            data.read(file, declarations)
 
 
 def test_the_last_of_two_values_counts() -> None:

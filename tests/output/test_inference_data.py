@@ -56,7 +56,13 @@ def test_dimensions_are_named_and_labelled() -> None:
 
 
 def test_the_container_is_the_one_of_the_installed_arviz() -> None:
-    assert type(full_run()).__name__ == ("DataTree" if ARVIZ_MAJOR >= 1 else "InferenceData")
+    tree = full_run()
+    idata = inference_data.container(tree)
+    assert type(idata).__name__ == ("DataTree" if ARVIZ_MAJOR >= 1 else "InferenceData")
+    assert set(groups(idata)) == set(groups(tree))
+    for name in groups(tree):
+        xarray.testing.assert_identical(group(idata, name), group(tree, name))
+    assert inference_data.attrs(idata) == inference_data.attrs(tree)
 
 
 def test_a_shape_that_does_not_fit_its_dimensions_is_refused() -> None:
@@ -75,7 +81,7 @@ def test_round_trip_keeps_every_group_value_type_and_attribute(tmp_path: Path) -
         xarray.testing.assert_equal(before, after)
         assert {v: before[v].dtype for v in before} == {v: after[v].dtype for v in after}
     assert attrs(back) == attrs(idata)
-    assert type(back) is type(idata)
+    assert type(back) is type(inference_data.container(idata))
 
 
 NAMES = st.from_regex(r"[a-z][a-z_]{0,8}", fullmatch=True)
