@@ -1,4 +1,4 @@
-"""Statistics of every scalar quantity of the posterior."""
+"""Statistics of every scalar quantity of the posterior, those of convergence by ArviZ."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -54,10 +54,11 @@ def table(
     names, values = scalars(idata, var_names, max_rows)
     defined = np.isfinite(values).all(axis=(0, 1)) & (values != values[:1, :1]).any(axis=(0, 1))
 
-    def statistic(function: Callable[[FloatArray], float]) -> FloatArray:
-        if values.shape[1] < convergence.LEAST_DRAWS:
-            return np.full(len(names), np.nan)
-        return np.array([function(values[:, :, k]) if defined[k] else np.nan for k in range(len(names))])
+    def statistic(function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        found = np.full(len(names), np.nan)
+        if values.shape[1] >= convergence.LEAST_DRAWS and defined.any():
+            found[defined] = function(values[:, :, defined])
+        return found
 
     with np.errstate(all="ignore"):
         columns = {

@@ -95,7 +95,7 @@ def worst_r_hat(draws: Sequence[FloatArray]) -> float | None:
     if n < _R_HAT_DRAWS or len(draws) < 2:
         return None
     together = np.stack([chain[:n, :_R_HAT_PARAMETERS] for chain in draws])
-    return float(max(convergence.r_hat(together[:, :, index]) for index in range(together.shape[2])))
+    return float(convergence.r_hat(together).max())
 
 
 def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tuple[list[Chain], str]:

@@ -152,7 +152,8 @@ def convergence(draws: FloatArray) -> tuple[float, float] | None:
         return None
     if draws.shape[1] < LEAST_DRAWS or not np.isfinite(draws).all():
         return math.nan, math.nan
-    return min(ess_bulk(draws), ess_tail(draws)), r_hat(draws)
+    one = draws[:, :, np.newaxis]
+    return min(ess_bulk(one).item(), ess_tail(one).item()), r_hat(one).item()
 
 
 def _elements(variable: str, shape: tuple[int, ...]) -> Iterator[str]:

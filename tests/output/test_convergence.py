@@ -34,13 +34,13 @@ def test_figures_are_those_of_arviz(shape: tuple[int, int], correlation: float) 
     draws = walks(np.random.default_rng(1), *shape, correlation)
     for some in (draws, np.round(draws), np.where(np.arange(shape[1]) == 2, 1.0, 0.0) + 0 * draws):
         for name, expected in FIGURES.items():
-            value = getattr(convergence, name)(some)
+            (value,) = getattr(convergence, name)(some[..., np.newaxis])
             assert value == pytest.approx(float(expected(some)), rel=1e-9, nan_ok=True), name
 
 
 def test_the_comparison_would_show_a_lag_more_or_less() -> None:
     draws = walks(np.random.default_rng(2), 2, 400, 0.5)
-    assert convergence.ess_bulk(draws[:, 1:]) != pytest.approx(FIGURES["ess_bulk"](draws), rel=1e-6)
+    assert convergence.ess_bulk(draws[:, 1:, np.newaxis]).item() != pytest.approx(FIGURES["ess_bulk"](draws), rel=1e-6)
 
 
 def test_quantities_without_figures() -> None:
