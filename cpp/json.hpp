@@ -16,9 +16,6 @@
 #include <utility>
 #include <vector>
 
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 namespace stansub {
 
@@ -33,19 +30,9 @@ struct FreeMemory {
 };
 using JsonNumbers = std::unique_ptr<JsonNumber[], FreeMemory>;
 
-// Memory that nobody has written to, in huge pages where it is large: fewer page faults, also for those who read it.
+// Memory that nobody has written to.
 inline JsonNumbers allocate_numbers(std::size_t n) {
-  constexpr std::size_t kHugePage = std::size_t{1} << 21;
-  std::size_t bytes = std::max<std::size_t>(n, 1) * sizeof(JsonNumber);
-  void* memory = nullptr;
-#ifdef MADV_HUGEPAGE
-  if (bytes >= 2 * kHugePage) {
-    bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-    memory = std::aligned_alloc(kHugePage, bytes);
-    if (memory != nullptr) madvise(memory, bytes, MADV_HUGEPAGE);
-  }
-#endif
-  if (memory == nullptr) memory = std::malloc(bytes);
+  void* memory = std::malloc(std::max<std::size_t>(n, 1) * sizeof(JsonNumber));
   if (memory == nullptr) throw std::bad_alloc();
   return JsonNumbers(static_cast<JsonNumber*>(memory));
 }

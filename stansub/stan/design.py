@@ -33,10 +33,6 @@ class DataColumn:
     name: str
     index: int
 
-    def of(self, values: Mapping[str, Any], axes: Mapping[str, int]) -> NDArray[Any]:
-        """Its elements, one for each row."""
-        return _by_row(values[self.name], axes[self.name])[:, self.index]
-
 
 # A column of the data, or a whole number that all rows have.
 Column = DataColumn | float
@@ -84,16 +80,33 @@ def assembled(columns: Sequence[Column], values: Data, axes: Mapping[str, int], 
     if not any(isinstance(column, DataColumn) for column in columns):
         return np.array([columns], np.float64)
     design = np.empty((n, len(columns)))
-    sources = [column.of(values.values, axes) if isinstance(column, DataColumn) else column for column in columns]
+    runs = list(_runs(columns, values, axes))
 
     def fill(first: int) -> None:
         part = slice(first, first + _PART)
-        for k, one in enumerate(sources):
-            design[part, k] = one[part] if isinstance(one, np.ndarray) else one
+        for place, source in runs:
+            design[part, place] = source[part] if isinstance(source, np.ndarray) else source
 
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
         list(pool.map(fill, range(0, n, _PART)))
     return design
+
+
+def _runs(
+    columns: Sequence[Column], values: Data, axes: Mapping[str, int]
+) -> Iterator[tuple[slice, NDArray[Any] | float]]:
+    """Where columns stand, and what they are; columns that lie side by side in the data, too, together."""
+    first = 0
+    while first < len(columns):
+        one, last = columns[first], first + 1
+        if not isinstance(one, DataColumn):
+            yield slice(first, last), one
+        else:
+            while last < len(columns) and columns[last] == DataColumn(one.name, one.index + last - first):
+                last += 1
+            source = _by_row(values.values[one.name], axes[one.name])
+            yield slice(first, last), source[:, one.index : one.index + last - first]
+        first = last
 
 
 def _first_change(column: NDArray[Any]) -> int:

@@ -7,12 +7,12 @@ at several random points, for all observations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,6 +47,9 @@ from stansub.target.factors import Population
 from stansub.target.gradients import THREADS, Team, Together
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # Observations that are compared at once.
 _PART = 1 << 14
@@ -340,41 +343,47 @@ class _Columns:
     Attributes
     ----------
     at : callable
-        From unconstrained parameters to all values of the program, parameters first.
+        From unconstrained parameters to all values, shape (rows, n): a row for each column, or several.
     spec : Spec
     vectors : tuple of bool
         Which columns have several values an observation.
-    n : int
-        Observations.
-    first : int
-        Where columns begin.
     """
 
     at: Callable[[FloatArray], FloatArray]
     spec: Spec
     vectors: tuple[bool, ...]
-    n: int
-    first: int
 
     @classmethod
-    def of(cls, library: Library, values: Data, n: int, *, spec: Spec, vectors: tuple[bool, ...]) -> _Columns:
-        """Those of the program with such data, n observations."""
-        model, rng = values.model(library), library.rng(0)
-        first = model.param_num()
-        # the library makes a name for each value to count them
-        n_values = model.param_num(include_gq=True) if any(vectors) else first + n * len(vectors)
+    def of(
+        cls, library: Library, parts: Sequence[tuple[Data, int]], *, spec: Spec, vectors: tuple[bool, ...]
+    ) -> _Columns:
+        """Those of the program with some data, or several of them one after the other, and the observations in each."""
 
-        def values_at(theta: FloatArray) -> FloatArray:
+        def evaluated(part: tuple[Data, int]) -> Callable[[FloatArray], FloatArray]:
+            (values, n), rng = part, library.rng(0)
+            model = values.model(library)
+            first = model.param_num()
+            # the library makes a name for each value to count them
+            n_values = model.param_num(include_gq=True) if any(vectors) else first + n * len(vectors)
+
+            def at(theta: FloatArray) -> FloatArray:
+                found = model.param_constrain(theta, include_gq=True, rng=rng, out=np.empty(n_values))
+                return found[first:].reshape(-1, n)
+
+            return at
+
+        def all_at(theta: FloatArray) -> FloatArray:
             try:
-                return np.asarray(model.param_constrain(theta, include_gq=True, rng=rng, out=np.empty(n_values)))
+                return np.concatenate(_at_once(lambda at: at(theta), evaluators), axis=1)
             except RunError as error:
                 raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
 
-        return cls(values_at, spec, vectors, n, first)
+        evaluators = _at_once(evaluated, parts)
+        return cls(all_at, spec, vectors)
 
     def __call__(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Observations and known arguments, and the other arguments after their links: a row each."""
-        values = self.at(theta)[self.first :].reshape(-1, self.n)
+        values = self.at(theta)
         wide = len(values) - self.vectors.count(False)
         rows, start = [], 0
         for is_vector in self.vectors:
@@ -441,16 +450,14 @@ def linear_predictors(
     except RunError as error:
         raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
     vectors = tuple(width != "1" for width in parts.widths)
-    handed_out = partial(_Columns.of, library, spec=SPECS[parts.density], vectors=vectors)
-    n, columns = population.blocks.n_observations, handed_out(values, population.blocks.n_observations)
-    found = None
-    if (guess := _guessed_design(handed_out, values, sizes, n, points[0])) is not None:
-        with suppress(NoPredictorsError):  # a guess that is wrong
-            found = _affine(parts.density, columns, guess, points)
-    if found is None:
-        found = _affine(parts.density, columns, _steps(columns, population.dim, points[0]), points)
-    predictors = replace(found, order=order)
-    _prove(predictors, population, points)
+    made = partial(_Columns.of, library, spec=SPECS[parts.density], vectors=vectors)
+    found = _by_columns_of_data(parts.density, made, values, sizes, points)
+    if found is not None and _is_proved(predictors := replace(found, order=order), population, points):
+        return predictors
+    columns = made([(values, population.blocks.n_observations)])
+    predictors = replace(_affine(parts.density, columns, _steps(columns, points[0]), points), order=order)
+    if not _is_proved(predictors, population, points):
+        raise NoPredictorsError("the log likelihoods of the blocks are not those of the density alone")
     return predictors
 
 
@@ -480,29 +487,48 @@ def _program(program: Program, form: Form, size: str) -> tuple[_Parts, str]:
     return parts, rewrite.silent(code)
 
 
-def _steps(columns: _Columns, dim: int, point: FloatArray) -> list[FloatArray]:
+def _steps(columns: _Columns, point: FloatArray) -> list[FloatArray]:
     """What each argument gains for a step of 1 of each parameter, each of shape (n, dim) or (1, dim)."""
     _, base = columns(point)
-    with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        steps = list(pool.map(lambda one: _shortest(list(columns(point + one)[1] - base)), np.eye(dim)))
+    steps = _at_once(lambda one: _shortest(list(columns(point + one)[1] - base)), np.eye(len(point)))
     return [np.stack(np.broadcast_arrays(*(step[row] for step in steps)), 1) for row in range(len(base))]
 
 
-def _guessed_design(
-    handed_out: Callable[[Data, int], _Columns], values: Data, sizes: Sequence[str], n: int, point: FloatArray
-) -> list[FloatArray] | None:
-    """The same from a few observations, where its columns are columns of the data."""
+def _by_columns_of_data(
+    density: str,
+    made: Callable[[Sequence[tuple[Data, int]]], _Columns],
+    values: Data,
+    sizes: Sequence[str],
+    points: Sequence[FloatArray],
+) -> LinearPredictors | None:
+    """The linear predictors where the program takes a few rows, and these show a design of columns of the data.
+
+    All rows are then asked in parts; None where that does not succeed, for whatever reason. To be proved: what the
+    program computes of all its data, such as means, differs from part to part.
+    """
     if not sizes or not set(sizes) <= set(values.values):
         return None
     try:
-        axes = values.axes(sizes)
-        rows = telling_rows(values, axes, n)
-        few = values.rows(axes, sizes, rows)
-        steps = _steps(handed_out(few, len(rows)), len(point), point)
-    except InputError:  # programs that do not take a few
+        axes, n = values.axes(sizes), values.integer(sizes[0])
+        telling = telling_rows(values, axes, n)
+        few = values.rows(axes, sizes, telling)
+        steps = _steps(made([(few, len(telling))]), points[0])
+        columns = [guessed(np.broadcast_to(z, (len(telling), len(points[0]))).T, few, axes) for z in steps]
+        if None in columns:
+            return None
+        ends = np.linspace(0, n, THREADS + 1).astype(int).tolist()
+        rows = [slice(*both) for both in pairwise(ends) if both[0] < both[1]]
+        parts = made([(values.rows(axes, sizes, one), one.stop - one.start) for one in rows])
+        design = [assembled(one, values, axes, n) for one in columns if one is not None]
+        return _affine(density, parts, design, points)
+    except InputError:
         return None
-    found = [guessed(np.broadcast_to(z, (len(rows), len(point))).T, few, axes) for z in steps]
-    return [assembled(one, values, axes, n) for one in found if one is not None] if None not in found else None
+
+
+def _at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """What work makes of each, in threads."""
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        return list(pool.map(work, items))
 
 
 def _affine(
@@ -553,8 +579,8 @@ def _shortest(rows: Sequence[FloatArray]) -> list[FloatArray]:
     return [row[:1] if (row == row[0]).all() else row for row in rows]
 
 
-def _prove(predictors: LinearPredictors, population: Population, points: Sequence[FloatArray]) -> None:
-    """Compare changes of all blocks' log likelihoods with those that the family gives."""
+def _is_proved(predictors: LinearPredictors, population: Population, points: Sequence[FloatArray]) -> bool:
+    """Whether changes of all blocks' log likelihoods are those that the family gives."""
     blocks, first, log_lik = population.blocks, points[0], partial(predictors.log_lik, threads=THREADS)
     with Team(population, threads=THREADS) as team:
         evaluator, at_first = Together(team), log_lik(first)
@@ -563,4 +589,5 @@ def _prove(predictors: LinearPredictors, population: Population, points: Sequenc
             own, given = log_lik(theta) - at_first, evaluator.block_log_lik(theta) - given_first
             scale = 1 + np.abs(given_first) + predictors.sums(np.abs(own), blocks)
             if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale).all():
-                raise NoPredictorsError("the log likelihoods of the blocks are not those of the density alone")
+                return False
+    return True

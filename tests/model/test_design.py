@@ -85,13 +85,11 @@ def test_a_guess_that_is_wrong_further_down_is_refused() -> None:
     assert guess is not None
     points = list(np.random.default_rng(2).uniform(-1, 1, (3, right.shape[1])))
     columns = _Columns(
-        lambda theta: np.concatenate([given.values["y"].astype(float), right @ theta]),
+        lambda theta: np.stack([given.values["y"].astype(float), right @ theta]),
         SPECS["poisson_log"],
         (False, False),
-        N,
-        0,
     )
     with pytest.raises(NoPredictorsError, match="not affine"):
         _affine("poisson_log", columns, [assembled(guess, given, AXES, N)], points)
-    found = _affine("poisson_log", columns, _steps(columns, right.shape[1], points[0]), points)
+    found = _affine("poisson_log", columns, _steps(columns, points[0]), points)
     np.testing.assert_allclose(found.design[0], right, atol=1e-12)

@@ -172,12 +172,12 @@ def predictors(density: str, y: Array, *arguments: Argument) -> LinearPredictors
 
     def values(theta: Array) -> Array:
         found = [np.atleast_2d(argument(theta)) for argument in arguments]
-        return np.concatenate([y[np.newaxis], *(np.broadcast_to(one, (len(one), N)) for one in found)]).ravel()
+        return np.concatenate([y[np.newaxis], *(np.broadcast_to(one, (len(one), N)) for one in found)])
 
     spec = SPECS[density]
     vectors = (False, *(link.is_vector for link in spec.links))
-    columns = _Columns(values, spec, vectors, N, 0)
-    return _affine(density, columns, _steps(columns, 4, POINTS[0]), POINTS)
+    columns = _Columns(values, spec, vectors)
+    return _affine(density, columns, _steps(columns, POINTS[0]), POINTS)
 
 
 def known(value: float | Array) -> Argument:
@@ -315,14 +315,12 @@ def test_what_is_not_affine_is_refused(density: str, y: Array, arguments: list[A
 def test_observations_that_change_are_refused() -> None:
     given = iter([*[Y] * 6, Y + 1])
     columns = _Columns(
-        lambda theta: np.concatenate([next(given), line(theta)]),
+        lambda theta: np.stack([next(given), line(theta)]),
         SPECS["poisson_log"],
         (False, False),
-        N,
-        0,
     )
     with pytest.raises(NoPredictorsError, match="what its density is of depends on parameters"):
-        _affine("poisson_log", columns, _steps(columns, 4, POINTS[0]), POINTS)
+        _affine("poisson_log", columns, _steps(columns, POINTS[0]), POINTS)
 
 
 @pytest.fixture(scope="module")
