@@ -14,19 +14,16 @@ PLAIN: dict[str, Any] = {"proposal": "adaptive-metropolis", "control_variates": 
 
 
 def sample(task: Task, program: Path | None = None, **options: Any) -> Run:
-    """A run of `stansub.sample` with the given options and nothing else that changes the draws but seed and chains."""
-    import stansub
-    from stansub.output.inference_data import attrs, group
+    """A run with the given options and nothing else that changes the draws but seed and chains.
 
-    idata = stansub.sample(
-        program or task.workload.program,
-        task.data,
-        chains=task.chains,
-        seed=task.seed,
-        max_time=task.seconds,
-        show_progress=False,
-        **options,
-    )
+    As the command does it: without ArviZ, which takes seconds to import where nobody has imported it before.
+    """
+    from stansub import SampleConfig
+    from stansub.output.inference_data import attrs, group
+    from stansub.run.sample import draw
+
+    config = SampleConfig(chains=task.chains, seed=task.seed, max_time=task.seconds, show_progress=False, **options)
+    idata = draw(program or task.workload.program, task.data, config)
     facts = attrs(idata)
     n, parallel = facts["n_observations"], facts["settings"]["parallel_chains"]
     sampling, audits = (elapsed(facts[f"{what}_time"], parallel) for what in ("sampling", "audit"))

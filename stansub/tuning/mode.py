@@ -18,7 +18,7 @@ import itertools
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -233,14 +233,15 @@ def _searching(
     log = as_progress(progress)
     # L-BFGS asks BLAS for products of tiny matrices: waking threads for them takes longer than all the rest.
     one_thread = threadpool_limits(limits=1, user_api="blas")
-    population = posterior.population
-    in_bulk = population if predictors is not None else population.in_bulk()
-    with (
-        one_thread,
-        Team(population, threads=threads, progress=log) as team,
-        Team(in_bulk, threads=threads, progress=log) as bulk,
-    ):
-        whole = PredictedObjective(team, predictors) if predictors is not None else Objective(bulk)
+    with ExitStack() as stack:
+        stack.enter_context(one_thread)
+        team = stack.enter_context(Team(posterior.population, threads=threads, progress=log))
+
+        def whole() -> Objective:
+            if predictors is not None:
+                return PredictedObjective(team, predictors)
+            return Objective(stack.enter_context(Team(posterior.population.in_bulk(), threads=threads, progress=log)))
+
         yield _Search(posterior, team, whole, rng, log)
 
 
@@ -263,13 +264,15 @@ class _Search:
         self,
         posterior: Target,
         team: Team,
-        whole: Objective,
+        whole: Callable[[], Objective],
         rng: np.random.Generator,
         log: Progress,
     ) -> None:
         self.began = time.perf_counter()
         self.model = posterior.full
-        self.team, self.whole, self.rng, self.log = team, whole, rng, log
+        self.team, self.rng, self.log = team, rng, log
+        self._make_whole = whole
+        self._made: list[Objective] = []
         self.names = [indexed(name) for name in posterior.full.param_unc_names()]
         blocks = posterior.population.blocks
         order = rng.permutation(len(blocks)).astype(np.int32)
@@ -284,9 +287,19 @@ class _Search:
         self.interchangeable: dict[str, None] = {}
 
     @property
+    def whole(self) -> Objective:
+        """Of all the data; made when it is first asked for, since a look at shares of them may do."""
+        if not self._made:
+            self._made.append(self._make_whole())
+        return self._made[0]
+
+    def _is_whole(self, objective: Objective) -> bool:
+        return objective not in self.shares
+
+    @property
     def observations(self) -> int:
         """Observations whose gradients have been evaluated so far."""
-        teams = {id(team): team for team in (self.team, self.whole.team)}
+        teams = {id(team): team for team in (self.team, *(one.team for one in self._made))}
         return sum(team.observations for team in teams.values())
 
     @property
@@ -296,7 +309,7 @@ class _Search:
 
     def scout(self, points: Sequence[FloatArray], n_drawn: int | None, radius: float) -> None:
         """Climb from all starts on the first objective."""
-        first = [*self.shares, self.whole][0]
+        first = self.shares[0] if self.shares else self.whole
         self.log(f"Looking for modes: {self._share(first)}")
         for point in points:
             self._start(first, Walk(point, point))
@@ -321,7 +334,7 @@ class _Search:
         self._climb(objective, walk)
 
     def _climb(self, objective: Objective, walk: Walk) -> None:
-        tolerance = TOLERANCE if objective is self.whole else SHARE_TOLERANCE
+        tolerance = TOLERANCE if self._is_whole(objective) else SHARE_TOLERANCE
         climb(objective, walk, tolerance, self.ends, self.names, partial(self._is_hopeless, objective))
         if walk.failure is not None or walk.joined is not None:
             return
@@ -335,7 +348,7 @@ class _Search:
 
     def _is_hopeless(self, objective: Objective, walk: Walk) -> bool:
         """Whether a walk is too low on a share of the data to be followed."""
-        if not self.ends or objective is self.whole:
+        if not self.ends or self._is_whole(objective):
             return False
         best = max(self.ends, key=lambda one: one.value)
         return best.value - walk.value > self._uncertainty(objective, best, walk)
@@ -379,7 +392,7 @@ class _Search:
 
         By default of the first objective.
         """
-        objective = objective or [*self.shares, self.whole][0]
+        objective = objective or (self.shares[0] if self.shares else self.whole)
         failed = [walk for walk in self.walks if walk.failure is not None]
         if not self.ends:
             return failed[:_HOPEFUL]
@@ -498,6 +511,8 @@ class _Search:
         axes = (scales[:, np.newaxis] * vectors / np.sqrt(values)).T
         units = 1 + np.abs(walk.position)
         for share in [*self.shares[:1], self.whole]:
+            if not len(axes):
+                return
             middle, _ = share(walk.position)
             falls = [middle - share.many(walk.position + np.stack([axis, -axis]))[0] for axis in axes]
             odd = [_is_odd(axis, fall, units) for axis, fall in zip(axes, falls, strict=True)]
@@ -524,7 +539,7 @@ class _Search:
         return _listed(names), names
 
     def _share(self, objective: Objective) -> str:
-        return "all the data" if objective is self.whole else f"{100 / objective.weight:.2g} % of the data"
+        return "all the data" if self._is_whole(objective) else f"{100 / objective.weight:.2g} % of the data"
 
 
 def _evidence(walk: Walk) -> float:
