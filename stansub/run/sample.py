@@ -354,9 +354,9 @@ def check(idata: InferenceData) -> Summary | None:
 
 
 def _import_ahead(arviz: bool) -> None:
-    """Import what every run needs before its end, which takes a second or two, and with ArviZ three more."""
+    """Import what every run needs before its end, which takes a second, and with ArviZ three more."""
     with contextlib.suppress(Exception):  # the error comes up where it is needed
-        for name in ("scipy.special", "scipy.optimize", "xarray", "h5netcdf", "arviz_stats.base"):
+        for name in ("scipy.special", "scipy.optimize", "xarray", "h5netcdf"):
             import_module(name)
         if arviz:
             arviz_module()

@@ -8,7 +8,6 @@ on a few rows it shows which. A guess, to be proved on all rows like any other d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.data import Data
-from stansub.target.gradients import THREADS
 from stansub.types import FloatArray
 
 # Rows on which columns are told from each other, beside those where they first change; the relative rounding of a step.
 _FEW = 64
 _ROUNDING = 1e-9
-# Rows that are searched and filled at once.
-_SEARCHED, _PART = 1 << 12, 1 << 15
+# Rows that are searched at once.
+_SEARCHED = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -75,21 +73,10 @@ def guessed(steps: FloatArray, few: Data, axes: Mapping[str, int]) -> list[Colum
     return found
 
 
-def assembled(columns: Sequence[Column], values: Data, axes: Mapping[str, int], n: int) -> FloatArray:
-    """The design of all n observations, shape (n, dim), or (1, dim) where it is the same for all."""
-    if not any(isinstance(column, DataColumn) for column in columns):
-        return np.array([columns], np.float64)
-    design = np.empty((n, len(columns)))
-    runs = list(_runs(columns, values, axes))
-
-    def fill(first: int) -> None:
-        part = slice(first, first + _PART)
-        for place, source in runs:
-            design[part, place] = source[part] if isinstance(source, np.ndarray) else source
-
-    with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        list(pool.map(fill, range(0, n, _PART)))
-    return design
+def fill(out: FloatArray, columns: Sequence[Column], rows: Data, axes: Mapping[str, int]) -> None:
+    """Write the design of some rows of the data, shape (n, dim), or the one row that is the same for all of them."""
+    for place, source in _runs(columns, rows, axes):
+        out[:, place] = source
 
 
 def _runs(

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from stansub.errors import InputError, RunError
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.densities import PRODUCTS, SPECS, Link, Rows, Spec
-from stansub.stan.design import assembled, guessed, telling_rows
+from stansub.stan.design import DataColumn, fill, guessed, telling_rows
 from stansub.stan.library import Library
 from stansub.stan.recognise import Form, normalised, partial_sums, recognise
 from stansub.stan.series.lags import with_lags
@@ -51,8 +51,8 @@ from stansub.types import FloatArray
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Observations that are compared at once.
-_PART = 1 << 14
+# Observations that are compared at once, and that a part of the program's data has.
+_PART, _ROWS = 1 << 14, 1 << 15
 _AFFINE, _SAME = 1e-9, 1e-8
 # Values that an observation may have of one argument.
 _WIDEST = 64
@@ -354,32 +354,21 @@ class _Columns:
     vectors: tuple[bool, ...]
 
     @classmethod
-    def of(
-        cls, library: Library, parts: Sequence[tuple[Data, int]], *, spec: Spec, vectors: tuple[bool, ...]
-    ) -> _Columns:
-        """Those of the program with some data, or several of them one after the other, and the observations in each."""
+    def of(cls, library: Library, values: Data, n: int, *, spec: Spec, vectors: tuple[bool, ...]) -> _Columns:
+        """Those of the program with such data, n observations."""
+        model, rng = values.model(library), library.rng(0)
+        first = model.param_num()
+        # the library makes a name for each value to count them
+        n_values = model.param_num(include_gq=True) if any(vectors) else first + n * len(vectors)
 
-        def evaluated(part: tuple[Data, int]) -> Callable[[FloatArray], FloatArray]:
-            (values, n), rng = part, library.rng(0)
-            model = values.model(library)
-            first = model.param_num()
-            # the library makes a name for each value to count them
-            n_values = model.param_num(include_gq=True) if any(vectors) else first + n * len(vectors)
-
-            def at(theta: FloatArray) -> FloatArray:
-                found = model.param_constrain(theta, include_gq=True, rng=rng, out=np.empty(n_values))
-                return found[first:].reshape(-1, n)
-
-            return at
-
-        def all_at(theta: FloatArray) -> FloatArray:
+        def at(theta: FloatArray) -> FloatArray:
             try:
-                return np.concatenate(_at_once(lambda at: at(theta), evaluators), axis=1)
+                found = model.param_constrain(theta, include_gq=True, rng=rng, out=np.empty(n_values))
             except RunError as error:
                 raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
+            return found[first:].reshape(-1, n)
 
-        evaluators = _at_once(evaluated, parts)
-        return cls(all_at, spec, vectors)
+        return cls(at, spec, vectors)
 
     def __call__(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Observations and known arguments, and the other arguments after their links: a row each."""
@@ -454,8 +443,10 @@ def linear_predictors(
     found = _by_columns_of_data(parts.density, made, values, sizes, points)
     if found is not None and _is_proved(predictors := replace(found, order=order), population, points):
         return predictors
-    columns = made([(values, population.blocks.n_observations)])
-    predictors = replace(_affine(parts.density, columns, _steps(columns, points[0]), points), order=order)
+    columns = made(values, population.blocks.n_observations)
+    design = _steps(columns, points[0])
+    found = _joined(columns.spec, [_affine(parts.density, columns, design, points)], design)
+    predictors = replace(found, order=order)
     if not _is_proved(predictors, population, points):
         raise NoPredictorsError("the log likelihoods of the blocks are not those of the density alone")
     return predictors
@@ -496,7 +487,7 @@ def _steps(columns: _Columns, point: FloatArray) -> list[FloatArray]:
 
 def _by_columns_of_data(
     density: str,
-    made: Callable[[Sequence[tuple[Data, int]]], _Columns],
+    made: Callable[[Data, int], _Columns],
     values: Data,
     sizes: Sequence[str],
     points: Sequence[FloatArray],
@@ -512,33 +503,56 @@ def _by_columns_of_data(
         axes, n = values.axes(sizes), values.integer(sizes[0])
         telling = telling_rows(values, axes, n)
         few = values.rows(axes, sizes, telling)
-        steps = _steps(made([(few, len(telling))]), points[0])
-        columns = [guessed(np.broadcast_to(z, (len(telling), len(points[0]))).T, few, axes) for z in steps]
-        if None in columns:
+        columns = made(few, len(telling))
+        guesses = [
+            guessed(np.broadcast_to(z, (len(telling), len(points[0]))).T, few, axes) for z in _steps(columns, points[0])
+        ]
+        known = [one for one in guesses if one is not None]
+        if len(known) < len(guesses):
             return None
-        ends = np.linspace(0, n, THREADS + 1).astype(int).tolist()
-        rows = [slice(*both) for both in pairwise(ends) if both[0] < both[1]]
-        parts = made([(values.rows(axes, sizes, one), one.stop - one.start) for one in rows])
-        design = [assembled(one, values, axes, n) for one in columns if one is not None]
-        return _affine(density, parts, design, points)
+        design = [np.empty((n if any(isinstance(k, DataColumn) for k in one) else 1, len(one))) for one in known]
+
+        def part(first: int) -> _Affine:
+            rows = slice(first, min(first + _ROWS, n))
+            own, data = [z if len(z) == 1 else z[rows] for z in design], values.rows(axes, sizes, rows)
+            for z, one in zip(own, known, strict=True):
+                fill(z, one, data, axes)
+            return _affine(density, made(data, rows.stop - rows.start), own, points)
+
+        return _joined(columns.spec, _at_once(part, range(0, n, _ROWS)), design)
     except InputError:
         return None
 
 
 def _at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """What work makes of each, in threads."""
-    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+    # BLAS's own threads would wait for each other.
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(max_workers=THREADS) as pool:
         return list(pool.map(work, items))
 
 
-def _affine(
-    density: str, columns: _Columns, design: Sequence[FloatArray], points: Sequence[FloatArray]
-) -> LinearPredictors:
+class _Affine(NamedTuple):
+    """Some observations, whose arguments are affine in the unconstrained parameters, a row for each argument.
+
+    Attributes
+    ----------
+    given : ndarray, shape (rows, n)
+        Observations and known arguments.
+    base, offset : ndarray, shape (q, n)
+        The other arguments after their links: at a point, and less the design's part in that.
+    """
+
+    given: FloatArray
+    base: FloatArray
+    offset: FloatArray
+
+
+def _affine(density: str, columns: _Columns, design: Sequence[FloatArray], points: Sequence[FloatArray]) -> _Affine:
     """What the arguments are in the unconstrained parameters; NoPredictorsError when not affine with such a design."""
     given, base = columns(points[0])
     if len(base) != len(design):
         raise NoPredictorsError("a few observations have other arguments than all")
-    offset = [row - z @ points[0] for row, z in zip(base, design, strict=True)]
+    offset = np.array([row - z @ points[0] for row, z in zip(base, design, strict=True)])
     for theta in points[1:]:
         known, found = columns(theta)
         _check_same(density, columns.spec, given, known)
@@ -547,8 +561,14 @@ def _affine(
             if not _is_affine(value, z, o, theta, link):
                 what = link.words.format(f"argument {k + 1} of {density}")
                 raise NoPredictorsError(f"{what} is not affine in the unconstrained parameters")
+    return _Affine(given, base, offset)
+
+
+def _joined(spec: Spec, parts: Sequence[_Affine], design: Sequence[FloatArray]) -> LinearPredictors:
+    """The linear predictors of all observations from those of parts of them."""
+    given, base, offset = (np.concatenate(rows, axis=1) for rows in zip(*parts, strict=True))
     constant = [None if z.any() else row for row, z in zip(base, design, strict=True)]
-    family, kept = columns.spec.choose(Rows(given[0], list(given[1:]), constant))
+    family, kept = spec.choose(Rows(given[0], list(given[1:]), constant))
     offsets = [offset[kept[0]], *(_shortest([offset[row]])[0] for row in kept[1:])]
     return LinearPredictors(tuple(design[row] for row in kept), tuple(offsets), family)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stansub.stan.data import Data, read
 from stansub.stan.densities import SPECS
-from stansub.stan.design import DataColumn, assembled, guessed, telling_rows
+from stansub.stan.design import DataColumn, fill, guessed, telling_rows
 from stansub.stan.predictors import _affine, _Columns, _steps
 from stansub.stan.syntax import parse
 from stansub.target.remainders import NoPredictorsError
@@ -58,11 +58,15 @@ def test_columns_are_told_from_a_few_rows() -> None:
     assert len(rows) < 100
     columns = guessed(z[rows].T, given.rows(AXES, ["N"], rows), AXES)
     assert columns == [1.0, DataColumn("x", 2), DataColumn("w", 1), DataColumn("group", 0), DataColumn("x", 0), 0.0]
-    np.testing.assert_array_equal(assembled(columns, given, AXES, N), z)
+    out = np.empty(z.shape)
+    fill(out, columns, given, AXES)
+    np.testing.assert_array_equal(out, z)
 
 
 def test_one_row_serves_where_all_are_the_same() -> None:
-    np.testing.assert_array_equal(assembled([1.0, 0.0], data(rare()), AXES, N), [[1.0, 0.0]])
+    out = np.empty((1, 2))
+    fill(out, [1.0, 0.0], data(rare()), AXES)
+    np.testing.assert_array_equal(out, [[1.0, 0.0]])
 
 
 @pytest.mark.parametrize(
@@ -83,6 +87,8 @@ def test_a_guess_that_is_wrong_further_down_is_refused() -> None:
     assert 3000 not in rows
     guess = guessed(right[rows].T, given.rows(AXES, ["N"], rows), AXES)
     assert guess is not None
+    wrong = np.empty(right.shape)
+    fill(wrong, guess, given, AXES)
     points = list(np.random.default_rng(2).uniform(-1, 1, (3, right.shape[1])))
     columns = _Columns(
         lambda theta: np.stack([given.values["y"].astype(float), right @ theta]),
@@ -90,6 +96,7 @@ def test_a_guess_that_is_wrong_further_down_is_refused() -> None:
         (False, False),
     )
     with pytest.raises(NoPredictorsError, match="not affine"):
-        _affine("poisson_log", columns, [assembled(guess, given, AXES, N)], points)
-    found = _affine("poisson_log", columns, _steps(columns, points[0]), points)
-    np.testing.assert_allclose(found.design[0], right, atol=1e-12)
+        _affine("poisson_log", columns, [wrong], points)
+    (design,) = _steps(columns, points[0])
+    np.testing.assert_allclose(design, right, atol=1e-12)
+    _affine("poisson_log", columns, [design], points)

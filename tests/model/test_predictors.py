@@ -17,7 +17,7 @@ import stansub
 from stansub.stan import predictors as handing_out
 from stansub.stan import rewrite, stanc
 from stansub.stan.densities import SPECS
-from stansub.stan.predictors import _HELPERS, _affine, _Columns, _Parts, _parts, _steps
+from stansub.stan.predictors import _HELPERS, _affine, _Columns, _joined, _Parts, _parts, _steps
 from stansub.stan.recognise import recognise
 from stansub.stan.sizes import main_size
 from stansub.stan.syntax import Program, parse
@@ -177,7 +177,8 @@ def predictors(density: str, y: Array, *arguments: Argument) -> LinearPredictors
     spec = SPECS[density]
     vectors = (False, *(link.is_vector for link in spec.links))
     columns = _Columns(values, spec, vectors)
-    return _affine(density, columns, _steps(columns, POINTS[0]), POINTS)
+    design = _steps(columns, POINTS[0])
+    return _joined(spec, [_affine(density, columns, design, POINTS)], design)
 
 
 def known(value: float | Array) -> Argument:
