@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from stansub.stan import source
 from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
-from stansub.stan.predictors import recognised
+from stansub.stan.predictors import guess_predictors, recognised
 from stansub.stan.syntax import Program
 from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors
@@ -414,14 +415,21 @@ def make_posterior(
         model, {} if data is None else data, evaluator=evaluator, log=log, predictors=predictors
     )
     compiled_at = time.perf_counter()
-    posterior = compiled.with_data(
-        values,
-        block_size=partial(block_size, compiled.program) if callable(block_size) else block_size,
-        seed=seed,
-        observations=observations,
-        evaluator=evaluator,  # type: ignore[arg-type]
-        progress=log,
-    )
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # Beside what one thread does: the program takes its time to read all of its data.
+        wanted = predictors and recognised(compiled.program)
+        guess = (
+            pool.submit(guess_predictors, compiled.program, compiled.form, values, compiled.name) if wanted else None
+        )
+        posterior = compiled.with_data(
+            values,
+            block_size=partial(block_size, compiled.program) if callable(block_size) else block_size,
+            seed=seed,
+            observations=observations,
+            evaluator=evaluator,  # type: ignore[arg-type]
+            progress=log,
+        )
+        posterior = replace(posterior, guess=guess.result() if guess is not None else None)
     if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
         raise InputError(
             f"`observations={observations!r}`: the program's own sum runs over {posterior.form.n}; leave it out"

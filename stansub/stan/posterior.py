@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Protocol
@@ -83,11 +84,14 @@ class Proof:
         Largest difference, relative to the sum of the absolute values of the terms.
     is_empty : bool
         Whether no block's value changed from one parameter value to another: there is no likelihood.
+    terms : sequence of ndarray, shape (n_blocks,)
+        Log likelihoods of the blocks at the points, where all of these could be compared.
     """
 
     points: int
     error: float
     is_empty: bool = False
+    terms: Sequence[FloatArray] = field(default=(), repr=False, compare=False)
 
     @property
     def holds(self) -> bool:
@@ -130,6 +134,8 @@ class Posterior:
         Where they need not be found.
     decision_size : int or None
         Observations a block for decisions that look at blocks, where these are larger; None where they are not.
+    guess : LinearPredictors or None
+        What the linear predictors may be, where that was looked for beside the cut.
     """
 
     full: Whole
@@ -148,6 +154,7 @@ class Posterior:
     has_gradients: bool = True
     known_predictors: LinearPredictors | None = None
     decision_size: int | None = None
+    guess: LinearPredictors | None = None
     _for_decisions: list[Posterior] = field(default_factory=list, repr=False, compare=False)
     _found_predictors: list[LinearPredictors | NoPredictorsError] = field(
         default_factory=list, repr=False, compare=False
@@ -262,7 +269,9 @@ class Posterior:
             sizes=self.sizes,
             order=self.order,
             points=self.points,
+            terms=self.proof.terms,
             name=self.name,
+            guess=self.guess if self.sizes == (main_size(self.program),) else None,
             progress=progress,
         )
 
@@ -336,15 +345,17 @@ def draw_points(
     The box shrinks while no point is found; fewer points than asked, even none, may be returned.
     """
     points: list[FloatArray] = []
-    for attempt in range(_MAX_TRIES):
-        if progress is not None:
-            progress.check()
-        theta = rng.uniform(-radius, radius, full.dim) * 0.5 ** (attempt // 20)
-        if np.isfinite(full.log_density(theta)):
-            points.append(theta)
-        if len(points) == n_points:
-            break
-    return points
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        for first in range(0, _MAX_TRIES, n_points):
+            if progress is not None:
+                progress.check()
+            tries = range(first, min(first + n_points, _MAX_TRIES))
+            drawn = [rng.uniform(-radius, radius, full.dim) * 0.5 ** (attempt // 20) for attempt in tries]
+            values = pool.map(full.log_density, drawn)
+            points += [theta for theta, value in zip(drawn, values, strict=True) if np.isfinite(value)]
+            if len(points) >= n_points:
+                break
+    return points[:n_points]
 
 
 def prove(
@@ -354,7 +365,9 @@ def prove(
     if population.dim != full.dim:
         return Proof(0, float("inf"))
     progress = progress or Progress()
-    blocks, errors, first, is_empty = population.blocks, [], None, True
+    blocks, errors = population.blocks, []
+    found: list[FloatArray] = []
+    is_empty = True
     n_parts = max(1, min(_PARTS, len(blocks), blocks.n_observations // _PART))
     parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
     with Team(population, threads=THREADS, progress=progress) as team:
@@ -371,13 +384,14 @@ def prove(
                 progress.advance(before + done, len(points) * n_parts)
 
             shared = team.map(lambda own, at: own.global_log_density(at), [theta])[0]
-            terms = np.concatenate(team.map(values, parts, watch=watch))
-            errors.append(_error(whole, shared, terms))
+            found.append(np.concatenate(team.map(values, parts, watch=watch)))
+            errors.append(_error(whole, shared, found[-1]))
             if math.isinf(errors[-1]):
                 break
-            first = terms if first is None else first
-            is_empty = is_empty and bool((np.abs(terms - first) <= TOLERANCE * max(1.0, abs(shared))).all())
-    return Proof(len(errors), max(errors, default=0.0), is_empty and len(errors) > 1)
+            same = np.abs(found[-1] - found[0]) <= TOLERANCE * max(1.0, abs(shared))
+            is_empty = is_empty and bool(same.all())
+    terms = found if len(found) == len(points) else ()
+    return Proof(len(errors), max(errors, default=0.0), is_empty and len(errors) > 1, terms)
 
 
 def _error(whole: float, shared: float, terms: FloatArray) -> float:

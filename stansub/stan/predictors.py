@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -43,8 +42,9 @@ from stansub.stan.syntax import (
     names,
     walk,
 )
+from stansub.target.blocks import Blocks
 from stansub.target.factors import Population
-from stansub.target.gradients import THREADS, Team, Together
+from stansub.target.gradients import THREADS
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
 
@@ -53,6 +53,8 @@ R = TypeVar("R")
 
 # Observations that are compared at once, and that a part of the program's data has.
 _PART, _ROWS = 1 << 14, 1 << 15
+# Points at which predictors are compared where none are given.
+_N_POINTS = 3
 _AFFINE, _SAME = 1e-9, 1e-8
 # Values that an observation may have of one argument.
 _WIDEST = 64
@@ -408,6 +410,40 @@ def recognised(program: Program) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class _HandedOut:
+    """A program that hands out the columns of the density of another one.
+
+    Attributes
+    ----------
+    density : str
+        Its name.
+    library : Library
+    vectors : tuple of bool
+        Which columns have several values an observation.
+    """
+
+    density: str
+    library: Library
+    vectors: tuple[bool, ...]
+
+    @classmethod
+    def of(
+        cls, program: Program, form: Form, size: str, name: str, progress: Callable[[str], None] | None = None
+    ) -> _HandedOut:
+        """Compiled; NoPredictorsError where the text shows no density of a recognised family."""
+        parts, code = _program(program, form, size)
+        try:
+            library = Library(toolchain.compile_library(code, name=library_name(name), progress=progress))
+        except RunError as error:
+            raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
+        return cls(parts.density, library, tuple(width != "1" for width in parts.widths))
+
+    def columns(self, values: Data, n: int) -> _Columns:
+        """Of such data, n observations."""
+        return _Columns.of(self.library, values, n, spec=SPECS[self.density], vectors=self.vectors)
+
+
 def linear_predictors(
     program: Program,
     form: Form,
@@ -417,7 +453,9 @@ def linear_predictors(
     sizes: Sequence[str],
     order: Any,
     points: Sequence[FloatArray],
+    terms: Sequence[FloatArray],
     name: str,
+    guess: LinearPredictors | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> LinearPredictors:
     """The linear predictors of a program's likelihood.
@@ -426,6 +464,10 @@ def linear_predictors(
     ----------
     program, form, values, population, sizes, order, points, name
         Of a `stansub.stan.posterior.Posterior`.
+    terms : sequence of ndarray, shape (n_blocks,)
+        Log likelihoods of the blocks at the first of the points.
+    guess : LinearPredictors, optional
+        What they may be (see `guess_predictors`).
     progress : callable, optional
 
     Raises
@@ -433,23 +475,39 @@ def linear_predictors(
     NoPredictorsError
         When its likelihood is of no recognised family, or not by a linear predictor; the text says why.
     """
-    parts, code = _program(program, form, sizes[0] if sizes else "")
-    try:
-        library = Library(toolchain.compile_library(code, name=library_name(name), progress=progress))
-    except RunError as error:
-        raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
-    vectors = tuple(width != "1" for width in parts.widths)
-    made = partial(_Columns.of, library, spec=SPECS[parts.density], vectors=vectors)
-    found = _by_columns_of_data(parts.density, made, values, sizes, points)
-    if found is not None and _is_proved(predictors := replace(found, order=order), population, points):
+
+    def proved(found: LinearPredictors) -> LinearPredictors | None:
+        predictors = replace(found, order=order)
+        return predictors if _is_proved(predictors, population.blocks, points, terms) else None
+
+    if guess is not None and (predictors := proved(guess)):
         return predictors
-    columns = made(values, population.blocks.n_observations)
+    source = _HandedOut.of(program, form, sizes[0] if sizes else "", name, progress)
+    if (
+        guess is None
+        and (found := _by_columns_of_data(source, values, sizes, points))
+        and (predictors := proved(found))
+    ):
+        return predictors
+    columns = source.columns(values, population.blocks.n_observations)
     design = _steps(columns, points[0])
-    found = _joined(columns.spec, [_affine(parts.density, columns, design, points)], design)
-    predictors = replace(found, order=order)
-    if not _is_proved(predictors, population, points):
+    predictors = proved(_joined(columns.spec, [_affine(source.density, columns, design, points)], design))
+    if predictors is None:
         raise NoPredictorsError("the log likelihoods of the blocks are not those of the density alone")
     return predictors
+
+
+def guess_predictors(program: Program, form: Form, values: Data, name: str) -> LinearPredictors | None:
+    """What the linear predictors of a program may be, to be proved once its likelihood is cut into blocks.
+
+    Where the program takes a few rows and these show a design of columns of the data; None elsewhere.
+    """
+    size = main_size(program)
+    try:
+        source = _HandedOut.of(program, form, size, name)
+        return _by_columns_of_data(source, values, [size])
+    except InputError:
+        return None
 
 
 def library_name(name: str) -> str:
@@ -486,16 +544,12 @@ def _steps(columns: _Columns, point: FloatArray) -> list[FloatArray]:
 
 
 def _by_columns_of_data(
-    density: str,
-    made: Callable[[Data, int], _Columns],
-    values: Data,
-    sizes: Sequence[str],
-    points: Sequence[FloatArray],
+    source: _HandedOut, values: Data, sizes: Sequence[str], points: Sequence[FloatArray] | None = None
 ) -> LinearPredictors | None:
     """The linear predictors where the program takes a few rows, and these show a design of columns of the data.
 
-    All rows are then asked in parts; None where that does not succeed, for whatever reason. To be proved: what the
-    program computes of all its data, such as means, differs from part to part.
+    All rows are then asked in parts, at several points or such as are given; None where that does not succeed, for
+    whatever reason. To be proved: what the program computes of all its data, such as means, differs from part to part.
     """
     if not sizes or not set(sizes) <= set(values.values):
         return None
@@ -503,7 +557,10 @@ def _by_columns_of_data(
         axes, n = values.axes(sizes), values.integer(sizes[0])
         telling = telling_rows(values, axes, n)
         few = values.rows(axes, sizes, telling)
-        columns = made(few, len(telling))
+        columns = source.columns(few, len(telling))
+        if points is None:
+            dim = few.model(source.library).dim
+            points = list(np.random.default_rng(0).uniform(-2, 2, (_N_POINTS, dim)))
         guesses = [
             guessed(np.broadcast_to(z, (len(telling), len(points[0]))).T, few, axes) for z in _steps(columns, points[0])
         ]
@@ -517,7 +574,7 @@ def _by_columns_of_data(
             own, data = [z if len(z) == 1 else z[rows] for z in design], values.rows(axes, sizes, rows)
             for z, one in zip(own, known, strict=True):
                 fill(z, one, data, axes)
-            return _affine(density, made(data, rows.stop - rows.start), own, points)
+            return _affine(source.density, source.columns(data, rows.stop - rows.start), own, points)
 
         return _joined(columns.spec, _at_once(part, range(0, n, _ROWS)), design)
     except InputError:
@@ -599,15 +656,16 @@ def _shortest(rows: Sequence[FloatArray]) -> list[FloatArray]:
     return [row[:1] if (row == row[0]).all() else row for row in rows]
 
 
-def _is_proved(predictors: LinearPredictors, population: Population, points: Sequence[FloatArray]) -> bool:
-    """Whether changes of all blocks' log likelihoods are those that the family gives."""
-    blocks, first, log_lik = population.blocks, points[0], partial(predictors.log_lik, threads=THREADS)
-    with Team(population, threads=THREADS) as team:
-        evaluator, at_first = Together(team), log_lik(first)
-        given_first = evaluator.block_log_lik(first)
-        for theta in points[1:3]:
-            own, given = log_lik(theta) - at_first, evaluator.block_log_lik(theta) - given_first
-            scale = 1 + np.abs(given_first) + predictors.sums(np.abs(own), blocks)
-            if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale).all():
-                return False
-    return True
+def _is_proved(
+    predictors: LinearPredictors, blocks: Blocks, points: Sequence[FloatArray], terms: Sequence[FloatArray]
+) -> bool:
+    """Whether changes of all blocks' log likelihoods, given at the first points, are those that the family gives."""
+    if predictors.n_observations != blocks.n_observations or predictors.design[0].shape[1] != len(points[0]):
+        return False
+    at_first = predictors.log_lik(points[0], threads=THREADS)
+    for theta, term in zip(points[1:], terms[1:], strict=False):
+        own, given = predictors.log_lik(theta, threads=THREADS) - at_first, term - terms[0]
+        scale = 1 + np.abs(terms[0]) + predictors.sums(np.abs(own), blocks)
+        if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale).all():
+            return False
+    return len(terms) > 1
