@@ -452,10 +452,12 @@ def _compiled(
     assert not isinstance(data, data_module.Data)
     log("Reading program and data")
     # Errors in the data come before the minute that a compilation takes.
-    read = source.read(model)
-    if not read.program.parameters.declarations:
-        raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
-    values = data_module.read(data, read.program.data.declarations)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        raw = pool.submit(data_module.load, data)
+        read = source.read(model)
+        if not read.program.parameters.declarations:
+            raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
+        values = raw.result().checked(read.program.data.declarations)
     compiled = compile_model(read, progress=log, rewritten=evaluator != "instances", predictors=predictors)
     return compiled, values
 

@@ -144,38 +144,58 @@ def _dump(values: Mapping[str, Any]) -> bytes:
     return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def read(source: str | Path | Mapping[str, Any], declarations: tuple[Declaration, ...]) -> Data:
-    """Read data and check them against the data block.
+@dataclass(frozen=True)
+class Raw:
+    """Values by name as they were given, and what messages call their source."""
 
-    Parameters
-    ----------
-    source : path or mapping
-        A data JSON file as CmdStan reads it, perhaps compressed by gzip, or the values themselves.
-    declarations : tuple of Declaration
-        The program's data block.
+    values: Mapping[str, Any]
+    source: str
+
+    def checked(self, declarations: tuple[Declaration, ...]) -> Data:
+        """As data of a program.
+
+        Raises
+        ------
+        InputError
+            When a variable is missing, has the wrong type or size, or holds NaN or infinity.
+        """
+        values: dict[str, Any] = {}
+        for declaration in declarations:
+            if declaration.name not in self.values:
+                raise InputError(
+                    f"{self.source}: variable {declaration.name!r} is missing; the data block declares it as "
+                    f"{_type(declaration)}"
+                )
+            values[declaration.name] = _convert(self.values[declaration.name], declaration, self.source)
+        _check_sizes(values, declarations, self.source)
+        return Data({key: _item(value) for key, value in values.items()}, declarations, self.source)
+
+
+def load(source: str | Path | Mapping[str, Any]) -> Raw:
+    """Read a data JSON file as CmdStan does, perhaps compressed by gzip, or take the values themselves.
 
     Raises
     ------
     InputError
-        When the file cannot be read, a variable is missing, has the wrong type or size, or holds NaN or infinity.
+        When the file cannot be read.
     """
     if isinstance(source, Mapping):
-        raw, name = dict(source), "data"
-    else:
-        path = Path(source)
-        text, name = _text(path), path.name
-        # Numbers alone, which tall data are, need no Python object each; the complete reader takes all else.
-        raw = _loop.read_json_numbers(text, threads=THREADS) or _parse(text, path)
-        del text
-    values: dict[str, Any] = {}
-    for declaration in declarations:
-        if declaration.name not in raw:
-            raise InputError(
-                f"{name}: variable {declaration.name!r} is missing; the data block declares it as {_type(declaration)}"
-            )
-        values[declaration.name] = _convert(raw[declaration.name], declaration, name)
-    _check_sizes(values, declarations, name)
-    return Data({key: _item(value) for key, value in values.items()}, declarations, name)
+        return Raw(source, "data")
+    path = Path(source)
+    text = _text(path)
+    # Numbers alone, which tall data are, need no Python object each; the complete reader takes all else.
+    return Raw(_loop.read_json_numbers(text, threads=THREADS) or _parse(text, path), path.name)
+
+
+def read(source: str | Path | Mapping[str, Any], declarations: tuple[Declaration, ...]) -> Data:
+    """Read data (see `load`) and check them against the data block.
+
+    Raises
+    ------
+    InputError
+        As `load` and `Raw.checked` do.
+    """
+    return load(source).checked(declarations)
 
 
 def read_json(path: Path) -> dict[str, Any]:
