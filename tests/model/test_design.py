@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from numpy.typing import NDArray
 from stansub.stan.data import Data, read
 from stansub.stan.densities import SPECS
 from stansub.stan.design import DataColumn, fill, guessed, telling_rows
-from stansub.stan.predictors import _affine, _Columns, _steps
+from stansub.stan.predictors import _affine, _by_columns_of_data, _Columns, _is_proved, _steps, linear_predictors
+from stansub.stan.recognise import Form
 from stansub.stan.syntax import parse
+from stansub.target.blocks import Blocks
 from stansub.target.remainders import NoPredictorsError
 
 Array = NDArray[np.float64]
@@ -100,3 +103,53 @@ def test_a_guess_that_is_wrong_further_down_is_refused() -> None:
     (design,) = _steps(columns, points[0])
     np.testing.assert_allclose(design, right, atol=1e-12)
     _affine("poisson_log", columns, [design], points)
+
+
+@dataclass(frozen=True)
+class Centring:
+    """In place of a compiled program: a rate with a covariate and an offset less the mean of all that it is given."""
+
+    density = "poisson_log"
+
+    def columns(self, values: Data, n: int) -> _Columns:
+        x, w, y = (np.asarray(values.values[name], float) for name in ("x", "w", "y"))
+
+        def at(theta: Array) -> Array:
+            return np.stack([y, theta[0] + x[:, :3] @ theta[1:] + w[1] - w[1].mean()])
+
+        return _Columns(at, SPECS[self.density], (False, False))
+
+
+def test_what_is_computed_of_all_the_data_is_asked_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of the data have other means: the proof shows it, and the program is asked as a whole."""
+    monkeypatch.setattr("stansub.stan.predictors._ROWS", 1000)
+    monkeypatch.setattr("stansub.stan.predictors._HandedOut.of", lambda *_: Centring())
+    given, program = data(rare()), parse(PROGRAM)
+    points = list(np.random.default_rng(3).uniform(-0.5, 0.5, (3, 4)))
+    blocks = Blocks(N, 100)
+    rows = [Centring().columns(given, N)(theta) for theta in points]
+    terms = [np.add.reduceat(y[0] * eta[0] - np.exp(eta[0]), blocks.starts) for y, eta in rows]
+    in_parts = _by_columns_of_data(Centring(), given, ["N"], points)  # type: ignore[arg-type]
+    assert in_parts is not None
+    assert not _is_proved(in_parts, blocks, points, terms)
+    found = linear_predictors(
+        program,
+        Form("sum"),
+        given,
+        Only(blocks),  # type: ignore[arg-type]
+        sizes=["N"],
+        order=None,
+        points=points,
+        terms=terms,
+        name="centring",
+        guess=in_parts,
+    )
+    assert _is_proved(found, blocks, points, terms)
+    w = given.values["w"][1]
+    np.testing.assert_allclose(found.offset[0], w - w.mean(), atol=1e-12)
+
+
+class Only(NamedTuple):
+    """A population of which nothing but its blocks is asked."""
+
+    blocks: Blocks
