@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "constrained.hpp"
 #include "decider.hpp"
 #include "densities.hpp"
 #include "evaluators.hpp"
@@ -430,6 +431,20 @@ void define_observations(nb::module_& m) {
           "third"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>());
 }
 
+// How many draws were written, and the message of the error that ended it.
+nb::tuple write_draws(Writer& writer, const Matrix& theta, const OutputMatrix& out, const Output<std::int32_t>& stop) {
+  require_length(out.shape(0), theta.shape(0), "out");
+  require_length(out.shape(1), writer.width(), "a row of out");
+  require_length(stop.shape(0), 1, "stop");
+  std::string message;
+  std::int64_t n = 0;
+  {
+    nb::gil_scoped_release release;
+    n = writer.write(theta.data(), theta.shape(1), theta.shape(0), out.data(), stop.data(), message);
+  }
+  return nb::make_tuple(n, nb::bytes(message.data(), message.size()));
+}
+
 std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals& proposals,
                          const nb::handle& bitgen, const nb::handle& audit_bitgen, double audit_probability,
                          const OutputMatrix& theta, const Output<std::uint8_t>& accepted,
@@ -560,6 +575,21 @@ NB_MODULE(_loop, m) {
           "precisions"_a = nb::make_tuple(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>())
       .def_prop_ro("order", &Surrogate::order)
       .def("changes", &surrogate_changes, "theta"_a, "theta_new"_a);
+
+  nb::class_<Writer>(m, "Writer")
+      .def(
+          "__init__",
+          [](Writer* self, std::uintptr_t model, std::uintptr_t rng, std::uintptr_t param_constrain,
+             std::uintptr_t free_error, bool include_tp, bool include_gq, std::size_t n_written,
+             const Vector<std::int64_t>& columns) {
+            new (self) Writer(from_address<const void*>(model, "model"), reinterpret_cast<void*>(rng),
+                              from_address<BridgeStan::ParamConstrain>(param_constrain, "param_constrain_address"),
+                              from_address<BridgeStan::FreeError>(free_error, "free_error_address"), include_tp,
+                              include_gq, n_written, to_vector(columns));
+          },
+          "model"_a, "rng"_a, "param_constrain_address"_a, "free_error_address"_a, nb::kw_only(), "include_tp"_a,
+          "include_gq"_a, "n_written"_a, "columns"_a)
+      .def("write", &write_draws, "theta"_a, "out"_a.noconvert(), "stop"_a.noconvert());
 
   define_parts(m);
   define_observations(m);

@@ -507,6 +507,51 @@ class RemainderBounds:
         proved: bool = True,
     ) -> None: ...
 
+class Writer:
+    """Writes a program's values of many draws; for one thread.
+
+    Parameters
+    ----------
+    model, rng : int
+        Addresses of a ``bs_model`` and a ``bs_rng`` (0 where nothing needs one).
+    param_constrain_address, free_error_address : int
+        Of BridgeStan's functions of these names.
+    include_tp, include_gq : bool
+        Whether transformed parameters and generated quantities are among the values.
+    n_written : int
+        Values that the program writes.
+    columns : ndarray of int64, shape (k,)
+        Places of those that are kept.
+
+    Raises
+    ------
+    ValueError
+        When an address is null or there is no such column.
+    """
+
+    def __init__(
+        self,
+        model: int,
+        rng: int,
+        param_constrain_address: int,
+        free_error_address: int,
+        *,
+        include_tp: bool,
+        include_gq: bool,
+        n_written: int,
+        columns: NDArray[np.int64],
+    ) -> None: ...
+    def write(self, theta: NDArray[np.float64], out: NDArray[np.float64], stop: NDArray[np.int32]) -> tuple[int, bytes]:
+        """Fill the first rows of ``out``, shape (n, k), from draws of shape (n, dim), without the interpreter's lock.
+
+        Returns
+        -------
+        n_done : int
+            Draws before the program raised an error or ``stop``, shape (1,), was not 0 any more.
+        message : bytes
+            Of that error.
+        """
+
 class GlobalQuadratic:
     """A global part value + sum_j (slope_j d_j + curvature_j d_j^2 / 2), d = theta - centre.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub import memory, streams
-from stansub.errors import InputError, RunError
+from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.run.config import SampleConfig
 from stansub.stan.posterior import Posterior
@@ -139,31 +138,34 @@ def constrain(
     model, plan = posterior.full, _Values.of(posterior, kept)
     values = np.full((*theta.shape[:2], plan.columns.size), np.nan)
     errors: list[str] = []
-    cancelled = threading.Event()
+    stop, n = np.zeros(1, np.int32), theta.shape[1]
 
     def one(chain: int) -> None:
         # Each chain has a generator of its own, so that generated quantities do not depend on threads.
         state = streams.sequence(seed, streams.Chain.QUANTITIES, chain=chain).generate_state(1)
-        rng, out = model.rng(int(state[0])), np.empty(plan.n_written)
-        for draw in range(theta.shape[1]):
-            if cancelled.is_set():
-                return
-            try:
-                model.param_constrain(
-                    theta[chain, draw], include_tp=plan.include_tp, include_gq=plan.include_gq, rng=rng, out=out
-                )
-            except RunError as error:
-                errors.append(" ".join(str(error).split()))
-                out[:] = np.nan
-                parameters = model.param_constrain(theta[chain, draw])
-                out[: parameters.size] = parameters
-            values[chain, draw] = out[plan.columns]
+        rng, draw = model.rng(int(state[0])), 0
+        writer = model.writer(
+            include_tp=plan.include_tp,
+            include_gq=plan.include_gq,
+            rng=rng,
+            n_written=plan.n_written,
+            columns=plan.columns,
+        )
+        while draw < n and not stop[0]:
+            done, message = writer.write(theta[chain, draw:], values[chain, draw:], stop)
+            draw += done
+            if message:
+                errors.append(" ".join(message.decode(errors="replace").split()))
+                written, parameters = np.full(plan.n_written, np.nan), model.param_constrain(theta[chain, draw])
+                written[: parameters.size] = parameters
+                values[chain, draw] = written[plan.columns]
+                draw += 1
 
     with ThreadPoolExecutor(max_workers=threads) as pool:
         try:
             list(pool.map(one, range(theta.shape[0])))
         except BaseException:
-            cancelled.set()
+            stop[0] = 1
             raise
     variables, first = {}, 0
     for name, shape in plan.layout.shapes.items():

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.output.layout import Layout
@@ -58,6 +59,17 @@ def posterior_of(factors: FunctionFactors) -> Posterior:
     )
 
 
+@dataclass(frozen=True)
+class _Copier:
+    """Writes parameters, which are what they are on the unconstrained space."""
+
+    columns: NDArray[np.int64]
+
+    def write(self, theta: FloatArray, out: FloatArray, stop: NDArray[np.int32]) -> tuple[int, bytes]:
+        out[:] = theta[:, self.columns]
+        return len(theta), b""
+
+
 class _Whole:
     """The whole log density, with the methods that a compiled program has for what is read and written."""
 
@@ -96,6 +108,11 @@ class _Whole:
             return np.array(theta)
         out[:] = theta
         return out
+
+    def writer(
+        self, *, include_tp: bool, include_gq: bool, rng: Any, n_written: int, columns: NDArray[np.int64]
+    ) -> _Copier:
+        return _Copier(columns)
 
     def param_unconstrain_json(self, values: bytes) -> FloatArray:
         given, theta = orjson.loads(values), np.empty(self.dim)

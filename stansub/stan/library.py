@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import _loop
 from stansub.errors import InputError, RunError
 from stansub.stan.arrays import Arrays, Variable
 from stansub.types import FloatArray
@@ -306,6 +307,25 @@ class Model:
         if code:
             raise RunError(self.library.take_message(error))
         return out
+
+    def writer(
+        self, *, include_tp: bool, include_gq: bool, rng: Rng, n_written: int, columns: NDArray[np.int64]
+    ) -> _loop.Writer:
+        """What writes values of many draws, in the places ``columns`` of those of `param_constrain`, in one thread.
+
+        Model and generator must live as long.
+        """
+        library = self.library
+        return _loop.Writer(
+            self.pointer,
+            rng.pointer,
+            library.address("bs_param_constrain"),
+            library.address("bs_free_error_msg"),
+            include_tp=include_tp,
+            include_gq=include_gq,
+            n_written=n_written,
+            columns=columns,
+        )
 
     def param_unconstrain_json(self, values: bytes) -> FloatArray:
         """Unconstrained parameters, shape (dim,), of constrained ones given as JSON.

@@ -40,6 +40,12 @@ _MAX_TRIES = 100
 _PARTS, _PART = 20, 1 << 14
 
 
+class Writer(Protocol):
+    """Writes values of many draws (see `stansub._loop.Writer`)."""
+
+    def write(self, theta: FloatArray, out: FloatArray, stop: NDArray[np.int32]) -> tuple[int, bytes]: ...
+
+
 class Whole(factors.Density, Protocol):
     """The whole log density, with all that is read from and written for a user."""
 
@@ -60,6 +66,10 @@ class Whole(factors.Density, Protocol):
         rng: Any = None,
         out: FloatArray | None = None,
     ) -> FloatArray: ...
+
+    def writer(
+        self, *, include_tp: bool, include_gq: bool, rng: Any, n_written: int, columns: NDArray[np.int64]
+    ) -> Writer: ...
 
     def param_unconstrain_json(self, values: bytes) -> FloatArray: ...
 
