@@ -53,7 +53,7 @@ R = TypeVar("R")
 
 # Observations that are compared at once, and that a part of the program's data has.
 _PART, _ROWS = 1 << 14, 1 << 15
-# Points at which predictors are compared where none are given.
+# Points at which predictors are compared before there are any of the posterior.
 _N_POINTS = 3
 _AFFINE, _SAME = 1e-9, 1e-8
 # Values that an observation may have of one argument.
@@ -439,6 +439,10 @@ class _HandedOut:
             raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
         return cls(parts.density, library, tuple(width != "1" for width in parts.widths))
 
+    def points(self, values: Data) -> list[FloatArray]:
+        """Unconstrained parameters at which arguments can be compared: always the same."""
+        return list(np.random.default_rng(0).uniform(-2, 2, (_N_POINTS, values.model(self.library).dim)))
+
     def columns(self, values: Data, n: int) -> _Columns:
         """Of such data, n observations."""
         return _Columns.of(self.library, values, n, spec=SPECS[self.density], vectors=self.vectors)
@@ -480,14 +484,10 @@ def linear_predictors(
         predictors = replace(found, order=order)
         return predictors if _is_proved(predictors, population.blocks, points, terms) else None
 
-    if guess is not None and (predictors := proved(guess)):
-        return predictors
     source = _HandedOut.of(program, form, sizes[0] if sizes else "", name, progress)
-    if (
-        guess is None
-        and (found := _by_columns_of_data(source, values, sizes, points))
-        and (predictors := proved(found))
-    ):
+    if guess is None:
+        guess = _by_columns_of_data(source, values, sizes)
+    if guess is not None and (predictors := proved(guess)):
         return predictors
     columns = source.columns(values, population.blocks.n_observations)
     design = _steps(columns, points[0])
@@ -543,13 +543,12 @@ def _steps(columns: _Columns, point: FloatArray) -> list[FloatArray]:
     return [np.stack(np.broadcast_arrays(*(step[row] for step in steps)), 1) for row in range(len(base))]
 
 
-def _by_columns_of_data(
-    source: _HandedOut, values: Data, sizes: Sequence[str], points: Sequence[FloatArray] | None = None
-) -> LinearPredictors | None:
+def _by_columns_of_data(source: _HandedOut, values: Data, sizes: Sequence[str]) -> LinearPredictors | None:
     """The linear predictors where the program takes a few rows, and these show a design of columns of the data.
 
-    All rows are then asked in parts, at several points or such as are given; None where that does not succeed, for
-    whatever reason. To be proved: what the program computes of all its data, such as means, differs from part to part.
+    All rows are then asked in parts; None where that does not succeed, for whatever reason. To be proved: what the
+    program computes of all its data, such as means, differs from part to part. The points are always the same, so that
+    another process finds the same to the last bit.
     """
     if not sizes or not set(sizes) <= set(values.values):
         return None
@@ -558,9 +557,7 @@ def _by_columns_of_data(
         telling = telling_rows(values, axes, n)
         few = values.rows(axes, sizes, telling)
         columns = source.columns(few, len(telling))
-        if points is None:
-            dim = few.model(source.library).dim
-            points = list(np.random.default_rng(0).uniform(-2, 2, (_N_POINTS, dim)))
+        points = source.points(few)
         guesses = [
             guessed(np.broadcast_to(z, (len(telling), len(points[0]))).T, few, axes) for z in _steps(columns, points[0])
         ]

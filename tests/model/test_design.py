@@ -111,6 +111,9 @@ class Centring:
 
     density = "poisson_log"
 
+    def points(self, values: Data) -> list[Array]:
+        return list(np.random.default_rng(4).uniform(-0.5, 0.5, (3, 4)))
+
     def columns(self, values: Data, n: int) -> _Columns:
         x, w, y = (np.asarray(values.values[name], float) for name in ("x", "w", "y"))
 
@@ -129,7 +132,7 @@ def test_what_is_computed_of_all_the_data_is_asked_of_all_of_them(monkeypatch: p
     blocks = Blocks(N, 100)
     rows = [Centring().columns(given, N)(theta) for theta in points]
     terms = [np.add.reduceat(y[0] * eta[0] - np.exp(eta[0]), blocks.starts) for y, eta in rows]
-    in_parts = _by_columns_of_data(Centring(), given, ["N"], points)  # type: ignore[arg-type]
+    in_parts = _by_columns_of_data(Centring(), given, ["N"])  # type: ignore[arg-type]
     assert in_parts is not None
     assert not _is_proved(in_parts, blocks, points, terms)
     found = linear_predictors(

@@ -12,7 +12,7 @@ from recording import Recording
 from toys import with_own_rows
 
 import stansub
-from stansub import CompiledModel, InputError, Pocock, RandomWalk, cli
+from stansub import CompiledModel, InputError, Pocock, RandomWalk, _loop, cli
 from stansub.acceptance.normality import Pair
 from stansub.chosen import RaceOutcome
 from stansub.findings import NormalityFails
@@ -23,7 +23,6 @@ from stansub.output.summary import table
 from stansub.progress import TimeLimitError
 from stansub.run import choices
 from stansub.target import taylor
-from stansub.target.remainders import LinearPredictors
 from stansub.tuning import anchored
 from stansub.tuning import race as racing
 from stansub.tuning.mode import NoModeError, find_modes
@@ -111,13 +110,13 @@ def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def wrong_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sum of the expansions of single observations has a Hessian that is not the sum of theirs."""
-    right = LinearPredictors.derivatives
+    right = _loop.Observations
 
-    def wrong(predictors: LinearPredictors, eta: Array) -> tuple[Array, Array]:
-        gradient, hessian = right(predictors, eta)
-        return gradient, 1.3 * hessian
+    def wrong(*given: Any) -> _loop.Observations:
+        before, hessian, rest = given[:6], given[6], given[7:]
+        return right(*before, 1.3 * hessian, *rest)
 
-    monkeypatch.setattr(LinearPredictors, "derivatives", wrong)
+    monkeypatch.setattr(_loop, "Observations", wrong)
 
 
 @pytest.mark.parametrize("program", ["normal_mean", "logistic"])
