@@ -116,6 +116,7 @@ struct DeciderState {
   std::vector<std::int32_t> order;   // in which blocks will be drawn
   std::vector<std::int32_t> subset;  // that the last decision among some of the blocks was about, if there was one
   std::vector<std::int32_t> subset_order;
+  std::vector<double> ahead;  // places in the alias table of candidates to come
   Counters counters;
 };
 
@@ -191,8 +192,9 @@ class Decider {
 
   DeciderState state() const {
     require_start();
-    DeciderState state{current_.theta,     current_.global, {}, {}, all_.urn.order(), some_.which, some_.urn.order(),
+    DeciderState state{current_.theta, current_.global, {}, {}, all_.urn.order(), some_.which, some_.urn.order(), ahead_,
                        counters_};
+    std::rotate(state.ahead.begin(), state.ahead.begin() + static_cast<std::ptrdiff_t>(next_), state.ahead.end());
     for (std::int32_t b = 0; b < n_blocks_; ++b) {
       if (!current_.knows(b)) continue;
       state.known.push_back(b);
@@ -215,6 +217,8 @@ class Decider {
     current_.stamp = ++last_stamp_;
     for (std::size_t k = 0; k < state.known.size(); ++k)
       current_.blocks[state.known[k]] = {state.values[k], current_.stamp};
+    ahead_ = state.ahead;
+    next_ = 0;
     counters_ = state.counters;
     started_ = true;
   }
@@ -479,13 +483,10 @@ class Decider {
       settle_by_all_observations(decision, bits);
       return decision;
     }
-    picked_.resize(random_poisson(bits, pair_.rate));
-    for (std::int32_t& i : picked_) i = all.pick(bits);
-    for (std::size_t k = 0; k < std::min(kAhead, picked_.size()); ++k) all.prefetch(picked_[k]);
+    const std::int64_t n_points = random_poisson(bits, pair_.rate);
     decision.accepted = true;
-    for (std::size_t k = 0; k < picked_.size(); ++k) {
-      const std::int32_t i = picked_[k];
-      if (k + kAhead < picked_.size()) all.prefetch(picked_[k + kAhead]);
+    for (std::int64_t k = 0; k < n_points; ++k) {
+      const std::int32_t i = next_candidate(bits);
       ++decision.n_obs_used;
       const double height = bits->next_double(bits->state) * all.first_bound(i, pair_);
       const double bound = all.second_bound(i, pair_, changes_);
@@ -503,6 +504,20 @@ class Decider {
     }
     counters_.candidates += decision.n_obs_used;
     return decision;
+  }
+
+  // An observation in proportion to its bound. Whatever decisions come to, the next ones are independent draws: so they are
+  // drawn ahead, and lie in the cache when they are asked for, the table's row first and then the record.
+  std::int32_t next_candidate(bitgen_t* bits) {
+    const AliasTable& constants = observations_->constants();
+    while (ahead_.size() < 2 * kAhead) ahead_.push_back(constants.place(bits));
+    double& place = ahead_[next_];
+    const std::int32_t candidate = constants.at(place);
+    place = constants.place(bits);
+    constants.prefetch(place);
+    next_ = (next_ + 1) % ahead_.size();
+    observations_->prefetch(constants.at(ahead_[(next_ + kAhead - 1) % ahead_.size()]));
+    return candidate;
   }
 
   void settle_by_all_observations(Decision& decision, bitgen_t* bits) {
@@ -656,7 +671,7 @@ class Decider {
     return range_ && range_->promised() && spread > range * (1 + 1e-9);
   }
 
-  static constexpr std::size_t kAhead = 4;  // records that are fetched before they are looked at
+  static constexpr std::size_t kAhead = 4;  // candidates by which rows, and again records, are fetched early
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 
   const Evaluator* evaluator_;
@@ -673,13 +688,14 @@ class Decider {
   std::uint64_t last_stamp_ = 0;
   bool started_ = false;
   Population all_, some_;
+  std::vector<double> ahead_;  // places of candidates to come, in a ring
+  std::size_t next_ = 0;
   Counters counters_;
   // scratch
   std::vector<std::int32_t> missing_;
   std::vector<double> values_, remainders_;
   Observations::Pair pair_;
   Observations::Changes changes_;
-  std::vector<std::int32_t> picked_;
 };
 
 }  // namespace stansub

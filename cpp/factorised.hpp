@@ -56,10 +56,14 @@ class AliasTable {
   double weight(std::int32_t i) const { return weights_[i]; }
   double largest() const { return largest_; }
 
-  std::int32_t draw(bitgen_t* bits) const {
-    const double at = bits->next_double(bits->state) * static_cast<double>(rows_.size());
-    const auto i = std::min(static_cast<std::size_t>(at), rows_.size() - 1);
-    return at - static_cast<double>(i) < rows_[i].own ? static_cast<std::int32_t>(i) : rows_[i].other;
+  std::int32_t draw(bitgen_t* bits) const { return at(place(bits)); }
+
+  // The same in two parts, between which the table's row can be fetched: a random place, and the index that is drawn there.
+  double place(bitgen_t* bits) const { return bits->next_double(bits->state) * static_cast<double>(rows_.size()); }
+  void prefetch(double place) const { __builtin_prefetch(&rows_[row_of(place)]); }
+  std::int32_t at(double place) const {
+    const std::size_t i = row_of(place);
+    return place - static_cast<double>(i) < rows_[i].own ? static_cast<std::int32_t>(i) : rows_[i].other;
   }
 
  private:
@@ -67,6 +71,8 @@ class AliasTable {
     double own;  // probability to stay
     std::int32_t other;
   };
+
+  std::size_t row_of(double place) const { return std::min(static_cast<std::size_t>(place), rows_.size() - 1); }
 
   std::vector<double> weights_;
   std::vector<Row> rows_;

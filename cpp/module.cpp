@@ -296,7 +296,7 @@ nb::tuple to_tuple(const DeciderState& s) {
   };
   const Counters& c = s.counters;
   return nb::make_tuple(to_numpy(s.theta), s.global, blocks(s.known), to_numpy(s.values), blocks(s.order),
-                        blocks(s.subset), blocks(s.subset_order),
+                        blocks(s.subset), blocks(s.subset_order), to_numpy(s.ahead),
                         nb::make_tuple(c.decisions, c.accepted, c.obs_used, c.evaluated, c.evaluated_extra, c.nonfinite,
                                        c.bound_violated, c.fallback, c.audited_estimates, c.audit_squares,
                                        c.audit_seconds, c.candidates, c.tightness, c.audited_acceptances,
@@ -304,11 +304,11 @@ nb::tuple to_tuple(const DeciderState& s) {
 }
 
 DeciderState to_decider_state(const nb::tuple& t) {
-  const auto counters = nb::cast<nb::tuple>(t[7]);
+  const auto counters = nb::cast<nb::tuple>(t[8]);
   const auto count = [&](int k) { return nb::cast<std::int64_t>(counters[k]); };
   const auto numbers = [&](int k) { return to_vector(nb::cast<Vector<double>>(t[k])); };
   const auto blocks = [&](int k) { return to_vector(nb::cast<Vector<std::int32_t>>(t[k])); };
-  return {numbers(0), nb::cast<double>(t[1]), blocks(2), numbers(3), blocks(4), blocks(5), blocks(6),
+  return {numbers(0), nb::cast<double>(t[1]), blocks(2), numbers(3), blocks(4), blocks(5), blocks(6), numbers(7),
           {count(0), count(1), count(2), count(3), count(4), count(5), count(6), count(7), count(8),
            nb::cast<double>(counters[9]), nb::cast<double>(counters[10]), count(11), nb::cast<double>(counters[12]),
            count(13), nb::cast<double>(counters[14])}};

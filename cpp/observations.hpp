@@ -130,7 +130,7 @@ class Observations {
   double total_change(const Pair& pair) const { return pair.to.total - pair.from.total; }
 
   // An observation in proportion to its bound.
-  std::int32_t pick(bitgen_t* bits) const { return constants_.draw(bits); }
+  const AliasTable& constants() const { return constants_; }
 
   // Observations lie anywhere in memory: has one fetched that will be asked for soon.
   void prefetch(std::int32_t i) const {

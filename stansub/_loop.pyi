@@ -673,11 +673,13 @@ class DeciderState:
         NDArray[np.int32],
         NDArray[np.int32],
         NDArray[np.int32],
+        NDArray[np.float64],
         tuple[int, int, int, int, int, int, int, int, int, float, float, int, float, int, float],
     ]:
         """Position, global log density there, blocks known there, their values; the order in which blocks are drawn.
 
-        Then the blocks of the last decision among a subset, the order in which these are drawn, and the counters.
+        Then the blocks of the last decision among a subset, the order in which these are drawn, candidates of
+        factorised decisions that are drawn ahead, and the counters.
         """
 
 class Decider:
