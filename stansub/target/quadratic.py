@@ -1,7 +1,7 @@
 """A global part that is a sum of quadratics of a parameter each, as normal priors on unbounded parameters give it.
 
-Where decisions look at next to no data the program's priors are half of what a step costs. That they are such a sum is
-not read off the program but checked: at points all over the box in which it will be relied on.
+Where decisions look at next to no data a call of the program for its priors costs as much as all the rest. That they
+are such a sum is not read off the program but checked: at points all over the box in which it will be relied on.
 """
 
 from __future__ import annotations
