@@ -500,10 +500,13 @@ def linear_predictors(
 def guess_predictors(program: Program, form: Form, values: Data, name: str) -> LinearPredictors | None:
     """What the linear predictors of a program may be, to be proved once its likelihood is cut into blocks.
 
-    Where the program takes a few rows and these show a design of columns of the data; None elsewhere.
+    Where the program takes a few rows and these show a design of columns of the data, and nothing is to be compiled;
+    None elsewhere.
     """
     size = main_size(program)
     try:
+        if not toolchain.is_compiled(handing_out(program, form, size), name=library_name(name)):
+            return None
         source = _HandedOut.of(program, form, size, name)
         return _by_columns_of_data(source, values, [size])
     except InputError:

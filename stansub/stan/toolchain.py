@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
@@ -86,7 +87,6 @@ def compile_library(
     RunError
         When there is no compiler, the compilation fails or is stopped, or the cache cannot be written.
     """
-    home = find_home()
     log = as_progress(progress)
 
     def check() -> None:
@@ -94,15 +94,8 @@ def compile_library(
             raise RunError(f"compiling {name} was stopped")
         log.check()
 
-    stem = _stem(name)
-    flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
-    if not any(flag.startswith("--name") for flag in flags):
-        flags.append(f"--name={stem}_model")
-    header = None if user_header is None else user_header.read_bytes()
-    foundation = _hash(home.identity, *_variables(), *_surroundings())
-    key = _hash(foundation, *flags, code, header or b"")
-    cache = cache_dir()
-    library = cache / "libraries" / f"{stem}-{key}.so"
+    wanted = _Wanted.of(code, name, user_header, stanc_args)
+    cache, library = wanted.cache, wanted.library
     if is_intact(library):
         return library
 
@@ -111,7 +104,7 @@ def compile_library(
         for folder in FOLDERS:
             make_folder(cache / folder)
         waiting = f"Waiting for another process that is compiling {name}"
-        with _locked(cache / "locks" / key, lambda: log(waiting), check):
+        with _locked(cache / "locks" / wanted.key, lambda: log(waiting), check):
             if is_intact(library):
                 return library
             again = f"The compiled {name} in the cache is damaged: compiling it again"
@@ -120,16 +113,60 @@ def compile_library(
                 remedy="compile it before with `stansub check`",
             )
             _remove_abandoned(cache)
-            with _scratch(cache / "build" / key) as build:
-                (build / f"{stem}.stan").write_text(code, encoding="utf-8")
-                variables = [f"STANCFLAGS={shlex.join(flags)}"]
-                if header is not None:
-                    (build / "user_header.hpp").write_bytes(header)
+            with _scratch(cache / "build" / wanted.key) as build:
+                (build / f"{wanted.stem}.stan").write_text(code, encoding="utf-8")
+                variables = [f"STANCFLAGS={shlex.join(wanted.flags)}"]
+                if wanted.header is not None:
+                    (build / "user_header.hpp").write_bytes(wanted.header)
                     variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
-                target = build / f"{stem}_model.so"
-                _run_make(home, target, variables, cache, foundation, check)
+                target = build / f"{wanted.stem}_model.so"
+                _run_make(wanted.home, target, variables, cache, wanted.foundation, check)
                 keep(target, library)
     return library
+
+
+def is_compiled(code: str, *, name: str) -> bool:
+    """Whether `compile_library` would find a program in the cache."""
+    return is_intact(_Wanted.of(code, name, None, ()).library)
+
+
+class _Wanted(NamedTuple):
+    """A library and what it depends on.
+
+    Attributes
+    ----------
+    home : Home
+    cache : Path
+    stem, flags, header
+        Of its file, for stanc, and of C++ definitions.
+    foundation, key : str
+        Hashes of what all libraries depend on, and of all that this one does.
+    """
+
+    home: Home
+    cache: Path
+    stem: str
+    flags: list[str]
+    header: bytes | None
+    foundation: str
+    key: str
+
+    @classmethod
+    def of(cls, code: str, name: str, user_header: Path | None, stanc_args: Sequence[str]) -> _Wanted:
+        """From the arguments of `compile_library`."""
+        home, stem = find_home(), _stem(name)
+        flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
+        if not any(flag.startswith("--name") for flag in flags):
+            flags.append(f"--name={stem}_model")
+        header = None if user_header is None else user_header.read_bytes()
+        foundation = _hash(home.identity, *_variables(), *_surroundings())
+        key = _hash(foundation, *flags, code, header or b"")
+        return cls(home, cache_dir(), stem, flags, header, foundation, key)
+
+    @property
+    def library(self) -> Path:
+        """Its place in the cache."""
+        return self.cache / "libraries" / f"{self.stem}-{self.key}.so"
 
 
 @contextmanager

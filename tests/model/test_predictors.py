@@ -14,10 +14,11 @@ from scipy import stats
 from scipy.special import expit, log_softmax
 
 import stansub
+from stansub.stan import data as data_module
 from stansub.stan import predictors as handing_out
-from stansub.stan import rewrite, stanc
+from stansub.stan import rewrite, source, stanc
 from stansub.stan.densities import SPECS
-from stansub.stan.predictors import _HELPERS, _affine, _Columns, _joined, _Parts, _parts, _steps
+from stansub.stan.predictors import _HELPERS, _affine, _Columns, _joined, _Parts, _parts, _steps, guess_predictors
 from stansub.stan.recognise import recognise
 from stansub.stan.sizes import main_size
 from stansub.stan.syntax import Program, parse
@@ -420,3 +421,13 @@ def moments(posterior: stansub.Posterior, draws: Array) -> tuple[Array, Array, f
 
 def _ess(values: Array) -> float:
     return float(min(az.ess(values), az.ess((values - values.mean()) ** 2)))
+
+
+def test_nothing_is_compiled_for_a_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compilation takes half a minute, and whoever waits for it is told."""
+    monkeypatch.setattr("stansub.stan.toolchain.is_compiled", lambda code, *, name: False)
+    monkeypatch.setattr("stansub.stan.toolchain.compile_library", lambda *_, **__: pytest.fail("it is being compiled"))
+    read = source.read(MODELS / "logistic.stan")
+    values = {"N": 3, "K": 1, "y": [0, 1, 1], "x": [[0.1], [0.2], [0.3]]}
+    given = data_module.read(values, read.program.data.declarations)
+    assert guess_predictors(read.program, recognise(read.program), given, "logistic") is None
