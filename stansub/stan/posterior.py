@@ -275,7 +275,7 @@ class Posterior:
             self.program,
             self.form,
             self.values,
-            self.population,
+            self.blocks,
             sizes=self.sizes,
             order=self.order,
             points=self.points,

@@ -43,7 +43,6 @@ from stansub.stan.syntax import (
     walk,
 )
 from stansub.target.blocks import Blocks
-from stansub.target.factors import Population
 from stansub.target.gradients import THREADS
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
@@ -452,7 +451,7 @@ def linear_predictors(
     program: Program,
     form: Form,
     values: Data,
-    population: Population,
+    blocks: Blocks,
     *,
     sizes: Sequence[str],
     order: Any,
@@ -466,7 +465,7 @@ def linear_predictors(
 
     Parameters
     ----------
-    program, form, values, population, sizes, order, points, name
+    program, form, values, blocks, sizes, order, points, name
         Of a `stansub.stan.posterior.Posterior`.
     terms : sequence of ndarray, shape (n_blocks,)
         Log likelihoods of the blocks at the first of the points.
@@ -482,14 +481,14 @@ def linear_predictors(
 
     def proved(found: LinearPredictors) -> LinearPredictors | None:
         predictors = replace(found, order=order)
-        return predictors if _is_proved(predictors, population.blocks, points, terms) else None
+        return predictors if _is_proved(predictors, blocks, points, terms) else None
 
     source = _HandedOut.of(program, form, sizes[0] if sizes else "", name, progress)
     if guess is None:
         guess = _by_columns_of_data(source, values, sizes)
     if guess is not None and (predictors := proved(guess)):
         return predictors
-    columns = source.columns(values, population.blocks.n_observations)
+    columns = source.columns(values, blocks.n_observations)
     design = _steps(columns, points[0])
     predictors = proved(_joined(columns.spec, [_affine(source.density, columns, design, points)], design))
     if predictors is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,7 +139,7 @@ def test_what_is_computed_of_all_the_data_is_asked_of_all_of_them(monkeypatch: p
         program,
         Form("sum"),
         given,
-        Only(blocks),  # type: ignore[arg-type]
+        blocks,
         sizes=["N"],
         order=None,
         points=points,
@@ -150,9 +150,3 @@ def test_what_is_computed_of_all_the_data_is_asked_of_all_of_them(monkeypatch: p
     assert _is_proved(found, blocks, points, terms)
     w = given.values["w"][1]
     np.testing.assert_allclose(found.offset[0], w - w.mean(), atol=1e-12)
-
-
-class Only(NamedTuple):
-    """A population of which nothing but its blocks is asked."""
-
-    blocks: Blocks
