@@ -28,7 +28,7 @@ from stansub.stan.recognise import Form, find_line, observations_in
 from stansub.stan.rewritten import Rewritten
 from stansub.stan.sizes import main_size, outcome_sizes
 from stansub.stan.source import Source
-from stansub.stan.syntax import Declaration, Other, Program, Statement, Target, Tilde, calls, names, walk
+from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
 from stansub.stan.verdict import Examined, examine
 
 _FORMS = {
@@ -163,7 +163,7 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
     if posterior is None or costs is None:
         yield "Observations", f"{form.n or size or 'not found'}"
         for parameter in program.parameters.declarations:
-            yield "Parameter", _declared(parameter)
+            yield "Parameter", f"{parameter.type} {parameter.name}"
         return
     blocks = posterior.blocks
     yield "Observations", f"{blocks.n_observations:,} ({form.n or ', '.join(posterior.counts)})"
@@ -172,7 +172,7 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
     for parameter in program.parameters.declarations:
         inner, outer = (math.prod(shapes.get(parameter.name, (0,))) for shapes in (constrained, unconstrained))
         sizes = _count(inner, "value") + ("" if inner == outer else f", {outer:,} unconstrained")
-        yield "Parameter", f"{_declared(parameter)}: {sizes}"
+        yield "Parameter", f"{parameter.type} {parameter.name}: {sizes}"
     yield "", f"{_count(posterior.dim, 'unconstrained parameter')} together"
     yield "Evaluator", _evaluator(posterior)
     order = "shuffled" if posterior.order is not None else "in their original order (the log density depends on it)"
@@ -206,7 +206,7 @@ def _by_text(program: Program, observations: str | None) -> tuple[str, ...]:
     """What may count observations: outcomes' sizes that size no parameters, the likeliest first."""
     if observations:
         return (observations,)
-    of_parameters = set().union(*(names(dim) for one in program.parameters.declarations for dim in one.all_dims))
+    of_parameters = names(*(dim for one in program.parameters.declarations for dim in one.all_dims))
     return tuple(dict.fromkeys([main_size(program), *sorted(set(outcome_sizes(program)) - of_parameters)]))
 
 
@@ -216,7 +216,7 @@ def _terms(program: Program) -> list[Statement]:
         statement
         for statement in walk(program.model.statements)
         if isinstance(statement, Target | Tilde)
-        or (isinstance(statement, Other) and any(call.name.endswith("_lp") for call in calls(statement.text)))
+        or (isinstance(statement, Perform) and statement.call.name.endswith("_lp"))
     ]
 
 
@@ -271,13 +271,6 @@ def _duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-6:.3g} us"
-
-
-def _declared(parameter: Declaration) -> str:
-    outer = f"array[{', '.join(parameter.array_dims)}] " if parameter.array_dims else ""
-    constraint = f"<{parameter.constraint}>" if parameter.constraint else ""
-    inner = f"[{', '.join(parameter.dims)}]" if parameter.dims else ""
-    return f"{outer}{parameter.base}{constraint}{inner} {parameter.name}"
 
 
 def _count(n: int, what: str) -> str:

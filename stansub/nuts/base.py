@@ -66,12 +66,12 @@ class Program:
         integers = {one.name for one in data.declarations if one.base == "int" and not one.all_dims}
         sizes = {name for name in integers if data.integer(name) == n} | {str(n)}
         blocks = (self.syntax.transformed_parameters, self.syntax.generated_quantities)
-        tall = [one for block in blocks for one in block.declarations if set(one.all_dims) & sizes]
+        tall = [one for block in blocks for one in block.declarations if set(one.sizes) & sizes]
 
         def length(dim: str) -> int:
             return int(dim) if dim.isdigit() else data.integer(dim) if dim in integers else 1
 
-        return {one.name: math.prod(map(length, one.all_dims)) for one in tall}
+        return {one.name: math.prod(map(length, one.sizes)) for one in tall}
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from stansub.chosen import BlockReason, BlockSize, Chosen, ErrorAudited, ErrorNo
 from stansub.errors import InputError
 from stansub.run import config
 from stansub.run.config import MOST, MOST_COUNT, RANGES, Count
+from stansub.stan.arguments import recognised
 from stansub.stan.posterior import Posterior
-from stansub.stan.predictors import recognised
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
 from stansub.stan.rewrite import takes_metric
 from stansub.stan.syntax import Program

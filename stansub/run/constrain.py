@@ -181,7 +181,7 @@ def _tall(posterior: Posterior) -> Iterator[str]:
     sizes, program = _tall_sizes(posterior), posterior.program
     for block in (program.transformed_parameters, program.generated_quantities):
         for declaration in block.declarations:
-            if set(declaration.all_dims) & sizes:
+            if set(declaration.sizes) & sizes:
                 yield declaration.name
 
 

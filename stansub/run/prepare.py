@@ -32,10 +32,11 @@ from stansub.run.functions import posterior_of
 from stansub.run.inits import Init, load, start
 from stansub.stan import data as data_module
 from stansub.stan import source
+from stansub.stan.arguments import recognised
 from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
-from stansub.stan.predictors import guess_predictors, recognised
+from stansub.stan.predictors import guess_predictors
 from stansub.stan.syntax import Program
 from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors

@@ -13,14 +13,16 @@ from stansub.stan.syntax import (
     Assign,
     Declaration,
     For,
+    Infix,
     Program,
+    Slice,
     Statement,
+    Subscript,
     calls,
-    children,
-    expression_of,
-    matching,
+    find,
+    name_of,
     names,
-    tokenize,
+    writes,
 )
 
 # Functions whose value for one observation depends on the others.
@@ -77,12 +79,11 @@ def _aggregates(program: Program, statements: Sequence[Statement], sized: set[st
     for statement in statements:
         if not isinstance(statement, Declaration | Assign):
             continue
-        written = {statement.name} if isinstance(statement, Declaration) else set(statement.variables)
-        expression = expression_of(statement)
+        read = names(*statement.computes)
         called = any(
-            call.name in _AGGREGATES and set().union(*map(names, call.arguments)) & sized for call in calls(expression)
+            call.name in _AGGREGATES and names(*call.arguments) & sized for call in calls(*statement.computes)
         )
-        if called or (names(expression) & sized and not written & sized):
+        if called or (read & sized and not writes(statement) & sized):
             yield Remark(
                 program.text(statement.span),
                 "is computed from all observations, so it has another value on a part of the data; "
@@ -96,32 +97,25 @@ def _neighbours(
     """Statements that reach from one observation to another."""
     for statement in statements:
         inside = loops
-        if isinstance(statement, For) and size in names(statement.lower) | names(statement.upper):
+        if isinstance(statement, For) and size in names(statement.lower, statement.upper):
             inside = loops | {statement.variable}
-        nested = children(statement)
-        for inner in nested:
+        for inner in statement.bodies:
             yield from _neighbours(program, inner, size, sized, inside)
-        if not nested and _reaches_out(program.text(statement.span), size, sized, loops):
+        if not statement.bodies and _reaches_out(statement, size, sized, loops):
             yield Remark(program.text(statement.span), "takes one observation together with others")
 
 
-def _calls_on(text: str, functions: frozenset[str], variables: set[str]) -> bool:
-    """Whether one of some functions is called with one of some variables."""
+def _reaches_out(statement: Statement, size: str, sized: set[str], loops: set[str]) -> bool:
+    if any(call.name in _NEIGHBOURS and names(*call.arguments) & sized for call in calls(statement)):
+        return True
     return any(
-        call.name in functions and any(names(argument) & variables for argument in call.arguments)
-        for call in calls(text)
+        name_of(one.base) in sized and _is_computed(one) and names(*one.indices) & (loops | {size})
+        for one in find(Subscript, [statement])
     )
 
 
-def _reaches_out(text: str, size: str, sized: set[str], loops: set[str]) -> bool:
-    if _calls_on(text, _NEIGHBOURS, sized):
-        return True
-    tokens = tokenize(text)
-    for i in range(len(tokens) - 1):
-        if tokens[i].text in sized and tokens[i + 1].text == "[":
-            index = tokens[i + 2 : matching(tokens, i + 1)]
-            words = {token.text for token in index}
-            computed = bool(words & {"+", "-"}) or (":" in words and len(index) > 1 and "," not in words)
-            if computed and words & (loops | {size}):
-                return True
-    return False
+def _is_computed(read: Subscript) -> bool:
+    """Whether an element beside another is read, or a part of a variable."""
+    shifted = any(one.operator in ("+", "-") for one in find(Infix, read.indices))
+    is_slice = any(isinstance(one, Slice) and not one.is_whole for one in read.indices)
+    return shifted or (is_slice and len(read.indices) == 1)

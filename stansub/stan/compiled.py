@@ -18,13 +18,13 @@ from stansub.errors import InputError, RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import data as data_module
 from stansub.stan import rewrite, source, toolchain
+from stansub.stan.arguments import argument_program, library_name
 from stansub.stan.cutting import Cut, InParts, Whole, choices, find_sums
 from stansub.stan.data import Data
 from stansub.stan.instances import Slicer, build
 from stansub.stan.library import Library, Model
 from stansub.stan.parts import Parts, divide, has_other_sums
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
-from stansub.stan.predictors import handing_out, library_name
 from stansub.stan.recognise import Form, explain, find_line, plain, recognise, size_candidates
 from stansub.stan.remarks import locate_error
 from stansub.stan.rewritten import Rewritten, count_units
@@ -35,7 +35,7 @@ from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import declarations, main_size, outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.summaries import with_summaries
-from stansub.stan.syntax import Program, names, tokenize
+from stansub.stan.syntax import Name, Program, find, names, parse_expression
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
 from stansub.target.remainders import NoPredictorsError
 from stansub.types import FloatArray
@@ -216,8 +216,8 @@ class CompiledModel:
 
     def _counting(self) -> tuple[str, ...]:
         """Integers of the data block that determine the number of units, the likeliest first."""
-        words = [token.text for token in tokenize(self.form.n)]
-        dims = {d.name: set().union(*map(names, d.all_dims)) for d in declarations(self.program)}
+        words = [one.name for one in find(Name, [parse_expression(self.form.n)])]
+        dims = {d.name: names(*d.all_dims) for d in declarations(self.program)}
         found = [size for word in reversed(words) for size in self._size_names() if size in {word, *dims.get(word, ())}]
         return tuple(dict.fromkeys(found))
 
@@ -309,7 +309,7 @@ class CompiledModel:
     def _latent(self, sums: Sequence[Sequence[str]]) -> str:
         """What counts the observations, where they have parameters each and none of some sums is over them."""
         outcomes, counted = outcome_sizes(self.program), {name for names in sums for name in names}
-        of_parameters = {dim for one in self.program.parameters.declarations for dim in one.all_dims}
+        of_parameters = {dim for one in self.program.parameters.declarations for dim in one.sizes}
         return outcomes[0] if outcomes and not counted & set(outcomes) and set(outcomes) <= of_parameters else ""
 
     def _undefined(self, given: _Given, library: Library | None) -> str:
@@ -404,7 +404,7 @@ def compile_model(
         if predictors and not (parts and parts.may_have_several):
             counted = N_ROWS if lagged else main_size(program)
             with suppress(NoPredictorsError, InputError):
-                compiling(handing_out(program, form, counted), name=library_name(name), progress=log)
+                compiling(argument_program(program, form, counted).code, name=library_name(name), progress=log)
         library = compiling(parts.code, name=f"{name}_parts", progress=log) if parts else None
         exporting = None
         if parts and parts.exporting:

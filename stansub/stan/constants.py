@@ -44,7 +44,7 @@ def constants(
     InputError
         When the program has no such function, or it gives a negative or non-finite value.
     """
-    first = form.likelihood.lower if isinstance(form.likelihood, For) else "1"
+    first = str(form.likelihood.lower) if isinstance(form.likelihood, For) else "1"
     log = as_progress(progress)
     code = rewrite.silent(rewrite.constants_program(program, function, form.n or sizes[0], first=first))
     library = Library(toolchain.compile_library(code, name=f"{name}_constants", progress=log))

@@ -98,8 +98,8 @@ class Data:
         sizes = set(sizes)
         axes = {}
         for declaration in self.declarations:
-            found = [axis for axis, size in enumerate(declaration.all_dims) if size in sizes]
-            if declaration.base == "tuple" and (found or any(sizes & names(text) for text in declaration.elements)):
+            found = [axis for axis, size in enumerate(declaration.sizes) if size in sizes]
+            if declaration.base == "tuple" and (found or sizes & names(*declaration.type.elements)):
                 raise InputError(
                     f"data variable {declaration.name!r} is a tuple along the observations, which cannot be cut; pass "
                     "its elements as variables of their own"
@@ -109,7 +109,7 @@ class Data:
             if len(found) > 1:
                 raise InputError(
                     f"data variable {declaration.name!r} has the number of observations in two dimensions "
-                    f"({', '.join(declaration.all_dims)}), so the observations depend on each other and cannot be "
+                    f"({', '.join(declaration.sizes)}), so the observations depend on each other and cannot be "
                     "subsampled"
                 )
             axes[declaration.name] = found[0]
@@ -246,10 +246,7 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
 
 
 def _type(declaration: Declaration) -> str:
-    inner = f"[{', '.join(declaration.dims)}]" if declaration.dims else ""
-    inner += f"({', '.join(declaration.elements)})" if declaration.elements else ""
-    outer = f"array[{', '.join(declaration.array_dims)}] " if declaration.array_dims else ""
-    return f"`{outer}{declaration.base}{inner} {declaration.name}`"
+    return f"`{replace(declaration.type, bounds=())} {declaration.name}`"
 
 
 def _convert(value: Any, declaration: Declaration, source: str) -> Any:
@@ -294,10 +291,10 @@ def _tuples(value: Any, declaration: Declaration, depth: int, source: str, where
         return [_tuples(one, declaration, depth - 1, source, where) for one in value]
     given = dict(enumerate(value, 1)) if isinstance(value, tuple) else value
     found = {str(key): one for key, one in given.items()} if isinstance(given, Mapping) else {}
-    if found.keys() != {str(k) for k in range(1, len(declaration.elements) + 1)}:
-        keys = ", ".join(f'"{k}": ...' for k in range(1, len(declaration.elements) + 1))
+    if found.keys() != {str(k) for k in range(1, len(declaration.type.elements) + 1)}:
+        keys = ", ".join(f'"{k}": ...' for k in range(1, len(declaration.type.elements) + 1))
         raise InputError(f"{where} must be {{{keys}}}, but there is {_shown(value)}")
-    return {str(k): _item(_convert(found[str(k)], part, source)) for k, part in enumerate(declaration.parts, 1)}
+    return {str(k): _item(_convert(found[str(k)], part, source)) for k, part in enumerate(declaration.members, 1)}
 
 
 def _item(value: Any) -> Any:
@@ -370,7 +367,7 @@ def _check_sizes(values: dict[str, Any], declarations: tuple[Declaration, ...], 
     for declaration in declarations:
         if declaration.base == "tuple":
             continue
-        value, sizes = values[declaration.name], declaration.all_dims
+        value, sizes = values[declaration.name], declaration.sizes
         known = [_size(size, values) for size in sizes]
         for size, expected in zip(sizes, known, strict=True):
             if expected is not None and expected < 0:

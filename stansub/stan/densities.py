@@ -103,6 +103,11 @@ class Spec(NamedTuple):
     links: tuple[Link, ...]
     choose: Callable[[Rows], Chosen]
 
+    @property
+    def vectors(self) -> tuple[bool, ...]:
+        """Whether an observation has several values: of what is observed, then of each argument."""
+        return (False, *(link.is_vector for link in self.links))
+
 
 def _located(single: Callable[..., Family], errors: Callable[..., Errors]) -> Callable[[Rows], Chosen]:
     """A location and the log of a scale."""

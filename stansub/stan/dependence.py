@@ -14,19 +14,17 @@ from stansub.stan.syntax import (
     Assign,
     Braces,
     Declaration,
+    Empty,
     For,
     ForEach,
     If,
-    Other,
+    Node,
     Profile,
     Program,
     Span,
     Statement,
-    Target,
-    Tilde,
     While,
     calls,
-    expression_of,
     names,
 )
 
@@ -51,10 +49,9 @@ class Step(NamedTuple):
     @property
     def has_effects(self) -> bool:
         """Whether it does more than write: adds to the target, or may reject."""
-        if isinstance(self.statement, Target | Tilde | Other):
+        if not isinstance(self.statement, Declaration | Assign):
             return True
-        called = {call.name for call in calls(expression_of(self.statement))}
-        return any(name.endswith(("_lp", "_jacobian")) for name in called)
+        return any(call.name.endswith(("_lp", "_jacobian")) for call in calls(*self.statement.computes))
 
 
 @dataclass(frozen=True)
@@ -68,10 +65,10 @@ class Steps:
     @classmethod
     def of(cls, program: Program) -> Steps:
         """Those of a program."""
-        data = tuple(_steps(program, program.transformed_data.statements, {}, frozenset()))
+        data = tuple(_steps(program.transformed_data.statements, {}, frozenset()))
         scope: dict[str, str] = {}
-        transformed = tuple(_steps(program, program.transformed_parameters.statements, scope, frozenset()))
-        return cls(data, transformed, tuple(_steps(program, program.model.statements, scope, frozenset())))
+        transformed = tuple(_steps(program.transformed_parameters.statements, scope, frozenset()))
+        return cls(data, transformed, tuple(_steps(program.model.statements, scope, frozenset())))
 
     def depending(self, groups: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
         """For each variable that depends on any of some groups of variables, the names of these groups.
@@ -123,55 +120,41 @@ def text_of(program: Program, statements: Sequence[Statement], kept: Collection[
             then, orelse = (text_of(program, inner, kept) for inner in (statement.then, statement.orelse))
             if then or orelse:
                 otherwise = f" else {{\n{orelse}\n}}" if orelse else ""
-                lines.append(f"if ({statement.condition}) {{\n{then}\n}}{otherwise}")
+                lines.append(f"{statement.head} {{\n{then}\n}}{otherwise}")
         elif isinstance(statement, For | ForEach | While | Profile | Braces):
             if inside := text_of(program, statement.body, kept):
-                lines.append(f"{_header(statement)}{{\n{inside}\n}}")
+                lines.append(f"{statement.head} {{\n{inside}\n}}")
         elif span in kept and span not in seen:
             seen.add(span)  # several variables may share a declaration
             lines.append(program.text(span))
     return "\n".join(lines)
 
 
-def _header(statement: Statement) -> str:
-    if isinstance(statement, For):
-        return f"for ({statement.variable} in {statement.lower} : {statement.upper}) "
-    if isinstance(statement, ForEach):
-        return f"for ({statement.variable} in {statement.container}) "
-    return f"while ({statement.condition}) " if isinstance(statement, While) else ""
-
-
-def _steps(
-    program: Program, statements: Sequence[Statement], scope: dict[str, str], control: frozenset[str]
-) -> Iterator[Step]:
+def _steps(statements: Sequence[Statement], scope: dict[str, str], control: frozenset[str]) -> Iterator[Step]:
     """Steps of a list of statements, whose variables are added to ``scope``.
 
     ``control`` is what decides whether and how often they run.
     """
 
-    def keys(*texts: str) -> frozenset[str]:
-        return frozenset(scope.get(name, name) for text in texts for name in names(text))
+    def keys(*nodes: Node) -> frozenset[str]:
+        return frozenset(scope.get(name, name) for name in names(*nodes))
 
     for statement in statements:
         if isinstance(statement, Declaration):
-            reads = keys(*statement.all_dims, *statement.elements, statement.constraint, statement.value or "")
+            reads = keys(statement.type, *statement.computes)
             scope[statement.name] = f"{statement.name}@{statement.span.start}"
             yield Step(statement, reads | control, frozenset({scope[statement.name]}))
         elif isinstance(statement, Assign):
             writes = frozenset(scope.get(name, name) for name in statement.variables)
-            yield Step(statement, keys(statement.place, statement.expression) | control, writes)
+            yield Step(statement, keys(statement) | control, writes)
         elif isinstance(statement, For | ForEach):
-            bounds = (statement.lower, statement.upper) if isinstance(statement, For) else (statement.container,)
             # Whatever reads the loop's variable stands in the loop, and so reads what it runs over.
             variable = f"{statement.variable}@{statement.span.start}"
             inner = {**scope, statement.variable: variable}
-            for step in _steps(program, statement.body, inner, keys(*bounds) | control):
+            for step in _steps(statement.body, inner, keys(*statement.own) | control):
                 yield step._replace(reads=step.reads - {variable})
-        elif isinstance(statement, If):
-            for branch in (statement.then, statement.orelse):
-                yield from _steps(program, branch, dict(scope), keys(statement.condition) | control)
-        elif isinstance(statement, While | Braces | Profile):
-            decided = keys(statement.condition) if isinstance(statement, While) else frozenset[str]()
-            yield from _steps(program, statement.body, dict(scope), decided | control)
-        else:
-            yield Step(statement, keys(program.text(statement.span)) | control, frozenset())
+        elif statement.bodies:
+            for body in statement.bodies:
+                yield from _steps(body, dict(scope), keys(*statement.own) | control)
+        elif not isinstance(statement, Empty):
+            yield Step(statement, keys(statement) | control, frozenset())

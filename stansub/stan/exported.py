@@ -14,7 +14,7 @@ import numpy as np
 from stansub.errors import InputError, RunError
 from stansub.stan.data import Data
 from stansub.stan.library import Library
-from stansub.stan.syntax import Declaration, Program
+from stansub.stan.syntax import Declaration, Program, SizedType
 
 # Types of which a variable holds vectors or matrices that fulfil a condition.
 _VECTORS = frozenset({"ordered", "positive_ordered", "simplex", "unit_vector", "sum_to_zero_vector"})
@@ -36,9 +36,8 @@ def plain(declaration: Declaration, name: str = "") -> str:
     """A declaration without conditions or value, perhaps of another name."""
     base = "vector" if declaration.base in _VECTORS else "matrix" if declaration.base in _MATRICES else declaration.base
     inner = declaration.all_dims[len(declaration.array_dims) :]
-    array = f"array[{', '.join(declaration.array_dims)}] " if declaration.array_dims else ""
-    sizes = f"({', '.join(declaration.elements)})" if declaration.elements else f"[{', '.join(inner)}]" if inner else ""
-    return f"{array}{base}{sizes} {name or declaration.name};"
+    kind = SizedType(declaration.array_dims, base, declaration.type.elements, dims=inner)
+    return f"{kind} {name or declaration.name};"
 
 
 def is_copied(declaration: Declaration) -> bool:

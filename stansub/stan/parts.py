@@ -14,7 +14,23 @@ from dataclasses import dataclass
 from stansub.stan.dependence import Step, Steps, needed, text_of, together
 from stansub.stan.exported import exporting, is_checked, is_copied, plain
 from stansub.stan.rewrite import silent
-from stansub.stan.syntax import Assign, Declaration, For, Program, Span, names, parse, split, tokenize, walk
+from stansub.stan.syntax import (
+    Assign,
+    Declaration,
+    Expression,
+    For,
+    Jump,
+    Name,
+    Node,
+    Program,
+    Span,
+    Subscript,
+    calls,
+    find,
+    names,
+    parse,
+    walk,
+)
 
 SWITCHES = "stansub_parts"
 
@@ -65,8 +81,8 @@ def divide(program: Program) -> Parts | None:
     """
     if (code := silent(program.code)) != program.code:
         program = parse(code)
-    words = {token.text for token in tokenize(program.code) if token.kind == "name"}
-    if any(word.startswith(SWITCHES) for word in words) or words & {"break", "continue"} or "target()" in program.code:
+    taken = any(name.startswith(SWITCHES) for name in names(program))
+    if taken or any(find(Jump, [program])) or any(call.name == "target" for call in calls(program)):
         return None
     ours, anew = {one.name for one in program.transformed_data.declarations}, _holding_places(program)
     of_rows = _plain_names(key for step in anew for key in step.writes)
@@ -124,15 +140,10 @@ def has_other_sums(program: Program, span: Span) -> bool:
 def _needed_data(program: Program, more: Collection[str] = ()) -> tuple[Declaration, ...]:
     """Data and transformed data that parameters, transformed parameters and model read, and some more."""
     known = [*program.data.declarations, *program.transformed_data.declarations]
-    read = set(more).union(
-        *(
-            names(program.text(block.span))
-            for block in (program.parameters, program.transformed_parameters, program.model)
-        )
-    )
+    read = set(more) | names(program.parameters, program.transformed_parameters, program.model)
     for one in reversed(known):  # sizes are declared before what they size
         if one.name in read:
-            read |= set().union(*map(names, (*one.all_dims, *one.elements)))
+            read |= names(*_dims(one))
     return tuple(one for one in known if one.name in read)
 
 
@@ -149,7 +160,7 @@ def _holding_places(program: Program) -> list[Step]:
         for one in walk(loop.body)
         if isinstance(one, Assign)
         and arrays.intersection(one.variables)
-        and one.expression == loop.variable
+        and one.expression == Name(loop.variable)
         and not _is_inverse(one, loop)
     }
     steps = Steps.of(program).data
@@ -158,9 +169,15 @@ def _holding_places(program: Program) -> list[Step]:
 
 def _is_inverse(one: Assign, loop: For) -> bool:
     """Whether an assignment in a loop over i is to ``x[i]`` or ``x[list[i]]``, perhaps with more such indices."""
-    i = loop.variable
-    indices = ([token.text for token in part] for part in split(tokenize(one.place)[2:-1], ","))
-    return all(index == [i] or index[-3:] == ["[", i, "]"] for index in indices)
+    match one.place:
+        case Subscript(Name(), indices):
+            return all(_is_entry(index, Name(loop.variable)) for index in indices)
+    return False
+
+
+def _is_entry(index: Expression, i: Name) -> bool:
+    """Whether an index is i, or an entry i of a list."""
+    return index == i or (isinstance(index, Subscript) and index.indices[-1:] == (i,))
 
 
 def _plain_names(keys: Iterable[str]) -> set[str]:
@@ -170,17 +187,19 @@ def _plain_names(keys: Iterable[str]) -> set[str]:
 
 def _sizes(program: Program, declarations: Sequence[Declaration]) -> tuple[str, ...]:
     """Integers that are a dimension of data and of no parameters."""
-    dims = {dim for one in declarations for dim in one.all_dims}
-    fixed = set().union(
-        *(names(text) for one in program.parameters.declarations for text in (*one.all_dims, *one.elements))
-    )
+    dims = {dim for one in declarations for dim in one.sizes}
+    fixed = names(*(node for one in program.parameters.declarations for node in _dims(one)))
     integers = (one.name for one in declarations if one.base == "int" and not one.all_dims)
     return tuple(name for name in integers if name in dims - fixed)
 
 
 def _sized(declarations: Sequence[Declaration], size: str) -> list[str]:
-    texts = ((one.name, (*one.all_dims, *one.elements)) for one in declarations)
-    return [size, *(name for name, dims in texts if any(size in names(dim) for dim in dims))]
+    return [size, *(one.name for one in declarations if size in names(*_dims(one)))]
+
+
+def _dims(declaration: Declaration) -> tuple[Node, ...]:
+    """Sizes of a variable; of a tuple also the types of its parts, which have sizes."""
+    return (*declaration.all_dims, *declaration.type.elements)
 
 
 def _several(groups: Collection[frozenset[str]]) -> bool:
@@ -196,7 +215,7 @@ def _has_priors(
 
     They have a dimension that is none of an observation's data, and that statements of its term do not run over.
     """
-    alike = {dim for one in declarations if set(one.all_dims) & set(sizes) for dim in one.all_dims}
+    alike = {dim for one in declarations if set(one.sizes) & set(sizes) for dim in one.sizes}
     alike |= set().union(*(step.reads for step in terms))
     dims = (names(dim) for one in program.parameters.declarations for dim in one.all_dims)
     return any(dim and not dim & alike for dim in dims)
@@ -205,7 +224,7 @@ def _has_priors(
 def _stays(step: Step) -> bool:
     """Whether a statement stays in transformed parameters: it may reject, or what it declares is checked there."""
     one = step.statement
-    return step.has_effects or (isinstance(one, Declaration) and (bool(one.constraint) or is_checked(one)))
+    return step.has_effects or (isinstance(one, Declaration) and (bool(one.type.bounds) or is_checked(one)))
 
 
 def _code(

@@ -6,10 +6,9 @@ proved numerically by whoever cuts the data. What the text alone does not show i
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
 
 from stansub.errors import InputError
 from stansub.stan.advice import obstacles
@@ -24,27 +23,31 @@ from stansub.stan.sizes import (
 )
 from stansub.stan.structures import named
 from stansub.stan.syntax import (
+    NOWHERE,
     Assign,
     Braces,
     Call,
     Declaration,
+    Expression,
     For,
     ForEach,
     Function,
+    Group,
     If,
+    Infix,
+    Literal,
+    Name,
+    Node,
+    Prefix,
     Profile,
     Program,
     Span,
     Statement,
+    Subscript,
     Target,
     While,
     calls,
-    children,
-    expression_of,
-    matching,
     names,
-    split,
-    tokenize,
     walk,
 )
 
@@ -84,13 +87,13 @@ class Form:
         The likelihood statement in the canonical text.
     """
 
-    kind: Literal["log_lik_i", "reduce_sum", "sum", "functions"]
+    kind: typing.Literal["log_lik_i", "reduce_sum", "sum", "functions"]
     statement: str = ""
     n: str = ""
     line: int | None = None
     warnings: tuple[Remark, ...] = ()
     likelihood: For | Call | None = None
-    span: Span = Span(0, 0)  # noqa: RUF009 - a NamedTuple cannot change
+    span: Span = NOWHERE
 
 
 def recognise(program: Program) -> Form:
@@ -112,7 +115,7 @@ def recognise(program: Program) -> Form:
     InputError
         When the program has no model block.
     """
-    if program.model.span == Span(0, 0):
+    if program.model.span == NOWHERE:
         raise InputError("the program has no model block, so there is nothing to sample from")
     found = list(_marked(program.model.statements, reachable=True))
     if not found:
@@ -180,7 +183,7 @@ def explain(program: Program, form: Form, reason: str, *, source: str = "") -> N
 
 def partial_sums(program: Program, call: Call) -> list[Function]:
     """The user's functions that a ``reduce_sum`` call may mean: more than one where the name is overloaded."""
-    name = normalised(call.arguments[0])
+    name = normalised(str(call.arguments[0]))
     return [
         function
         for function in program.functions
@@ -196,11 +199,9 @@ def normalised(name: str) -> str:
     return name
 
 
-def bracketed(expression: str) -> str:
-    """An expression that may be an operand: in parentheses unless it has them or is one word."""
-    tokens = tokenize(expression)
-    whole = len(tokens) == 1 or (tokens[0].text == "(" and matching(tokens, 0) == len(tokens) - 1)
-    return expression if whole else f"({expression})"
+def bracketed(expression: Expression) -> str:
+    """Return an expression as text that may be an operand: in parentheses unless it has them or is one word."""
+    return str(expression) if isinstance(expression, Name | Literal | Group) else f"({expression})"
 
 
 def _marked(statements: Sequence[Statement], *, reachable: bool) -> Iterator[tuple[Statement, bool]]:
@@ -211,9 +212,9 @@ def _marked(statements: Sequence[Statement], *, reachable: bool) -> Iterator[tup
         elif isinstance(statement, For | ForEach | While):
             yield from _marked(statement.body, reachable=False)
         elif isinstance(statement, If | Profile | Braces):
-            for inner in children(statement):
+            for inner in statement.bodies:
                 yield from _marked(inner, reachable=reachable)
-        elif any(call.name in (*REDUCE_SUM, LOG_LIK) for call in calls(expression_of(statement))):
+        elif any(call.name in (*REDUCE_SUM, LOG_LIK) for call in calls(*statement.computes)):
             yield statement, reachable
 
 
@@ -221,13 +222,8 @@ def _is_log_lik_loop(loop: For) -> bool:
     """Whether a loop is ``for (i in a : b) target += log_lik_i(i, ...)`` and nothing else."""
     if len(loop.body) != 1 or not isinstance(loop.body[0], Target):
         return False
-    expression = loop.body[0].expression
-    outer = calls(expression)[:1]
-    return bool(outer) and (
-        outer[0].name == LOG_LIK
-        and outer[0].span == Span(0, len(expression))
-        and outer[0].arguments[:1] == (loop.variable,)
-    )
+    call = loop.body[0].expression
+    return isinstance(call, Call) and call.name == LOG_LIK and call.arguments[:1] == (Name(loop.variable),)
 
 
 def _local_calls(program: Program) -> set[str]:
@@ -236,14 +232,15 @@ def _local_calls(program: Program) -> set[str]:
         call.name
         for statement in walk(program.model.statements)
         if isinstance(statement, Declaration | Assign)
-        for call in calls(expression_of(statement))
+        for call in calls(*statement.computes)
     }
 
 
 def _loop(program: Program, loop: For) -> Form:
-    n = loop.upper if loop.lower == "1" else f"{bracketed(loop.upper)} - {bracketed(loop.lower)} + 1"
-    bounds = names(loop.upper) | names(loop.lower)
-    sizes = bounds.union(*(_length_of(program, name) for name in bounds))
+    is_whole = str(loop.lower) == "1"
+    n = str(loop.upper) if is_whole else f"{bracketed(loop.upper)} - {bracketed(loop.lower)} + 1"
+    bounds = names(loop.upper, loop.lower)
+    sizes = bounds.union(*(_length_of(program, Name(name)) for name in bounds))
     return Form(
         "log_lik_i",
         program.text(loop.span),
@@ -256,11 +253,11 @@ def _loop(program: Program, loop: For) -> Form:
 
 def _reduce_sum(program: Program, statement: Statement) -> Form | None:
     text = program.text(statement.span)
-    found = [call for call in calls(program.code, statement.span) if call.name in REDUCE_SUM]
+    found = [call for call in calls(*statement.computes) if call.name in REDUCE_SUM]
     if len(found) != 1 or len(found[0].arguments) < 3:
         return None
     call = found[0]
-    if not partial_sums(program, call) or program.text(call.span) not in _terms(expression_of(statement)):
+    if not partial_sums(program, call) or call not in added_terms(*statement.computes):
         return None
     if not isinstance(statement, Target) and not _goes_to_target(program, statement):
         return None
@@ -270,8 +267,8 @@ def _reduce_sum(program: Program, statement: Statement) -> Form | None:
     parameters = changing_names(program)
     for argument in call.arguments[3:]:
         used = names(argument)
-        if used != {argument} and used & sized and used & parameters:
-            remarks.append(Remark(text, f"computes `{argument}` for all observations at every evaluation"))
+        if not isinstance(argument, Name) and used & sized and used & parameters:
+            remarks.append(Remark(text, f"computes `{program.text(argument.span)}` for all observations at every evaluation"))
     return Form(
         "reduce_sum",
         text,
@@ -292,32 +289,36 @@ def plain(program: Program, *remarks: Remark) -> Form:
     return Form("sum", program.text(span), warnings=remarks, span=span)
 
 
-def _terms(expression: str) -> list[str]:
-    """Terms of a sum that are added, not subtracted; none of an expression that is no sum."""
-    tokens = tokenize(expression)
-    if len(split(tokens, "?", ":", "||", "&&", "==", "!=", "<", ">", "<=", ">=")) > 1:
-        return []
-    before = {after.span.start: token.text for token, after in pairwise(tokens)}
-    return [
-        expression[part[0].span.start : part[-1].span.end]
-        for part in split(tokens, "+", "-")
-        if part and before.get(part[0].span.start, "+") == "+"
-    ]
+def added_terms(*expressions: Expression) -> list[Expression]:
+    """Return the terms of sums that are added, not subtracted."""
+    return [term for one in expressions for sign, term in terms(one) if sign > 0]
+
+
+def terms(expression: Expression, sign: int = 1) -> Iterator[tuple[int, Expression]]:
+    """Yield the terms of a sum with their signs; an expression that is no sum is its only term."""
+    match expression:
+        case Infix("+" | "-" as operator, left, right):
+            yield from terms(left, sign)
+            yield from terms(right, -sign if operator == "-" else sign)
+        case Prefix("+" | "-" as operator, operand):
+            yield from terms(operand, -sign if operator == "-" else sign)
+        case _:
+            yield sign, expression
 
 
 def _goes_to_target(program: Program, statement: Statement) -> bool:
     """Whether a local variable that receives the sum is added to the target, once, later in the same scope."""
     if isinstance(statement, Declaration):
         variable = statement.name
-    elif isinstance(statement, Assign) and statement.place in statement.variables and statement.operator in ("=", "+="):
-        variable = statement.place
+    elif isinstance(statement, Assign) and isinstance(statement.place, Name) and statement.operator in ("=", "+="):
+        variable = statement.place.name
     else:
         return False
     scope = next(scope for scope in _scopes(program.model.statements) if statement in scope)
     if sum(other.span == statement.span for other in scope) > 1:  # declared together with other variables
         return False
     later = scope[scope.index(statement) + 1 :]
-    uses = [other for other in walk(later) if variable in names(expression_of(other))]
+    uses = [other for other in walk(later) if variable in names(*other.computes)]
     changes = [
         other
         for other in walk(later)
@@ -328,26 +329,23 @@ def _goes_to_target(program: Program, statement: Statement) -> bool:
         and not changes
         and uses[0] in later
         and isinstance(uses[0], Target)
-        and _terms(uses[0].expression).count(variable) == 1
+        and added_terms(uses[0].expression).count(Name(variable)) == 1
     )
 
 
 def _scopes(statements: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
     yield statements
     for statement in statements:
-        for inner in children(statement):
+        for inner in statement.bodies:
             yield from _scopes(inner)
 
 
-def _length_of(program: Program, expression: str) -> set[str]:
+def _length_of(program: Program, expression: Expression) -> set[str]:
     """Variables that determine how long an array is: for ``y`` or ``y[index]``."""
-    tokens = tokenize(expression)
-    name = tokens[0].text
-    if len(tokens) > 2 and tokens[1].text == "[" and tokens[-1].text == "]":
-        name = tokens[2].text
-    for declaration in declarations(program):
-        if declaration.name == name and declaration.array_dims:
-            return names(declaration.array_dims[0])
+    match expression:
+        case Name(name) | Subscript(_, (Name(name), *_)):
+            found = [one for one in declarations(program) if one.name == name and one.array_dims]
+            return names(found[0].array_dims[0]) if found else set()
     return set()
 
 
@@ -373,20 +371,17 @@ def _costly(
         seen.add(span)
         holds_likelihood = span.start <= likelihood.start and likelihood.end <= span.end
         if holds_likelihood or isinstance(statement, If | Profile | Braces):
-            for inner in children(statement):
+            for inner in statement.bodies:
                 yield from _costly(program, inner, sizes, sized, likelihood)
-        elif isinstance(statement, For) and (names(statement.lower) | names(statement.upper)) & sizes:
+        elif isinstance(statement, For) and names(statement.lower, statement.upper) & sizes:
             yield Remark(program.text(span), "loops over all observations at every evaluation")
-        elif _beyond_constants(program.text(span)) & sized:
+        elif _beyond_constants(statement) & sized:
             yield Remark(program.text(span), message)
 
 
-def _beyond_constants(text: str) -> set[str]:
-    """Names in a text but for elements at a constant place: ``y`` in ``sum(y)`` and in ``y[k]``, not in ``y[1]``."""
-    tokens = tokenize(text)
-    constant = {
-        k
-        for k in range(len(tokens) - 3)
-        if tokens[k + 1].text == "[" and tokens[k + 2].kind == "number" and tokens[k + 3].text == "]"
-    }
-    return {token.text for k, token in enumerate(tokens) if token.kind == "name" and k not in constant}
+def _beyond_constants(node: Node) -> set[str]:
+    """Names in a node but for elements at a constant place: ``y`` in ``sum(y)`` and in ``y[k]``, not in ``y[1]``."""
+    if isinstance(node, Subscript) and len(node.indices) == 1 and isinstance(node.indices[0], Literal):
+        return set()
+    found = {node.name} if isinstance(node, Name | Declaration) else set[str]()
+    return found.union(*map(_beyond_constants, node.parts))

@@ -9,14 +9,14 @@ from stansub.stan.syntax import (
     Assign,
     Declaration,
     For,
+    Name,
+    Node,
+    Subscript,
     Target,
     Tilde,
-    Token,
-    expression_of,
-    matching,
-    split,
-    tokenize,
+    names,
     walk,
+    writes,
 )
 
 
@@ -62,22 +62,21 @@ def _before(loop: For) -> dict[str, set[str]]:
     places: dict[str, set[str]] = {}
     for assigned in walk(loop.body):
         if isinstance(assigned, Assign):
-            for use in _uses(assigned.place, loop.variable)[:1]:
+            for use in _uses(loop.variable, assigned.place)[:1]:
                 places.setdefault(use.name, set()).add(use.place)
     depends: dict[str, set[str]] = {}
     for one in walk(loop.body):
         if not isinstance(one, Assign | Declaration):
             continue
         found: set[str] = set()
-        for use in _uses(expression_of(one), loop.variable):
+        for use in _uses(loop.variable, *one.computes):
             if use.name in own or use.name not in places or use.place in places[use.name] - {""}:
                 found |= depends.get(use.name, set())
             elif use.place or use.name not in depends:
                 found.add(use.name)
             else:
                 found |= depends[use.name]
-        changed = (one.name,) if isinstance(one, Declaration) else one.variables
-        for name in changed:
+        for name in sorted(writes(one)):
             added = isinstance(one, Assign) and one.operator != "=" and name not in own and "" in places[name]
             if added and name not in depends and _is_read(loop, name):
                 found = found | {name}
@@ -97,22 +96,25 @@ def _reachable(before: dict[str, set[str]], name: str) -> set[str]:
 def _is_read(loop: For, name: str) -> bool:
     """Whether something but the statements that change a variable reads it."""
     return any(
-        name in {use.name for use in _uses(expression_of(one), loop.variable)}
+        name in {use.name for use in _uses(loop.variable, *one.computes)}
         for one in walk(loop.body)
         if isinstance(one, Target | Tilde | Declaration) or (isinstance(one, Assign) and name not in one.variables)
     )
 
 
-def _uses(text: str, variable: str) -> list[_Use]:
-    """Variables that a text reads, each with its index by a loop's variable."""
-    return list(_each_use(tokenize(text), variable))
+def _uses(variable: str, *nodes: Node) -> list[_Use]:
+    """Variables that nodes read, each with its index by a loop's variable."""
+    return [use for node in nodes for use in _each_use(variable, node)]
 
 
-def _each_use(tokens: list[Token], variable: str) -> Iterator[_Use]:
-    for k, token in enumerate(tokens):
-        after = tokens[k + 1].text if k + 1 < len(tokens) else ""
-        if token.kind != "name" or after == "(":
-            continue
-        indices = split(tokens[k + 2 : matching(tokens, k + 1)], ",") if after == "[" else []
-        ours = [index for index in indices if any(one.text == variable for one in index)]
-        yield _Use(token.text, " ".join(one.text for one in ours[0]) if ours else "")
+def _each_use(variable: str, node: Node) -> Iterator[_Use]:
+    parts = node.parts
+    match node:
+        case Name(name):
+            yield _Use(name, "")
+        case Subscript(Name(name), indices):
+            ours = [index for index in indices if variable in names(index)]
+            yield _Use(name, str(ours[0]) if ours else "")
+            parts = indices
+    for part in parts:
+        yield from _each_use(variable, part)

@@ -8,6 +8,7 @@ each block's log likelihood to the header and have no variables of their own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from stansub.errors import InputError
 from stansub.stan.recognise import Form, bracketed, normalised, partial_sums
@@ -15,22 +16,35 @@ from stansub.stan.sizes import changing_names, data_declarations
 from stansub.stan.syntax import (
     Assign,
     Block,
+    Braces,
     Call,
     Declaration,
+    Empty,
+    Expression,
     For,
+    Group,
     If,
-    Other,
+    Jacobian,
+    Name,
+    Node,
+    Perform,
+    Prefix,
+    Profile,
     Program,
     Span,
     Statement,
     Target,
     Tilde,
+    UnsizedType,
     calls,
-    children,
-    matching,
+    changed,
     names,
+    parse,
+    parse_expression,
+    parse_statements,
+    printed,
     tokenize,
-    walk,
+    writes,
 )
 
 _EXTERNAL = """\
@@ -110,23 +124,21 @@ def silent(code: str) -> str:
     code : str
         Stan code, for example the canonical text.
     """
-    tokens = tokenize(code)
-    dropped = [
-        Span(token.span.start, tokens[matching(tokens, k + 1)].span.end)
-        for k, token in enumerate(tokens)
-        if token.text in ("profile", "print")  # reserved words of Stan
-    ]
-    pieces, at = [], 0
-    for start, end in dropped:
-        pieces.append(code[at:start])
-        at = end
-    return "".join([*pieces, code[at:]])
+    program = parse(code)
+    quiet = changed(program, _silenced)
+    return code if quiet is program else str(quiet)
+
+
+def _silenced(node: Node) -> Node | None:
+    if isinstance(node, Profile):
+        return changed(Braces(node.body, node.span), _silenced)
+    return Empty() if isinstance(node, Perform) and node.call.name == "print" else None
 
 
 def reserve_names(program: Program) -> None:
     """Raise InputError where a program has names of its own that begin with ``stansub_``."""
-    taken = [t.text for t in tokenize(program.code) if t.kind == "name" and t.text.startswith("stansub_")]
-    if taken:
+    used = {*names(program), *(call.name for call in calls(program)), *(one.name for one in program.functions)}
+    if taken := sorted(name for name in used if name.startswith("stansub_")):
         raise InputError(f"the program uses the name {taken[0]!r}; names that begin with stansub_ are kept for stansub")
 
 
@@ -159,7 +171,7 @@ def extended(program: Program, lines: Iterable[str], replacements: Iterable[tupl
     replacements = list(replacements)
 
     def changed(block: Block) -> str:
-        inside = [(span, text) for span, text in replacements if _contains(block.span, span)]
+        inside = [(span, text) for span, text in replacements if block.span.contains(span)]
         return replaced(program, block.span, inside)
 
     filled = "\n".join([program.text(program.transformed_data.inside), *lines])
@@ -179,7 +191,7 @@ def extended(program: Program, lines: Iterable[str], replacements: Iterable[tupl
 def _units(loop: For, total: str) -> str:
     """The user's loop over ``log_lik_i``, cut to a block."""
     assert isinstance(loop.body[0], Target)
-    offset = "" if loop.lower == "1" else f"{bracketed(loop.lower)} - 1 + "
+    offset = "" if str(loop.lower) == "1" else f"{bracketed(loop.lower)} - 1 + "
     return f"""\
       for ({loop.variable} in {offset}stansub_first : {offset}stansub_last) {{
         {total} += {loop.body[0].expression};
@@ -243,25 +255,19 @@ def _hoisted(program: Program, call: Call) -> tuple[str, str]:
         place = 0 if k == 1 else k
         types = {function.arguments[place].type for function in functions}
         used = names(argument)
-        if len(tokenize(argument)) > 1 and used and not used & changing and len(types) == 1:
-            name = f"stansub_data_{k}"
-            declaration = _sized_like(argument, types.pop(), name)
-            if declaration:
-                lines.append(f"  {declaration}")
-                argument = name
-        arguments.append(argument)
+        name = "" if isinstance(argument, Name) or not used or used & changing else f"stansub_data_{k}"
+        declaration = _sized_like(argument, types.pop(), name) if name and len(types) == 1 else ""
+        if declaration:
+            lines.append(f"  {declaration}")
+        arguments.append(name if declaration else str(argument))
     return ", ".join(arguments), "\n".join(lines)
 
 
-def _sized_like(expression: str, unsized: str, name: str) -> str:
+def _sized_like(expression: Expression, unsized: UnsizedType, name: str) -> str:
     """A declaration of a variable of an unsized type with the value and sizes of an expression; nothing for tuples."""
-    if "tuple" in unsized:
+    if unsized.base == "tuple":
         return ""
-    base = unsized
-    depth = 0
-    if unsized.startswith("array"):
-        brackets, _, base = unsized.removeprefix("array").partition("]")
-        depth, base = brackets.count(",") + 1, base.strip()
+    base, depth = unsized.base, unsized.depth
 
     # dims() says (n, 1) of a vector, (1, n) of a row vector, and is cut short by an empty array.
     def size(k: int) -> str:
@@ -288,54 +294,39 @@ def _carried(program: Program, statements: Sequence[Statement], span: Span, text
     set of str
         Variables that it reads.
     """
-    at = next(k for k, other in enumerate(statements) if other.span.start <= span.start and span.end <= other.span.end)
+    at = next(k for k, other in enumerate(statements) if other.span.contains(span))
     holder = statements[at]
     if holder.span == span:
-        code, needed = text, names(text)
+        code, needed = text, names(*parse_statements(text))
     else:
-        inner = next(inner for inner in children(holder) if any(_contains(other.span, span) for other in inner))
+        inner = next(inner for inner in holder.bodies if any(other.span.contains(span) for other in inner))
         code, needed = _carried(program, inner, span, text)
         code = f"{{\n{code}\n}}"
         if isinstance(holder, If):
-            condition = holder.condition if inner is holder.then else f"!({holder.condition})"
+            condition = holder.condition if inner is holder.then else Prefix("!", Group("(", (holder.condition,)))
             code = f"if ({condition}) {code}"
             needed = needed | names(condition)
     lines, carried = [code], set()
     for statement in reversed(statements[:at]):
-        if _writes(statement) & needed and statement.span not in carried:
+        if writes(statement) & needed and statement.span not in carried:
             carried.add(statement.span)  # several variables may share a declaration
-            lines.insert(0, _without_target(program, statement))
-            needed = needed | names(program.text(statement.span))
+            together = [one for one in statements if one.span == statement.span]
+            lines.insert(0, printed([changed(one, _without_effects) for one in together]))
+            needed = needed | names(*together)
     return "\n".join(lines), needed
 
 
-def _contains(outer: Span, inner: Span) -> bool:
-    return outer.start <= inner.start and inner.end <= outer.end
+def _without_effects(node: Node) -> Node | None:
+    """What stands for a node where nothing may print or add to the target, and densities are called anywhere."""
+    if isinstance(node, Target | Tilde | Jacobian) or (isinstance(node, Perform) and _is_effect(node.call.name)):
+        return Braces(())
+    if isinstance(node, Call) and node.name != normalised(node.name):
+        return changed(replace(node, name=normalised(node.name)), _without_effects)
+    return None
 
 
-def _writes(statement: Statement) -> set[str]:
-    """Variables that a statement declares or assigns."""
-    written: set[str] = set()
-    for inner in walk([statement]):
-        if isinstance(inner, Declaration):
-            written.add(inner.name)
-        elif isinstance(inner, Assign):
-            written.update(inner.variables)
-    return written
-
-
-def _without_target(program: Program, statement: Statement) -> str:
-    """A statement without what prints or adds to the target, its densities under names that may be called anywhere."""
-    dropped = [(inner.span, "{ }") for inner in walk([statement]) if _has_effects(inner)]
-    text = replaced(program, statement.span, dropped)
-    return renamed(text, {call.name: normalised(call.name) for call in calls(text)})
-
-
-def _has_effects(statement: Statement) -> bool:
-    if isinstance(statement, Other):
-        first = calls(statement.text)[:1]
-        return statement.text.startswith(("print", "jacobian")) or (bool(first) and first[0].name.endswith("_lp"))
-    return isinstance(statement, Target | Tilde)
+def _is_effect(name: str) -> bool:
+    return name == "print" or name.endswith("_lp")
 
 
 def constants_program(program: Program, function: str, n: str, *, first: str = "1") -> str:
@@ -367,7 +358,7 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
     if metric:
         arguments = [METRIC if name == _METRIC_ARGUMENT else name for name in arguments]
     declared = f"int {METRIC_SIZE};\n  matrix[{METRIC_SIZE}, {METRIC_SIZE}] {METRIC};" if metric else ""
-    index = "stansub_i" if first == "1" else f"{bracketed(first)} - 1 + stansub_i"
+    index = "stansub_i" if first == "1" else f"{bracketed(parse_expression(first))} - 1 + stansub_i"
     call = f"{function}({', '.join([index, *arguments])})"
     return "\n".join(
         [

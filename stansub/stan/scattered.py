@@ -18,32 +18,37 @@ from stansub.stan.sizes import changing_names, data_declarations, declarations, 
 from stansub.stan.syntax import (
     Assign,
     Braces,
+    Call,
     Declaration,
+    Expression,
     For,
     If,
+    Literal,
+    Name,
+    Node,
     Profile,
     Program,
+    SizedType,
+    Slice,
     Span,
     Statement,
-    Token,
-    children,
-    matching,
+    Subscript,
+    changed,
+    flat,
     names,
-    split,
-    tokenize,
 )
 
 # The variable of loops over lists that the program writes as slices, and those of loops over observations.
-_ENTRY, _ROW = "stansub_entry", "stansub_row"
+_ENTRY, _ROW = Name("stansub_entry"), "stansub_row"
 # What such slices are assigned, where it has no name.
-_VALUES = "stansub_values"
+_VALUES = Name("stansub_values")
 # Variables of one dimension whose values may be computed before they are put in their places.
 _VECTORS = frozenset({"vector", "row_vector"})
 _ZEROS = {"vector": "rep_vector(0, {})", "row_vector": "rep_row_vector(0, {})", "real": "rep_array(0.0, {})"}
 
 
 def observation_by_observation(program: Program) -> Program | None:
-    """The program that fills observations one by one where the user's does by lists of their places.
+    """Return the program that fills observations one by one where the user's does by lists of their places.
 
     Parameters
     ----------
@@ -73,37 +78,37 @@ class _Filling:
     Attributes
     ----------
     variable : Declaration
-    indices : tuple of str
-    lists : dict of int to str
+    indices : tuple of Expression
+    lists : dict of int to Expression
         Which of the indices are ``list[entry]``, and of what list.
-    operator, value, entry, lower, upper : str
-    first : str
+    operator : str
+    value : Expression
+    entry : Name
+    lower, upper : Expression
+    first : Declaration, optional
         What is declared for it.
     """
 
     variable: Declaration
-    indices: tuple[str, ...]
-    lists: dict[int, str]
+    indices: tuple[Expression, ...]
+    lists: dict[int, Expression]
     operator: str
-    value: str
-    entry: str
-    lower: str
-    upper: str
-    first: str = ""
-
-    @property
-    def sizes(self) -> dict[int, str]:
-        """The variable's sizes along the listed indices."""
-        return {axis: self.variable.all_dims[axis] for axis in self.lists}
+    value: Expression
+    entry: Name
+    lower: Expression
+    upper: Expression
+    first: Declaration | None = None
 
     @property
     def reads(self) -> set[str]:
         """Variables that the values are computed from."""
-        return names(f"{self.first} {self.value}") - {self.entry, _VALUES}
+        computed = self.value if self.first is None else self.first
+        return names(computed) - {self.entry.name, _VALUES.name}
 
     def inverse(self, name: str) -> list[str]:
         """What declares and fills the inverse of the lists."""
-        dims, places = ", ".join(self.sizes.values()), ", ".join(self.indices[axis] for axis in self.lists)
+        dims = ", ".join(self.variable.sizes[axis] for axis in self.lists)
+        places = ", ".join(str(self.indices[axis]) for axis in self.lists)
         return [
             f"array[{dims}] int {name} = rep_array(0, {dims});",
             f"for ({self.entry} in {self.lower} : {self.upper}) {{ {name}[{places}] = {self.entry}; }}",
@@ -111,27 +116,16 @@ class _Filling:
 
     def loop(self, name: str, variable: str) -> str:
         """The loop over observations by an inverse, which assigns to a variable."""
-        rows = {axis: f"{_ROW}_{axis}" for axis in self.lists}
-        entry, indices = f"{name}[{', '.join(rows.values())}]", list(self.indices)
-        for axis, row in rows.items():
-            indices[axis] = row
-        heads = " ".join(f"for ({rows[axis]} in 1 : {size})" for axis, size in self.sizes.items())
-        filled = f"if ({entry} != 0) {{ {variable}[{', '.join(indices)}] {self.operator} {self._at(entry, rows)}; }}"
-        loop = f"{heads} {{ {filled} }}"
+        rows = {axis: Name(f"{_ROW}_{axis}") for axis in self.lists}
+        entry = Subscript(Name(name), tuple(rows.values()))
+        # In the values, too, an entry of the list is the observation.
+        here: dict[Node, Node] = {self.entry: entry}
+        here |= {Subscript(self.lists[axis], (self.entry,)): row for axis, row in rows.items()}
+        indices = tuple(rows.get(axis, index) for axis, index in enumerate(self.indices))
+        filled = Assign(Subscript(Name(variable), indices), self.operator, changed(self.value, here.get))
+        heads = " ".join(f"for ({row} in 1 : {self.variable.sizes[axis]})" for axis, row in rows.items())
+        loop = f"{heads} {{ if ({entry} != 0) {{ {filled} }} }}"
         return f"{{ {self.first} {loop} }}" if self.first else loop
-
-    def _at(self, entry: str, rows: dict[int, str]) -> str:
-        """The value for an observation: ``list[entry]`` is the observation, the entry is that of the inverse."""
-        tokens, pieces, at, k = tokenize(self.value), list[str](), 0, 0
-        places = {self.lists[axis]: row for axis, row in rows.items()}
-        while k < len(tokens):
-            length, text = 1, entry if tokens[k].text == self.entry else tokens[k].text
-            if [one.text for one in tokens[k + 1 : k + 4]] == ["[", self.entry, "]"] and text in places:
-                length, text = 4, places[text]
-            pieces += [self.value[at : tokens[k].span.start], text]
-            k += length
-            at = tokens[k - 1].span.end
-        return "".join([*pieces, self.value[at:]])
 
 
 @dataclass
@@ -159,8 +153,7 @@ class _Writer:
         self.integers = {one.name for one in data if one.base == "int" and not one.all_dims}
         self.listing = {one.name: one.all_dims[0] for one in data if one.base == "int" and len(one.all_dims) == 1}
         self.size = main_size(program)
-        dims = (dim for one in program.parameters.declarations for dim in one.all_dims)
-        self.of_parameters = set().union(*map(names, dims))
+        self.of_parameters = names(*(dim for one in program.parameters.declarations for dim in one.all_dims))
         changing = [one for one in declarations(program) if one.name in changing_names(program)]
         # A name may be that of variables of several scopes.
         count = Counter(one.name for one in changing)
@@ -170,7 +163,7 @@ class _Writer:
         """Write statements that assign to listed places anew."""
         for statement in statements:
             if isinstance(statement, If | Braces | Profile):
-                for inner in children(statement):
+                for inner in statement.bodies:
                     self.scope(inner)
             elif fillings := self._fillings(statement):
                 self.found.append((statement.span, "\n".join(map(self._written, fillings))))
@@ -187,77 +180,70 @@ class _Writer:
         values = f"stansub_value_{self._number}"
         declared = plain(variable, values).removesuffix(";")
         self.lines += [f"{declared} = {zeros.format(variable.all_dims[0])};", filling.loop(inverse, values)]
-        return replace(filling, first="", value=f"{values}[{_ROW}_0]").loop(inverse, variable.name)
+        value = Subscript(Name(values), (Name(f"{_ROW}_0"),))
+        return replace(filling, first=None, value=value).loop(inverse, variable.name)
 
     def _fillings(self, statement: Statement) -> list[_Filling]:
         """What a statement does, where it does nothing but assign to listed places."""
         if isinstance(statement, Assign):
-            return list(self._slice(statement))
-        if not isinstance(statement, For) or not names(f"{statement.lower} {statement.upper}") <= self.data:
+            return self._slice(statement)
+        if not isinstance(statement, For) or not names(statement.lower, statement.upper) <= self.data:
             return []
         found = [one for inner in statement.body if isinstance(inner, Assign) for one in self._entry(statement, inner)]
         return found if len(found) == len(statement.body) else []
 
-    def _slice(self, statement: Assign) -> Iterator[_Filling]:
-        """``x[list] = values;``, also with more indices that are integers."""
-        place = self._place(statement)
-        if place is None or not self._is_list(place[1][0]) or not all(map(self._is_integer, place[1][1:])):
-            return
-        variable, (listed, *others) = place
-        length, value, first = self.listing.get(listed, f"size({listed})"), statement.expression, ""
-        if len(tokenize(value)) > 1:
-            if variable.base not in _VECTORS or len(variable.all_dims) > 1:
-                return
-            first, value = f"{variable.base}[{length}] {_VALUES} = {value};", _VALUES
-        indices, entries = (f"{listed}[{_ENTRY}]", *others), (_ENTRY, "1", length)
-        yield _Filling(variable, indices, {0: listed}, statement.operator, f"{value}[{_ENTRY}]", *entries, first)
+    def _slice(self, statement: Assign) -> list[_Filling]:
+        """``x[list] = values;``, also with more indices that are integers: as a loop over the list."""
+        base, indices = flat(statement.place)
+        if not indices or not self._is_list(indices[0]):
+            return []
+        listed, *others = indices
+        length = self.listing[listed.name] if isinstance(listed, Name) else Call("size", (listed,))
+        values = statement.expression if isinstance(statement.expression, Name) else _VALUES
+        place = Subscript(base, (Subscript(listed, (_ENTRY,)), *others))
+        entry = Assign(place, statement.operator, Subscript(values, (_ENTRY,)))
+        found = self._fillings(For(_ENTRY.name, Literal("1"), length, (entry,)))
+        if values is not _VALUES:
+            return found
+
+        def first(kind: str) -> Declaration:
+            return Declaration(SizedType((), kind, dims=(length,)), _VALUES.name, statement.expression)
+
+        return [
+            replace(one, first=first(one.variable.base))
+            for one in found
+            if one.variable.base in _VECTORS and len(one.variable.all_dims) == 1
+        ]
 
     def _entry(self, loop: For, statement: Assign) -> Iterator[_Filling]:
         """``x[list[k]] = values[k];`` in a loop over k, also with more indices that are such or integers."""
-        place = self._place(statement)
-        if place is None:
+        base, indices = flat(statement.place)
+        variable = self.variables.get(base.name) if isinstance(base, Name) else None
+        if variable is None or not self._is_of_observations(variable) or len(indices) > len(variable.all_dims):
             return
-        variable, indices = place
-        lists = {axis: index for axis, one in enumerate(indices) if (index := self._listed(one, loop.variable))}
+        entry, lists = Name(loop.variable), dict[int, Expression]()
+        for axis, index in enumerate(indices):
+            if isinstance(index, Subscript) and index.indices == (entry,) and self._is_list(index.base):
+                lists[axis] = index.base
         others = (index for axis, index in enumerate(indices) if axis not in lists)
         if 0 in lists and len(set(lists.values())) == len(lists) and all(map(self._is_integer, others)):
-            entries = loop.variable, loop.lower, loop.upper
-            yield _Filling(variable, indices, lists, statement.operator, statement.expression, *entries)
+            bounds = loop.lower, loop.upper
+            yield _Filling(variable, indices, lists, statement.operator, statement.expression, entry, *bounds)
 
-    def _place(self, statement: Assign) -> tuple[Declaration, tuple[str, ...]] | None:
-        """The variable of observations to parts of which a statement assigns, and the indices."""
-        tokens = tokenize(statement.place)
-        variable = self.variables.get(tokens[0].text)
-        if variable is None or not set().union(*map(names, variable.all_dims)) <= self.data:
-            return None
-        indices, at = list[str](), 1
-        while at < len(tokens) and tokens[at].text == "[":
-            close = matching(tokens, at)
-            indices += [_text(statement.place, part) for part in split(tokens[at + 1 : close], ",")]
-            at = close + 1
-        if at < len(tokens) or not 0 < len(indices) <= len(variable.all_dims):
-            return None
-        sized = names(variable.all_dims[0])
+    def _is_of_observations(self, variable: Declaration) -> bool:
+        """Whether a variable has a value for each observation."""
+        sized = names(*variable.all_dims[:1])
         counts = bool(sized) and (self.size in sized or not sized & self.of_parameters)
-        return (variable, tuple(indices)) if counts else None
+        return counts and names(*variable.all_dims) <= self.data
 
-    def _is_list(self, index: str) -> bool:
+    def _is_list(self, index: Expression) -> bool:
         """Whether an index is a list of integers of the data, or a slice of one."""
-        tokens = tokenize(index)
-        if not tokens or tokens[0].text not in self.listing:
-            return False
-        is_slice = len(tokens) > 3 and matching(tokens, 1) == len(tokens) - 1 and len(split(tokens[2:-1], ":")) == 2
-        return len(tokens) == 1 or (is_slice and names(index) <= self.data)
+        match index:
+            case Name(name):
+                return name in self.listing
+            case Subscript(Name(name), (Slice(),)):
+                return name in self.listing and names(index) <= self.data
+        return False
 
-    def _is_integer(self, index: str) -> bool:
-        tokens = tokenize(index)
-        return len(tokens) == 1 and (tokens[0].kind == "number" or index in self.integers)
-
-    def _listed(self, index: str, entry: str) -> str:
-        """The list whose entry an index is; nothing for another."""
-        tokens = [one.text for one in tokenize(index)]
-        return tokens[0] if tokens[1:] == ["[", entry, "]"] and tokens[0] in self.listing else ""
-
-
-def _text(code: str, tokens: Sequence[Token]) -> str:
-    return code[tokens[0].span.start : tokens[-1].span.end] if tokens else ""
+    def _is_integer(self, index: Expression) -> bool:
+        return isinstance(index, Literal) or (isinstance(index, Name) and index.name in self.integers)

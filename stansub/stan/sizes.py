@@ -54,11 +54,11 @@ def size_candidates(program: Program) -> list[SizeCandidate]:
             continue
         uses, obstacles = [], []
         for declaration in program.data.declarations:
-            axes = tuple(axis for axis, dim in enumerate(declaration.all_dims) if dim == size.name)
+            axes = tuple(axis for axis, dim in enumerate(declaration.sizes) if dim == size.name)
             if axes:
                 uses.append(SizeUse(declaration, axes))
-            others = [dim for dim in declaration.all_dims if dim != size.name] + list(declaration.elements)
-            if any(size.name in names(text) for text in others):
+            others = [dim for dim in declaration.all_dims if str(dim) != size.name]
+            if size.name in names(*others, *declaration.type.elements):
                 obstacles.append(declaration)
         if uses:
             candidates.append(SizeCandidate(size.name, tuple(uses), tuple(obstacles)))
@@ -83,10 +83,9 @@ def outcome_sizes(program: Program) -> list[str]:
     """
     statements = [*program.transformed_parameters.statements, *program.model.statements]
     lefts = [statement.left for statement in walk(statements) if isinstance(statement, Tilde)]
-    for block in (program.transformed_parameters, program.model):
-        found = calls(program.code, block.inside)
-        lefts += [call.arguments[0] for call in found if call.name.endswith(_DENSITIES) and call.arguments]
-    outcomes = set().union(*map(names, lefts))
+    found = calls(*statements)
+    lefts += [call.arguments[0] for call in found if call.name.endswith(_DENSITIES) and call.arguments]
+    outcomes = names(*lefts)
     observed = [one for one in data_declarations(program) if one.name in outcomes]
     dims = [dim for one in observed for dim in one.array_dims or one.all_dims]
     candidates = [one for one in size_candidates(program) if any(one.name in names(dim) for dim in dims)]
@@ -96,7 +95,7 @@ def outcome_sizes(program: Program) -> list[str]:
 
 
 def _sizes_of_parameters(program: Program) -> set[str]:
-    return set().union(*(names(dim) for one in program.parameters.declarations for dim in one.all_dims))
+    return names(*(dim for one in program.parameters.declarations for dim in one.all_dims))
 
 
 def observations_in(program: Program, size: str) -> list[Statement]:
@@ -115,13 +114,13 @@ def observations_in(program: Program, size: str) -> list[Statement]:
     observed = [
         declaration.name
         for declaration in data_declarations(program)
-        if any(size in names(dim) for dim in declaration.all_dims)
+        if size in names(*declaration.all_dims)
     ]
     steps = Steps.of(program)
     depends = steps.depending({size: observed})
 
     def reads(step: Step) -> bool:
-        runs_over = size in step.reads and size not in names(program.text(step.statement.span))
+        runs_over = size in step.reads and size not in names(step.statement)
         return runs_over or bool(together(depends, step.reads))
 
     adding = (step for step in steps.model if isinstance(step.statement, Target | Tilde))
@@ -140,7 +139,7 @@ def sized_by(program: Program, sizes: set[str]) -> set[str]:
     return {
         declaration.name
         for declaration in declarations(program)
-        if any(names(dim) & sizes for dim in declaration.all_dims)
+        if names(*declaration.all_dims) & sizes
     }
 
 

@@ -18,20 +18,24 @@ from stansub.stan.syntax import (
     Assign,
     Call,
     Declaration,
+    Expression,
     For,
     ForEach,
+    Literal,
+    Name,
     Program,
+    Slice,
     Statement,
+    Subscript,
     Target,
     Tilde,
     While,
     calls,
-    children,
-    expression_of,
-    matching,
+    find,
+    name_of,
     names,
-    tokenize,
     walk,
+    writes,
 )
 
 _MULTIVARIATE = ("multi_normal", "multi_student_t")
@@ -137,13 +141,13 @@ class Reading:
         found = [Scope(self.statements, self.over)]
         seen: set[str] = set()
         for scope in found:
-            for statement, call in scope.calls(self.program):
+            for statement, call in scope.calls():
                 for function in self.program.functions:
                     if function.name != call.name or function.body is None or function.name in seen:
                         continue
                     seen.add(function.name)
                     passed = zip(function.arguments, call.arguments, strict=False)
-                    over = {one.name for one, text in passed if names(text) & scope.over}
+                    over = {one.name for one, argument in passed if names(argument) & scope.over}
                     found.append(Scope(function.body, over, self.text(statement)))
         return found
 
@@ -156,7 +160,7 @@ class Reading:
             for scope in self.scopes
             for loop in scope.loops
             for one in recursions(loop)
-            if names(f"{loop.lower} {loop.upper}") & scope.lengths
+            if names(loop.lower, loop.upper) & scope.lengths
             and (scope.caller or _reached(self, one.variable, sources=True) & parameters)
         ]
 
@@ -165,7 +169,7 @@ class Reading:
         return self.program.text(statement.span)
 
     def _sized(self, one: Declaration) -> bool:
-        return any(self.size in names(dim) for dim in one.all_dims)
+        return self.size in names(*one.all_dims)
 
 
 @dataclass(frozen=True)
@@ -190,7 +194,7 @@ class Scope:
         """Names that say in a loop's bounds that it is over all observations."""
         found = set(self.over)
         for one in walk(self.statements):
-            if isinstance(one, Declaration) and one.base == "int" and names(one.value or "") & found:
+            if isinstance(one, Declaration) and one.base == "int" and names(*one.computes) & found:
                 found.add(one.name)
         return found
 
@@ -204,23 +208,23 @@ class Scope:
         """Loops that are in no other."""
         return (one for one in self.outside if isinstance(one, For))
 
-    def calls(self, program: Program) -> Iterator[tuple[Statement, Call]]:
+    def calls(self) -> Iterator[tuple[Statement, Call]]:
         """Calls outside loops that are passed something of all observations."""
         for statement in self.outside:
-            if isinstance(statement, For | ForEach | While) or children(statement):
+            if statement.bodies:
                 continue
-            for call in _calls_of(program, statement):
-                if any(names(argument) & self.over for argument in call.arguments):
+            for call in _calls_of(statement):
+                if names(*call.arguments) & self.over:
                     yield statement, call
 
 
-def _calls_of(program: Program, statement: Statement) -> list[Call]:
+def _calls_of(statement: Statement) -> list[Call]:
     """Calls in a statement; ``y ~ f(x)`` counts as one of ``f_lpdf`` and ``f_lpmf``."""
-    found = calls(program.code, statement.span)
+    found = calls(statement)
     if isinstance(statement, Tilde):
-        first = calls(statement.distribution)[0]
+        first = statement.distribution
         whole = (statement.left, *first.arguments)
-        found += [first._replace(name=f"{first.name}_{kind}", arguments=whole) for kind in ("lpdf", "lpmf")]
+        found += [Call(f"{first.name}_{kind}", whole, True) for kind in ("lpdf", "lpmf")]
     return found
 
 
@@ -228,28 +232,35 @@ def _outside(statements: Sequence[Statement]) -> Iterator[Statement]:
     for statement in statements:
         yield statement
         if not isinstance(statement, For | ForEach | While):
-            for inner in children(statement):
+            for inner in statement.bodies:
                 yield from _outside(inner)
 
 
-def _density(statement: Statement) -> tuple[str, str, tuple[str, ...]] | None:
-    """The name of the density that a statement adds, what it is of, and its arguments; None for other statements."""
+class _Density(NamedTuple):
+    """The name of a density that a statement adds, what it is of, and its arguments."""
+
+    name: str
+    left: Expression
+    arguments: tuple[Expression, ...]
+
+
+def _density(statement: Statement) -> _Density | None:
+    """The first density that a statement adds; None for other statements."""
     if isinstance(statement, Tilde):
-        call = calls(statement.distribution)[0]
-        return call.name, statement.left, call.arguments
-    found = calls(statement.expression)[:1] if isinstance(statement, Target) else []
-    if found and found[0].name.endswith(("_lpdf", "_lpmf", "_lupdf", "_lupmf")) and found[0].arguments:
-        return found[0].name.rpartition("_")[0], found[0].arguments[0], found[0].arguments[1:]
+        return _Density(statement.distribution.name, statement.left, statement.distribution.arguments)
+    for call in calls(statement.expression)[:1] if isinstance(statement, Target) else []:
+        if call.name.endswith(("_lpdf", "_lpmf", "_lupdf", "_lupmf")) and call.arguments:
+            return _Density(call.name.rpartition("_")[0], call.arguments[0], call.arguments[1:])
     return None
 
 
 def _gaussian_process(reading: Reading) -> str:
     for scope in reading.scopes:
-        for statement, call in scope.calls(reading.program):
+        for statement, call in scope.calls():
             if call.name.startswith(_COVARIANCES) and call.name.endswith(("_cov", "_quad")):
                 return scope.caller or reading.text(statement)
     for one in reading.computed.values():
-        if one.all_dims.count(reading.size) > 1:
+        if one.sizes.count(reading.size) > 1:
             return reading.text(one)
     return _one_density(reading, _PROCESSES)
 
@@ -262,23 +273,23 @@ def _one_density(reading: Reading, names_of: tuple[str, ...]) -> str:
     """A statement that takes all observations together in a density of which the name begins so."""
     for statement in walk(reading.statements):
         density = _density(statement)
-        if density and density[0].startswith(names_of) and _is_one_vector(reading, density[1]):
+        if density and density.name.startswith(names_of) and _is_one_vector(reading, density.left):
             return reading.text(statement)
     return ""
 
 
-def _is_one_vector(reading: Reading, left: str) -> bool:
+def _is_one_vector(reading: Reading, left: Expression) -> bool:
     """Whether it is one vector of all observations."""
     return any(
-        one.name == left and one.base in ("vector", "row_vector") and not one.array_dims
+        Name(one.name) == left and one.base in ("vector", "row_vector") and not one.array_dims
         for one in declarations(reading.program)
-        if one.dims == (reading.size,)
+        if one.dims == (Name(reading.size),)
     )
 
 
 def _trajectory(reading: Reading) -> str:
     for scope in reading.scopes:
-        for statement, call in scope.calls(reading.program):
+        for statement, call in scope.calls():
             if call.name.startswith(_SOLVERS):
                 return scope.caller or reading.text(statement)
     return ""
@@ -286,11 +297,11 @@ def _trajectory(reading: Reading) -> str:
 
 def _hidden_markov(reading: Reading) -> str:
     for scope in reading.scopes:
-        for statement, call in scope.calls(reading.program):
+        for statement, call in scope.calls():
             if call.name == "hmm_marginal":
                 return scope.caller or reading.text(statement)
     for scope, one in reading.recursions:
-        if any(call.name == "log_sum_exp" for call in calls(reading.text(one.loop))):
+        if any(call.name == "log_sum_exp" for call in calls(one.loop)):
             return scope.caller or reading.text(one.statement)
     return ""
 
@@ -304,7 +315,7 @@ def _garch(reading: Reading) -> str:
 
 def _arma(reading: Reading) -> str:
     for scope, one in reading.recursions:
-        used = names(reading.text(one.loop))
+        used = names(one.loop)
         if not scope.caller and used & reading.observed and _reached(reading, one.variable) & _places(reading)[0]:
             return reading.text(one.statement)
     return ""
@@ -316,16 +327,15 @@ def _places(reading: Reading) -> tuple[set[str], set[str]]:
     scales: set[str] = set()
     for statement in walk(reading.statements):
         if density := _density(statement):
-            _, left, arguments = density
-            centres |= names(left).union(*map(names, arguments[:-1]))
-            scales |= names(arguments[-1]) if arguments else set()
+            centres |= names(density.left, *density.arguments[:-1])
+            scales |= names(*density.arguments[-1:])
     return centres, scales - centres
 
 
 def _reached(reading: Reading, variable: str, *, sources: bool = False) -> set[str]:
     """A variable, and what is computed from it; or what it is computed from."""
     steps = [
-        ({one.name} if isinstance(one, Declaration) else set(one.variables), names(expression_of(one)))
+        (writes(one), names(*one.computes))
         for one in walk(reading.statements)
         if isinstance(one, Declaration | Assign)
     ]
@@ -345,11 +355,11 @@ def _state_space(reading: Reading) -> str:
             return reading.text(one.statement)
     for statement in walk(reading.statements):
         density = _density(statement)
-        if density and (name := tokenize(density[1])[0].text) in latent and name in names(", ".join(density[2])):
+        if density and name_of(density.left) in latent & names(*density.arguments):
             return reading.text(statement)
     for scope in reading.scopes:
-        for statement, call in scope.calls(reading.program):
-            if call.name == "cumulative_sum" and names(call.arguments[0]) & latent:
+        for statement, call in scope.calls():
+            if call.name == "cumulative_sum" and names(*call.arguments[:1]) & latent:
                 return reading.text(statement)
     return ""
 
@@ -358,34 +368,31 @@ def _spatial(reading: Reading) -> str:
     for statement in walk(reading.statements):
         if not isinstance(statement, Target | Tilde):
             continue
-        text = reading.text(statement)
-        called = [call.name for call in _calls_of(reading.program, statement)]
-        if not names(text) & set(reading.latent):
+        called = [call.name for call in _calls_of(statement)]
+        if not names(statement) & set(reading.latent):
             continue
         if any(name.startswith("multi_normal_prec") or "car_" in name for name in called):
-            return text
-        if any(len(set(indices)) > 1 for indices in _gathered(text, reading).values()):
-            return text
+            return reading.text(statement)
+        if any(len(indices) > 1 for indices in _gathered(statement, reading).values()):
+            return reading.text(statement)
     return ""
 
 
-def _gathered(text: str, reading: Reading) -> dict[str, list[str]]:
+def _gathered(statement: Statement, reading: Reading) -> dict[str, set[Expression]]:
     """By parameter, the data by which its values are picked: ``phi[from]`` and ``phi[to]``."""
-    tokens = tokenize(text)
-    found: dict[str, list[str]] = {}
+    found: dict[str, set[Expression]] = {}
     known = {one.name for one in data_declarations(reading.program) if one.array_dims} - reading.observed
-    for k, token in enumerate(tokens[:-1]):
-        if token.text in reading.latent and tokens[k + 1].text == "[":
-            index = tokens[k + 2 : matching(tokens, k + 1)]
-            if index and index[0].text in known:
-                found.setdefault(token.text, []).append("".join(one.text for one in index))
+    for read in find(Subscript, [statement]):
+        name = name_of(read.base)
+        if name in reading.latent and name_of(read.indices[0]) in known:
+            found.setdefault(name, set()).add(read.indices[0])
     return found
 
 
 def _risk_sets(reading: Reading) -> str:
     for scope in reading.scopes:
-        for statement, call in scope.calls(reading.program):
-            inside = {one.name for one in calls(call.arguments[0])} if call.arguments else set()
+        for statement, call in scope.calls():
+            inside = {one.name for one in calls(*call.arguments[:1])}
             if call.name == "cumulative_logsumexp" or (call.name == "cumulative_sum" and "exp" in inside):
                 return scope.caller or reading.text(statement)
     for loop in walk(reading.statements):
@@ -393,24 +400,25 @@ def _risk_sets(reading: Reading) -> str:
             return found
     for scope, one in reading.recursions:
         for call in calls(one.statement.expression):
-            if call.name == "log_sum_exp" and len(call.arguments) == 2 and one.variable in call.arguments:
+            if call.name == "log_sum_exp" and len(call.arguments) == 2 and Name(one.variable) in call.arguments:
                 return scope.caller or reading.text(one.statement)
     return ""
 
 
 def _risk_set(reading: Reading, loop: For) -> str:
     """A sum over all that are at risk later, or were before, in a loop over observations."""
-    ends = {f"{loop.variable} : {reading.size}", f"{loop.variable} :", f"1 : {loop.variable}", f": {loop.variable}"}
+    i, n, first = Name(loop.variable), Name(reading.size), Literal("1")
+    ends = (Slice(i, n), Slice(i, None), Slice(first, i), Slice(None, i))
     for statement in walk(loop.body):
         if isinstance(statement, For):
-            others = f"{statement.lower} : {statement.upper}" in ends
-            summed = [expression_of(one) for one in statement.body if isinstance(one, Assign)]
-            if others and any(call.name == "exp" for text in summed for call in calls(text)):
+            others = Slice(statement.lower, statement.upper) in ends
+            summed = [one.expression for one in statement.body if isinstance(one, Assign)]
+            if others and any(call.name == "exp" for call in calls(*summed)):
                 return reading.text(statement)
-        if children(statement):
+        if statement.bodies:
             continue
-        for call in calls(reading.text(statement)):
-            if call.name in ("log_sum_exp", "sum") and any(f"[{end}]" in call.arguments[0] for end in ends):
+        for call in calls(statement):
+            if call.name in ("log_sum_exp", "sum") and any(one in ends for one in find(Slice, call.arguments[:1])):
                 return reading.text(statement)
     return ""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from stansub.stan.derived import derived, may_be_derived
 from stansub.stan.rewrite import extended
 from stansub.stan.sizes import data_declarations, main_size, observations_in
-from stansub.stan.syntax import Call, Program, Span, calls, names
+from stansub.stan.syntax import Call, Expression, Node, Program, Span, names
 
 # Real functions of a container, but for those that add up over parts of the data: they are right as they stand.
 _SUMMARIES = frozenset({"max", "mean", "min", "norm2", "quantile", "sd", "variance"})
@@ -27,27 +29,27 @@ def with_summaries(program: Program) -> Program | None:
     """
     if not may_be_derived(program):
         return None
-    found: dict[str, str] = {}
+    found: dict[Call, str] = {}
     replacements: list[tuple[Span, str]] = []
+    known = {one.name: one.all_dims for one in data_declarations(program)}
     for block in (program.transformed_parameters, program.model):
-        for call in _outermost(program, block.inside):
-            name = found.setdefault(program.text(call.span), f"stansub_summary_{len(found) + 1}")
+        for call in _outermost(block, known):
+            name = found.setdefault(call, f"stansub_summary_{len(found) + 1}")
             replacements.append((call.span, name))
     if not found:
         return None
-    lines = [f"real {name} = {text};" for text, name in found.items()]
+    lines = [f"real {name} = {call};" for call, name in found.items()]
     written = derived(extended(program, lines, replacements), "the program with summaries")
     # A likelihood of nothing but sums of the data is a sum of these over parts as it stands.
     return written if written and observations_in(written, main_size(written)) else None
 
 
-def _outermost(program: Program, span: Span) -> list[Call]:
+def _outermost(node: Node, known: Mapping[str, Sequence[Expression]]) -> Iterator[Call]:
     """Summaries of nothing but data, none inside another."""
-    known = {one.name: one.all_dims for one in data_declarations(program)}
-    found: list[Call] = []
-    for call in calls(program.code, span):
-        used = names(program.text(call.span))
-        of_data = used <= set(known) and any(known[name] for name in used)
-        if call.name in _SUMMARIES and of_data and not (found and call.span.end <= found[-1].span.end):
-            found.append(call)
-    return found
+    if isinstance(node, Call) and node.name in _SUMMARIES:
+        used = names(node)
+        if used <= set(known) and any(known[name] for name in used):
+            yield node
+            return
+    for part in node.parts:
+        yield from _outermost(part, known)

@@ -93,11 +93,7 @@ def test_a_guess_that_is_wrong_further_down_is_refused() -> None:
     wrong = np.empty(right.shape)
     fill(wrong, guess, given, AXES)
     points = list(np.random.default_rng(2).uniform(-1, 1, (3, right.shape[1])))
-    columns = _Columns(
-        lambda theta: np.stack([given.values["y"].astype(float), right @ theta]),
-        SPECS["poisson_log"],
-        (False, False),
-    )
+    columns = _Columns(lambda theta: np.stack([given.values["y"].astype(float), right @ theta]), SPECS["poisson_log"])
     with pytest.raises(NoPredictorsError, match="not affine"):
         _affine("poisson_log", columns, [wrong], points)
     (design,) = _steps(columns, points[0])
@@ -120,7 +116,7 @@ class Centring:
         def at(theta: Array) -> Array:
             return np.stack([y, theta[0] + x[:, :3] @ theta[1:] + w[1] - w[1].mean()])
 
-        return _Columns(at, SPECS[self.density], (False, False))
+        return _Columns(at, SPECS[self.density])
 
 
 def test_what_is_computed_of_all_the_data_is_asked_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

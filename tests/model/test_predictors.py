@@ -15,13 +15,14 @@ from scipy.special import expit, log_softmax
 
 import stansub
 from stansub.stan import data as data_module
-from stansub.stan import predictors as handing_out
-from stansub.stan import rewrite, source, stanc
+from stansub.stan import predictors as proving
+from stansub.stan import source, stanc
+from stansub.stan.arguments import ArgumentProgram, argument_program
 from stansub.stan.densities import SPECS
-from stansub.stan.predictors import _HELPERS, _affine, _Columns, _joined, _Parts, _parts, _steps, guess_predictors
+from stansub.stan.predictors import _affine, _Columns, _joined, _steps, guess_predictors
 from stansub.stan.recognise import recognise
 from stansub.stan.sizes import main_size
-from stansub.stan.syntax import Program, parse
+from stansub.stan.syntax import parse
 from stansub.target import remainders
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
@@ -64,10 +65,10 @@ CATEGORICAL = """real part(array[] int slice, int start, int end, matrix x, vect
 }"""
 
 
-def parts_of(folder: Path, likelihood: str, functions: str = "") -> tuple[Program, _Parts]:
+def handing_out(folder: Path, likelihood: str, functions: str = "") -> ArgumentProgram:
     (folder / "program.stan").write_text(PROGRAM.format(likelihood=likelihood, functions=functions))
     program = parse(stanc.canonical(folder / "program.stan"))
-    return program, _parts(program, recognise(program), main_size(program))
+    return argument_program(program, recognise(program), main_size(program))
 
 
 @pytest.mark.parametrize(
@@ -103,12 +104,9 @@ def parts_of(folder: Path, likelihood: str, functions: str = "") -> tuple[Progra
 )
 def test_read_off_the_text(tmp_path: Path, likelihood: str, functions: str, family: str) -> None:
     """And the program that hands the arguments out is one."""
-    program, parts = parts_of(tmp_path, likelihood, functions)
-    assert parts.density == family
-    code = rewrite.quantities_program(
-        program, f"{_HELPERS}\n{parts.functions}", "N", parts.span, parts.text, parts.widths
-    )
-    (tmp_path / "rewritten.stan").write_text(code)
+    found = handing_out(tmp_path, likelihood, functions)
+    assert found.density == family
+    (tmp_path / "rewritten.stan").write_text(found.code)
     stanc.canonical(tmp_path / "rewritten.stan")
 
 
@@ -130,7 +128,7 @@ def test_read_off_the_text(tmp_path: Path, likelihood: str, functions: str, fami
 )
 def test_not_recognised(tmp_path: Path, likelihood: str, reason: str) -> None:
     with pytest.raises(NoPredictorsError, match=reason):
-        parts_of(tmp_path, likelihood)
+        handing_out(tmp_path, likelihood)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +144,7 @@ def test_not_recognised(tmp_path: Path, likelihood: str, reason: str) -> None:
 def test_a_local_sum_of_more_than_a_density_is_not_recognised(tmp_path: Path, change: tuple[str, str]) -> None:
     assert change[0] in SUMMED
     with pytest.raises(NoPredictorsError, match="does not return the density of data, and nothing else"):
-        parts_of(tmp_path, "target += reduce_sum(part, y, 1, x, alpha, beta);", SUMMED.replace(*change))
+        handing_out(tmp_path, "target += reduce_sum(part, y, 1, x, alpha, beta);", SUMMED.replace(*change))
 
 
 RNG = np.random.default_rng(6)
@@ -156,7 +154,7 @@ N = 12
 @pytest.fixture(autouse=True)
 def parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even few observations are looked at in several parts."""
-    for module in (handing_out, remainders):
+    for module in (proving, remainders):
         monkeypatch.setattr(module, "_PART", N - 1)
 
 
@@ -176,8 +174,7 @@ def predictors(density: str, y: Array, *arguments: Argument) -> LinearPredictors
         return np.concatenate([y[np.newaxis], *(np.broadcast_to(one, (len(one), N)) for one in found)])
 
     spec = SPECS[density]
-    vectors = (False, *(link.is_vector for link in spec.links))
-    columns = _Columns(values, spec, vectors)
+    columns = _Columns(values, spec)
     design = _steps(columns, POINTS[0])
     return _joined(spec, [_affine(density, columns, design, POINTS)], design)
 
@@ -316,11 +313,7 @@ def test_what_is_not_affine_is_refused(density: str, y: Array, arguments: list[A
 
 def test_observations_that_change_are_refused() -> None:
     given = iter([*[Y] * 6, Y + 1])
-    columns = _Columns(
-        lambda theta: np.stack([next(given), line(theta)]),
-        SPECS["poisson_log"],
-        (False, False),
-    )
+    columns = _Columns(lambda theta: np.stack([next(given), line(theta)]), SPECS["poisson_log"])
     with pytest.raises(NoPredictorsError, match="what its density is of depends on parameters"):
         _affine("poisson_log", columns, _steps(columns, POINTS[0]), POINTS)
 

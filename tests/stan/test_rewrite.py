@@ -60,7 +60,7 @@ def check_rewritten(program: Program) -> Program:
     for name in ("data", "parameters", "transformed_parameters"):
         before, after = (words(p.text(getattr(p, name).inside)) for p in (program, rewritten))
         assert before == after
-    assert not any(call.name.startswith("reduce_sum") for call in calls(code))
+    assert not any(call.name.startswith("reduce_sum") for call in calls(rewritten))
     (quantities,) = rewritten.generated_quantities.statements
     assert not rewritten.generated_quantities.declarations
     assert not any(isinstance(statement, Target | Tilde) for statement in walk([quantities]))
@@ -167,7 +167,7 @@ def test_parameters_of_every_constraint(canonical: Parse) -> None:
     check_rewritten(program)
     twice = parse(accepted(range_program(program))).parameters.declarations
     assert [variable.name for variable in twice] == [*passed, *(f"{name}_new" for name in passed)]
-    assert twice[len(passed) + 1].constraint == "upper=a1_new"
+    assert [str(one) for one in twice[len(passed) + 1].type.bounds] == ["upper=a1_new"]
 
 
 def test_overloaded_partial_sums(canonical: Parse) -> None:
@@ -257,7 +257,7 @@ def test_constants_program() -> None:
     written = parse(accepted(constants_program(program, "log_lik_lipschitz_i", "N")))
     assert written.parameters.declarations == ()
     (constants,) = written.generated_quantities.declarations
-    assert (constants.name, constants.base, constants.dims) == ("stansub_constants", "vector", ("N",))
+    assert (constants.name, constants.base, constants.sizes) == ("stansub_constants", "vector", ("N",))
     assert "log_lik_lipschitz_i(stansub_i, x)" in written.code
     assert "log_lik_lipschitz_i(3 - 1 + stansub_i, x)" in accepted(
         constants_program(program, "log_lik_lipschitz_i", "N - 2", first="3")
@@ -269,7 +269,7 @@ def test_range_program() -> None:
     written = parse(accepted(range_program(program)))
     assert [p.name for p in written.parameters.declarations] == ["alpha", "beta", "alpha_new", "beta_new"]
     (constant,) = written.generated_quantities.declarations
-    assert constant.value == "log_lik_range(alpha, beta, alpha_new, beta_new, largest)"
+    assert str(constant.value) == "log_lik_range(alpha, beta, alpha_new, beta_new, largest)"
 
 
 @pytest.mark.parametrize(

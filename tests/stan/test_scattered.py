@@ -183,7 +183,7 @@ def test_inverses_are_cut_and_lists_are_not_read(file: Path) -> None:
     given = {one.name: one for one in parts.declarations}
     places = [one for name, one in given.items() if name.startswith("stansub_place_")]
     assert len(places) == (1 if file == BRMS else 4)
-    assert all(one.all_dims[0] == "N" and one in parts.computed for one in places)
+    assert all(one.sizes[0] == "N" and one in parts.computed for one in places)
     lists = {one.name for one in program.data.declarations if one.base == "int" and one.array_dims}
     assert not lists & set(given)
     assert before is None or lists & {one.name for one in before.declarations}

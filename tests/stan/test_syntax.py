@@ -1,9 +1,13 @@
 """The parser, on stanc's canonical text of programs as people write them."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from decorated import typed_expressions
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stansub.errors import InputError
 from stansub.stan import stanc
@@ -11,25 +15,37 @@ from stansub.stan.syntax import (
     Assign,
     Block,
     Braces,
+    Choice,
     Declaration,
+    Expression,
     For,
     ForEach,
+    Group,
     If,
-    Other,
+    Infix,
+    Jump,
+    Name,
+    Perform,
+    Prefix,
     Profile,
     Program,
+    Slice,
     Statement,
+    Subscript,
     Target,
     Tilde,
+    Transpose,
     While,
     calls,
-    children,
+    changed,
     names,
     parse,
+    parse_expression,
+    parse_statements,
     tokenize,
     walk,
 )
-
+from stansub.stan.typing import Types
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted([*(ROOT / "stan_models").glob("*.stan"), *(Path(__file__).parent / "programs").glob("*.stan")])
 
@@ -84,6 +100,14 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Program:
     return parsed(EVERYTHING, tmp_path_factory.mktemp("everything"))
 
 
+def texts(items: Iterable[object]) -> tuple[str, ...]:
+    return tuple(map(str, items))
+
+
+def words(text: str) -> list[str]:
+    return [token.text for token in tokenize(text)]
+
+
 def variables(block: Block) -> dict[str, Declaration]:
     return {declaration.name: declaration for declaration in block.declarations}
 
@@ -91,57 +115,64 @@ def variables(block: Block) -> dict[str, Declaration]:
 def test_declarations(everything: Program) -> None:
     data = variables(everything.data)
     assert list(data) == ["N", "K", "q", "z", "t", "ts", "L", "y", "C"]
-    assert (data["K"].base, data["K"].constraint, data["K"].all_dims) == ("int", "lower=0", ())
-    assert (data["q"].array_dims, data["q"].dims, data["q"].all_dims) == (("N", "3"), ("K",), ("N", "3", "K"))
-    assert (data["q"].base, data["q"].constraint) == ("vector", "lower=0")
-    assert (data["z"].constraint, data["z"].dims) == ("offset=1, multiplier=(K > 2)", ("N",))
-    assert (data["t"].base, data["t"].elements, data["t"].all_dims) == ("tuple", ("int", "array[N] real"), ())
-    assert (data["ts"].array_dims, data["ts"].elements) == (("2",), ("real", "vector[N]"))
-    assert (data["L"].base, data["L"].dims) == ("cholesky_factor_cov", ("3", "2"))
-    assert data["y"].array_dims == ("N + 1",)
+    assert (data["K"].base, texts(data["K"].type.bounds), data["K"].all_dims) == ("int", ("lower=0",), ())
+    assert (texts(data["q"].array_dims), texts(data["q"].dims)) == (("N", "3"), ("K",))
+    assert data["q"].sizes == ("N", "3", "K")
+    assert (data["q"].base, texts(data["q"].type.bounds)) == ("vector", ("lower=0",))
+    assert (texts(data["z"].type.bounds), data["z"].sizes) == (("offset=1", "multiplier=(K > 2)"), ("N",))
+    assert (data["t"].base, texts(data["t"].type.elements)) == ("tuple", ("int", "array[N] real"))
+    assert [str(member) for member in data["t"].members] == ["int t.1;", "array[N] real t.2;"]
+    assert data["t"].all_dims == ()
+    assert (texts(data["ts"].array_dims), texts(data["ts"].type.elements)) == (("2",), ("real", "vector[N]"))
+    assert (data["L"].base, texts(data["L"].dims)) == ("cholesky_factor_cov", ("3", "2"))
+    assert texts(data["y"].array_dims) == ("N + 1",)
     assert data["N"].span == data["K"].span
     values = variables(everything.transformed_data)
-    assert (values["M"].value, values["w"].value, values["ww"].value) == ("N > 3 ? 2 : 1", None, "2.5e-3")
-    assert values["a"].value == "{1, 2}"
-    assert variables(everything.parameters)["above"].constraint == "lower=sigma"
+    assert texts(values[name].value for name in ("M", "w", "ww")) == ("N > 3 ? 2 : 1", "None", "2.5e-3")
+    assert str(values["a"].value) == "{1, 2}"
+    assert texts(variables(everything.parameters)["above"].type.bounds) == ("lower=sigma",)
 
 
 def test_functions(everything: Program) -> None:
-    assert [(function.name, function.return_type) for function in everything.functions] == [
+    assert [(function.name, str(function.return_type)) for function in everything.functions] == [
         ("pair", "tuple(real, int)"),
         ("first", "array[,] real"),
         ("later", "real"),
         ("add_lp", "void"),
     ]
     pair, first, later, _ = everything.functions
-    arguments = [(argument.name, argument.type, argument.data_only) for argument in later.arguments]
-    assert arguments == [("y", "array[] int", False), ("s", "real", True)]
+    assert texts(later.arguments) == ("array[] int y", "data real s")
     assert later.body is not None
     assert parse("functions { real f(int n); }").functions[0].body is None
-    assert [(a.name, a.type) for a in pair.arguments] == [("q", "tuple(int, array[,] vector)")]
-    assert [(a.name, a.type) for a in first.arguments] == [("x", "array[,,] real")]
+    assert texts(pair.arguments) == ("tuple(int, array[,] vector) q",)
+    assert texts(first.arguments) == ("array[,,] real x",)
 
 
 def test_statements(everything: Program) -> None:
     first, tilde, loop, each, nested, call, braces, branch = everything.model.statements
     assert isinstance(first, Target)
-    assert first.expression == "normal_lupdf(sigma | 0, 1) - 1 * normal_lccdf(0 | 0, 1)"
+    assert str(first.expression) == "normal_lupdf(sigma | 0, 1) - 1 * normal_lccdf(0 | 0, 1)"
     assert isinstance(tilde, Tilde)
-    assert (tilde.left, tilde.distribution) == ("sigma", "normal(0, 1) T[0, ]")
+    assert (tilde.left, str(tilde.distribution), tilde.right) == (
+        Name("sigma"),
+        "normal(0, 1)",
+        "normal(0, 1) T[0, ]",
+    )
     assert isinstance(loop, While)
-    assert isinstance(loop.body[0], Other)
+    assert isinstance(loop.body[0], Jump)
     assert isinstance(each, ForEach)
-    assert (each.variable, each.container, len(each.body)) == ("v", "z", 1)
+    assert (each.variable, each.container, len(each.body)) == ("v", Name("z"), 1)
     assert isinstance(nested, For)
-    assert (nested.variable, nested.lower, nested.upper) == ("i", "1", "size(y)")
+    assert (nested.variable, str(nested.lower), str(nested.upper)) == ("i", "1", "size(y)")
     inner = nested.body[0]
     assert isinstance(inner, For)
-    assert (inner.upper, type(inner.body[0])) == ("i", Tilde)
-    assert isinstance(call, Other)
+    assert (inner.upper, type(inner.body[0])) == (Name("i"), Tilde)
+    assert isinstance(call, Perform)
+    assert call.call.name == "add_lp"
     assert isinstance(braces, Braces)
     assert isinstance(braces.body[0], Declaration)
     assert isinstance(branch, If)
-    assert (branch.condition, branch.orelse) == ("sigma < 1", ())
+    assert (str(branch.condition), branch.orelse) == ("sigma < 1", ())
 
     _, _, _, chain, several, profile, _, scaled = everything.transformed_data.statements
     assert isinstance(chain, If)
@@ -151,9 +182,9 @@ def test_statements(everything: Program) -> None:
     assert several.variables == ("M", "w")
     assert isinstance(profile, Profile)
     assert isinstance(profile.body[0], Assign)
-    assert (profile.name, profile.body[0].operator) == ('"set-up"', "+=")
+    assert (str(profile.name), profile.body[0].operator) == ('"set-up"', "+=")
     assert isinstance(scaled, Assign)
-    assert (scaled.variables, scaled.operator, scaled.expression) == (("w",), "*=", "t.1")
+    assert (scaled.variables, scaled.operator, str(scaled.expression)) == (("w",), "*=", "t.1")
 
 
 def covers(program: Program, statements: tuple[Statement, ...], start: int, end: int) -> None:
@@ -178,7 +209,7 @@ def test_every_part_of_a_program_is_in_a_statement(file: Path) -> None:
     for block in blocks:
         covers(program, block.statements, *block.inside)
         for statement in walk(block.statements):
-            for inner in children(statement):
+            for inner in statement.bodies:
                 assert all(
                     statement.span.start < other.span.start and other.span.end <= statement.span.end for other in inner
                 )
@@ -186,21 +217,130 @@ def test_every_part_of_a_program_is_in_a_statement(file: Path) -> None:
     assert len(program.code.split()) == sum(len(program.text(span).split()) for span in spans)
 
 
-def test_calls_are_split_at_commas_and_bars() -> None:
-    text = "a + f(x | b, g(c)[1], {1, 2}) * h()"
-    assert [(call.name, call.arguments) for call in calls(text)] == [
+EXAMPLES = sorted(
+    {
+        *PROGRAMS,
+        *(ROOT / "examples").rglob("*.stan"),
+        *(ROOT / "benchmarks").rglob("*.stan"),
+        *(ROOT / "tests").rglob("*.stan"),
+    }
+)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_a_program_is_printed_as_it_was_read(file: Path) -> None:
+    code = stanc.canonical(file)
+    program = parse(code)
+    assert words(str(program)) == words(code)
+    assert str(parse(str(program))) == str(program)
+
+
+def test_every_kind_of_statement_is_printed_as_it_was_read(everything: Program) -> None:
+    assert words(str(everything)) == words(everything.code)
+    bare = "model { if (a) b = 1; else if (c) { d(); } else for (i in x) ; while (e) { continue; } }"
+    assert words(str(parse(bare))) == words(bare)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_types_are_those_of_stanc(file: Path, tmp_path: Path) -> None:
+    code = stanc.canonical(file)
+    canonical = tmp_path / "canonical.stan"
+    canonical.write_text(code)
+    program = parse(code)
+    theirs = {("".join(words(text)), kind) for text, kind in typed_expressions(canonical)}
+    ours = {("".join(words(str(one))), str(typed.type)) for one, typed in Types(program).walk()}
+    assert theirs <= ours
+    # stanc gives no type to what is assigned to, and has no strings among its expressions.
+    places = {
+        "".join(words(str(part)))
+        for one in walk([*program.model.statements, *_blocks(program)])
+        if isinstance(one, Assign)
+        for part in one.place.inner()
+    }
+    assert {text for text, _ in ours - theirs if not text.startswith('"')} <= places
+
+
+def _blocks(program: Program) -> list[Statement]:
+    functions = [one for function in program.functions for one in function.body or ()]
+    blocks = (program.transformed_data, program.transformed_parameters, program.generated_quantities)
+    return [*functions, *(one for block in blocks for one in block.statements)]
+
+
+def test_a_wrong_type_is_noticed(tmp_path: Path) -> None:
+    code = "data { int N; } parameters { vector[N] b; } model { target += sum(b * 2); }"
+    file = tmp_path / "program.stan"
+    file.write_text(code)
+    theirs = dict(typed_expressions(file))
+    assert theirs["b * 2"] == "vector"
+    assert ("b * 2", "row_vector") not in theirs.items()
+
+
+def test_what_depends_on_parameters_is_no_data() -> None:
+    program = parse(
+        "data { int N; vector[N] x; } parameters { real a; } "
+        "model { vector[N] e = a * x; int k = size(e); target += sum(x) + e[k]; }"
+    )
+    levels = {str(one): typed.is_data for one, typed in Types(program).walk()}
+    assert levels["sum(x)"]
+    assert levels["size(e)"]
+    assert not levels["a * x"]
+    assert not levels["sum(x) + e[k]"]
+
+
+def test_a_change_leaves_the_rest_as_it_is() -> None:
+    program = parse("model { target += f(a[i], b); b = 2; }")
+    after = changed(program, lambda node: Name("c") if node == Name("b") else None)
+    assert str(after.model.statements[0]) == "target += f(a[i], c);"
+    assert str(after.model.statements[1]) == "c = 2;"
+    assert changed(program, lambda node: None) is program
+
+
+expressions = st.recursive(
+    st.sampled_from("abxyn").map(Name),
+    lambda inner: st.one_of(
+        st.tuples(st.sampled_from(("+", "-", "*", "/", ".*", "^", "<", "==", "&&", "||", "\\", "%/%")), inner, inner).map(
+            lambda one: Infix(*one)
+        ),
+        st.tuples(st.sampled_from("-!"), inner).map(lambda one: Prefix(*one)),
+        inner.map(Transpose),
+        st.tuples(inner, inner, inner).map(lambda one: Choice(*one)),
+        st.tuples(inner, inner).map(lambda one: Subscript(one[0], (one[1], Slice(one[1], None), Slice()))),
+        st.lists(inner, min_size=2, max_size=3).map(lambda items: Group("{", tuple(items))),
+    ),
+    max_leaves=8,
+)
+
+
+def bare_tree(expression: Expression) -> Expression:
+    """An expression without parentheses."""
+
+    def unwrapped(node: object) -> Expression | None:
+        if isinstance(node, Group) and node.opening == "(":
+            return bare_tree(node.items[0])
+        return None
+
+    return changed(expression, unwrapped)
+
+
+@given(expressions)
+def test_trees_made_by_hand_are_printed_with_the_parentheses_that_they_need(tree: Expression) -> None:
+    assert bare_tree(parse_expression(str(tree))) == tree
+
+
+def test_calls_are_found_the_outer_first() -> None:
+    found = calls(parse_expression("a + f(x | b, g(c)[1], {1, 2}) * h()"))
+    assert [(call.name, texts(call.arguments)) for call in found] == [
         ("f", ("x", "b", "g(c)[1]", "{1, 2}")),
         ("g", ("c",)),
         ("h", ()),
     ]
-    call = calls(text)[0]
-    assert text[call.span.start : call.span.end] == "f(x | b, g(c)[1], {1, 2})"
-    assert calls("if (a) for (b in c) print(d)") == []
+    assert found[0].span == (4, 29)
 
 
 def test_names_are_variables_only() -> None:
-    assert names("a[i] .* f(b)' + 1.5e3 .* t.1 ? x1 : real_y") == {"a", "i", "b", "t", "x1", "real_y"}
-    assert names("for (n in 1 : N) { target += y[n]; }") == {"n", "N", "y"}
+    expression = parse_expression("a[i] .* f(b)' + 1.5e3 .* t.1 ? x1 : real_y")
+    assert names(expression) == {"a", "i", "b", "t", "x1", "real_y"}
+    assert names(*parse_statements("for (n in 1 : N) { target += y[n]; }")) == {"n", "N", "y"}
 
 
 @pytest.mark.parametrize(

@@ -10,21 +10,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from stansub.stan.elementwise.expressions import (
-    Apply,
+from stansub.stan.syntax import (
+    Call,
     Choice,
+    Declaration,
     Expression,
     Group,
     Infix,
+    Literal,
+    Member,
+    Name,
     Prefix,
+    SizedType,
     Slice,
     Subscript,
     Transpose,
-    Word,
-    parse_expression,
+    UnsizedType,
+    flat,
 )
-from stansub.stan.syntax import Declaration
 
+_UNCONSTRAINED = frozenset({"int", "real", "complex", "tuple", "vector", "row_vector", "matrix"}) | frozenset(
+    {"complex_vector", "complex_row_vector", "complex_matrix"}
+)
 _INNER = {"vector": 1, "row_vector": 1, "matrix": 2}
 _ELEMENTWISE = frozenset(
     word
@@ -89,19 +96,20 @@ class Shape(NamedTuple):
         return Shape(sum(which[: self.depth]), base)
 
 
+def unsized(kind: SizedType) -> UnsizedType:
+    """Return the type of a function's argument that takes a variable of some type."""
+    base = kind.base
+    if base not in _UNCONSTRAINED:
+        base = "matrix" if "matrix" in base or base.startswith("cholesky") else "vector"
+    return UnsizedType(base, len(kind.array_dims), tuple(map(unsized, kind.elements)))
+
+
 def shape_of(declaration: Declaration, size: str = "") -> Shape:
-    """The shape of a variable; its axis is the dimension that is ``size``, where exactly one is."""
-    base = declaration.base
-    if base in ("int", "real", "complex", "tuple"):
-        inner = "real"
-    elif base in ("row_vector", "complex_row_vector"):
-        inner = "row_vector"
-    elif "matrix" in base or base.startswith("cholesky"):
-        inner = "matrix"
-    else:
-        inner = "vector"
-    axes = [k for k, dim in enumerate(declaration.all_dims) if dim == size]
-    return Shape(len(declaration.array_dims), inner, axes[0] if len(axes) == 1 else None)
+    """Return the shape of a variable; its axis is the dimension that is ``size``, where exactly one is."""
+    kind = unsized(declaration.type)
+    base = kind.base.removeprefix("complex_")
+    axes = [k for k, dim in enumerate(declaration.sizes) if dim == size]
+    return Shape(kind.depth, base if base in _INNER else "real", axes[0] if len(axes) == 1 else None)
 
 
 class Taken(NamedTuple):
@@ -144,12 +152,12 @@ class Elements:
         """The same in a loop over observations."""
         return replace(self, loop=loop)
 
-    def text(self, expression: str) -> str:
-        """An expression for one observation."""
-        return str(self.take(parse_expression(expression)).expression)
+    def element(self, expression: Expression) -> Expression:
+        """Return an expression for one observation, as `take` does."""
+        return self.take(expression).expression
 
     def take(self, expression: Expression) -> Taken:
-        """An expression for one observation.
+        """Return an expression for one observation.
 
         Raises
         ------
@@ -157,8 +165,10 @@ class Elements:
             When it takes observations together.
         """
         match expression:
-            case Word(text):
-                return self._word(text)
+            case Name():
+                return self._name(expression)
+            case Literal():
+                return Taken(expression, Shape(0, "real"))
             case Subscript():
                 return self._subscript(expression)
             case Prefix(operator, operand):
@@ -172,41 +182,42 @@ class Elements:
                 return self._choice(*map(self.take, (condition, then, orelse)))
             case Group(opening, items):
                 return self._group(expression, opening, [self.take(item) for item in items])
-            case Apply():
+            case Call():
                 return self._call(expression)
-            case Slice():
-                raise _together(expression)
+            case Member():
+                raise NotSeparableError(f"`{expression}` is a part of a tuple")
+        raise _together(expression)
 
     def is_size(self, expression: Expression) -> bool:
         """Whether an expression is the number of observations."""
         match expression:
-            case Word(text):
-                return text == self.size
-            case Apply(name, (Word(text),), _) if name in _LENGTHS and text in self.shapes:
-                shape = self.shapes[text]
+            case Name(variable):
+                return variable == self.size
+            case Call(name, (Name(variable),)) if name in _LENGTHS and variable in self.shapes:
+                shape = self.shapes[variable]
                 return shape.axis == (shape.depth + 1 if name == "cols" and shape.base == "matrix" else 0)
         return False
 
-    def _word(self, text: str) -> Taken:
-        shape = self.shapes.get(text, Shape(0, "real"))
-        if text == self.loop:
-            return Taken(Word(self.index), shape)
+    def _name(self, variable: Name) -> Taken:
+        name, index = variable.name, Name(self.index)
+        shape = self.shapes.get(name, Shape(0, "real"))
+        if name == self.loop:
+            return Taken(index, shape)
         if shape.axis is None:
-            return Taken(Word(text), shape)
+            return Taken(variable, shape)
         if self.loop:
-            if text in self.local:
-                raise NotSeparableError(f"it uses `{text}` of all observations for one of them")
-            return Taken(Word(text), shape._replace(axis=None))
-        if text in self.local:
-            return Taken(Word(text), shape)
-        before = (Slice(None, None),) * shape.axis
-        return Taken(Subscript(Word(text), (*before, Word(self.index))), shape)
+            if name in self.local:
+                raise NotSeparableError(f"it uses `{name}` of all observations for one of them")
+            return Taken(variable, shape._replace(axis=None))
+        if name in self.local:
+            return Taken(variable, shape)
+        return Taken(Subscript(variable, (*[Slice()] * shape.axis, index)), shape)
 
     def _subscript(self, expression: Subscript) -> Taken:
-        base, indices = _flat(expression)
+        base, indices = flat(expression)
         taken = [None if isinstance(one, Slice) else self.take(one) for one in indices]
-        if isinstance(base, Word) and (shape := self.shapes.get(base.text)) and shape.axis is not None:
-            if self.loop and base.text not in self.local:
+        if isinstance(base, Name) and (shape := self.shapes.get(base.name)) and shape.axis is not None:
+            if self.loop and base.name not in self.local:
                 return Taken(Subscript(base, self._indices(indices, taken)), _indexed(shape, taken))
             return self._of_observations(base, shape, indices, taken)
         found = self.take(base)
@@ -229,16 +240,16 @@ class Elements:
         return Slice(lower, upper)
 
     def _of_observations(
-        self, base: Word, shape: Shape, indices: Sequence[Expression], taken: Sequence[Taken | None]
+        self, base: Name, shape: Shape, indices: Sequence[Expression], taken: Sequence[Taken | None]
     ) -> Taken:
         """Elements of a variable with a value for each observation."""
         axis = shape.axis
         assert axis is not None
-        whole = Slice(None, None)
+        whole = Slice()
         padded = [*indices, *[whole] * (axis + 1 - len(indices))]
         found = [*taken, *[None] * (len(padded) - len(taken))]
         at, here = padded[axis], found[axis]
-        is_local, own = base.text in self.local, (at == Word(self.loop) if self.loop else at == whole)
+        is_local, own = base.name in self.local, at == (Name(self.loop) if self.loop else whole)
         kept = _indexed(shape, found)
         given: list[Expression] = [
             self._slice(one) if each is None else each.expression for one, each in zip(padded, found, strict=True)
@@ -251,7 +262,7 @@ class Elements:
         if is_local:
             raise NotSeparableError(f"it takes `{Subscript(base, tuple(indices))}` for another observation")
         if own:
-            given[axis] = Word(self.index)
+            given[axis] = Name(self.index)
             return Taken(Subscript(base, tuple(given)), self._left(shape, found))
         if here is None:
             raise _together(Subscript(base, tuple(indices)))
@@ -272,7 +283,7 @@ class Elements:
         whole = _turned(taken.whole)
         if taken.whole.element.is_scalar:
             return Taken(taken.expression, whole)
-        return Taken(Transpose(_grouped(taken.expression)), whole)
+        return Taken(Transpose(taken.expression), whole)
 
     def _infix(self, expression: Expression, operator: str, left: Taken, right: Taken) -> Taken:
         whole = _product(expression, left, right) if operator == "*" else _alike(operator, left, right)
@@ -292,15 +303,15 @@ class Elements:
         shape = {"[": Shape(0, "row_vector"), "{": Shape(1, "real")}.get(opening, Shape(0, "real"))
         return Taken(Group(opening, tuple(item.expression for item in items)), shape)
 
-    def _call(self, call: Apply) -> Taken:
+    def _call(self, call: Call) -> Taken:
         if not self.loop and call.name in _CONSTANT and self.is_size(call.arguments[0]):
             base = "row_vector" if "row" in call.name else "vector"
-            return Taken(Word(_CONSTANT[call.name]), Shape(0, base, 0))
+            return Taken(Literal(_CONSTANT[call.name]), Shape(0, base, 0))
         if not self.loop and call.name in _REPEATED and len(call.arguments) == 2 and self.is_size(call.arguments[1]):
             value = self.take(call.arguments[0])
-            return Taken(_grouped(value.expression), _array_of(_REPEATED[call.name], value.whole))
+            return Taken(value.expression, _array_of(_REPEATED[call.name], value.whole))
         taken = [self.take(one) for one in call.arguments]
-        plain = Apply(call.name, tuple(one.expression for one in taken), call.bar)
+        plain = replace(call, arguments=tuple(one.expression for one in taken))
         varying = [one for one in taken if one.varies]
         if not varying:
             return Taken(plain, _returned(call.name, taken))
@@ -312,7 +323,7 @@ class Elements:
         if call.name in _APPENDED and all(one.whole.axis == _APPENDED[call.name] or not one.varies for one in taken):
             return Taken(plain, Shape(0, "matrix", _APPENDED[call.name]))
         if call.name == "elt_multiply" and first.element.is_scalar:
-            return Taken(Infix("*", *(_grouped(one.expression) for one in taken)), first)
+            return Taken(Infix("*", *plain.arguments), first)
         if call.name in _ELEMENTWISE:
             return Taken(plain, first)
         raise _together(call)
@@ -320,19 +331,6 @@ class Elements:
 
 def _together(expression: Expression) -> NotSeparableError:
     return NotSeparableError(f"`{expression}` takes observations together")
-
-
-def _grouped(expression: Expression) -> Expression:
-    """An expression that may be an operand."""
-    return expression if isinstance(expression, Word | Apply | Subscript | Group) else Group("(", (expression,))
-
-
-def _flat(expression: Subscript) -> tuple[Expression, tuple[Expression, ...]]:
-    """``x[i][j]`` is ``x[i, j]`` where i takes a single element."""
-    base, indices = expression.base, expression.indices
-    if not isinstance(base, Subscript) or any(isinstance(one, Slice) for one in base.indices):
-        return base, indices
-    return _flat(Subscript(base.base, (*base.indices, *indices)))
 
 
 def _indexed(shape: Shape, taken: Sequence[Taken | None]) -> Shape:

@@ -102,8 +102,8 @@ def _lines(program: syntax.Program) -> tuple[str, ...]:
     function = next(one for one in program.functions if one.name == LOG_LIK)
     loop = next(
         one
-        for one in syntax.walk(program.model.statements)
-        if isinstance(one, syntax.For) and f"{LOG_LIK}(" in program.text(one.span)
+        for one in syntax.find(syntax.For, program.model.statements)
+        if any(call.name == LOG_LIK for call in syntax.calls(one))
     )
     texts = (program.code[program.code.rfind("\n", 0, start) + 1 : end] for start, end in (function.span, loop.span))
     return tuple(line for text in texts for line in dedent(text).splitlines())

@@ -23,16 +23,19 @@ from stansub.stan.sizes import changing_names, declarations, main_size
 from stansub.stan.syntax import (
     Assign,
     Braces,
+    Expression,
     For,
     If,
     Profile,
     Program,
+    Slice,
     Span,
     Statement,
+    Subscript,
     calls,
-    children,
+    find,
     names,
-    tokenize,
+    printed,
     walk,
 )
 
@@ -81,32 +84,30 @@ def recursion(program: Program) -> Remark | None:
 
 
 def _past(program: Program) -> Iterator[Remark]:
-    """Statements that read what is computed for other observations, where no data beside an observation are read."""
+    """Yield statements that read what is computed for other observations, if no data beside an observation are read."""
     writer = _Writer(program)
     sizes = {one.name: one.all_dims[0] for one in declarations(program) if one.all_dims}
     changing = {name for name in changing_names(program) if name in sizes and writer.counts(sizes[name])}
-    for block in (program.transformed_parameters.statements, program.model.statements):
-        for one in walk(block):
-            if isinstance(one, For):
-                yield from _past_in_loop(writer.rows, one, changing)
-            elif not children(one):
-                tokens = tokenize(program.code, *one.span)
-                for k in range(len(tokens)):
-                    read = writer.rows.read_at(tokens, k, changing)
-                    size = writer.rows.affine(sizes[read.variable]) if read else None
-                    if read and Index.of(read.indices[0], writer.rows, str(size)).upper not in (None, size):
-                        yield Remark(program.text(one.span), PAST.format(program.text(read.span)))
+    for one in walk([*program.transformed_parameters.statements, *program.model.statements]):
+        if isinstance(one, For):
+            yield from _past_in_loop(writer.rows, one, changing)
+        elif not one.bodies:
+            for read in writer.rows.reads([one], changing):
+                size = sizes[read.variable]
+                if Index.of(read.indices[0], writer.rows, size).upper not in (None, writer.rows.affine(size)):
+                    yield Remark(program.text(one.span), PAST.format(program.text(read.node.span)))
 
 
 def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Remark]:
     nest = _nest(rows, loop, Computed(rows, ()))
     for read, is_lagged in nest.indexed(changing):
         if is_lagged:
-            yield nest.remark(read.span, PAST.format(rows.program.text(read.span)))
+            yield nest.remark(read.node.span, PAST.format(rows.program.text(read.node.span)))
     if adds(loop) and any(direct(index) & nest.places for read in nest.reads() for index in rows.indices(read)):
-        for one in walk(loop.body):
-            if isinstance(one, Assign) and one.place in names(one.expression) and is_carried(loop.body, one.place):
-                yield nest.remark(one.span, f"carries `{one.place}` from one observation to others")
+        for one in find(Assign, loop.body):
+            place = str(one.place)
+            if place in names(one.expression) and is_carried(loop.body, place):
+                yield nest.remark(one.span, f"carries `{place}` from one observation to others")
 
 
 def _over_rows(program: Program) -> str:
@@ -138,42 +139,40 @@ class _Writer:
     def __post_init__(self) -> None:
         self.rows = Rows(self.program)
         self.size = main_size(self.program)
-        dims = (dim for one in self.program.parameters.declarations for dim in one.all_dims)
-        self.parameters = set().union(*map(names, dims))
+        self.parameters = names(*(dim for one in self.program.parameters.declarations for dim in one.all_dims))
 
-    def counts(self, size: str) -> bool:
+    def counts(self, size: Expression) -> bool:
         """Whether a size may be that of observations: not that of parameters, unless most data have it."""
         found = names(size)
         return bool(found) and (self.size in found or not found & self.parameters)
 
     def code(self) -> str:
         """The whole program."""
-        program, dead = self.program, self._dead()
-        found = [*self.found, *((span, "") for span in dead)]
+        found = [*self.found, *self._dead()]
         found += _constants(self.rows, [span for span, _ in found])
-        return extended(program, self.rows.lines, found)
+        return extended(self.program, self.rows.lines, found)
 
     def scope(self, statements: Sequence[Statement], before: tuple[Statement, ...]) -> None:
         """Write statements that read data beside an observation anew."""
         for k, statement in enumerate(statements):
             above = (*before, *statements[:k])
             if isinstance(statement, If | Braces | Profile):
-                for inner in children(statement):
+                for inner in statement.bodies:
                     self.scope(inner, above)
             elif (adds(statement) or _accumulates(statement)) and self._is_lagged(statement, above):
                 computed = Computed(self.rows, above)
                 lines = self._whole(statement, computed)
                 self.copied |= computed.copied
-                self.found.append((statement.span, "\n".join([*computed.lines, *lines])))
+                self.found.append((statement.span, printed([*computed.lines, *lines])))
 
     def _is_lagged(self, statement: Statement, before: tuple[Statement, ...]) -> bool:
         """Whether a statement reads data beside an observation, itself or through what it reads."""
         computed = Computed(self.rows, before)
-        reached, read = names(self.program.text(statement.span)), [statement]
+        reached, read = names(statement), [statement]
         for one in reversed(before):
             if written(one) & reached & set(computed.variables):
                 read.append(one)
-                reached |= names(self.program.text(one.span))
+                reached |= names(one)
         return bool(reached & self.rows.data) and any(self._reads_beside(one, computed) for one in read)
 
     def _reads_beside(self, statement: Statement, computed: Computed) -> bool:
@@ -181,60 +180,59 @@ class _Writer:
             nest = _nest(self.rows, loop, computed)
             if nest.is_lagged(self.counts) or _beside(nest) is not None:
                 return True
-        if any(isinstance(one, For) for one in walk([statement])):
+        if any(find(For, [statement])):
             return False
-        tokens, depth = tokenize(self.program.code, *statement.span), 0
-        for k, token in enumerate(tokens):
-            depth += (token.text == "[") - (token.text == "]")
-            read = self.rows.read_at(tokens, k)
-            if read is None or depth or self.rows.is_array(read.indices[0]):  # places of another variable
+        indices = [index for one in find(Subscript, [statement]) for index in one.indices]
+        of_others = {read.node.span for read in self.rows.reads(indices)}
+        for read in self.rows.reads([statement]):
+            if read.node.span in of_others or self.rows.is_array(read.indices[0]):
                 continue
             first, *_ = self.rows.indices(read)
-            size = self.rows.shapes[read.variable].sizes[0]
+            size = self.rows.shapes[read.variable].all_dims[0]
             if self.counts(size) and first.length not in (None, self.rows.affine(size)):
                 return True
         return False
 
-    def _whole(self, statement: Statement, computed: Computed) -> list[str]:
+    def _whole(self, statement: Statement, computed: Computed) -> Sequence[Statement]:
         if isinstance(statement, For):
             nest = _nest(self.rows, statement, computed)
             if (inner := _beside(nest)) is not None:
                 return self._taken_out(nest, inner)
-            return self._pieces(nest, computed, Affine((), 0), nest.length) if len(nest.loops) == 1 else [nest.text()]
+            if len(nest.loops) > 1:
+                return [nest.over_rows()]
+            return self._pieces(nest, computed, Affine((), 0), nest.length)
         length = self._length(statement, computed)
         if length is None:
-            text = self.program.text(statement.span)
             try:
-                return [computed.text(text, None)]
+                return [computed.over(statement, None)]
             except DividedError:
-                raise RefusedError(Remark(text, _UNKNOWN)) from None
-        vectorised = _Vectorised(computed, self.program.text(statement.span), length)
-        return self._pieces(vectorised, computed, Affine((), 0), length)
+                raise RefusedError(Remark(self.program.text(statement.span), _UNKNOWN)) from None
+        return self._pieces(_Vectorised(computed, statement, length), computed, Affine((), 0), length)
 
-    def _taken_out(self, nest: Nest, inner: For) -> list[str]:
+    def _taken_out(self, nest: Nest, inner: For) -> Sequence[Statement]:
         """A loop over the observations of units, apart from what is done for each unit."""
         before = nest.body[: nest.body.index(inner)]
-        needed, filled = names(self.program.text(inner.span)), list[Statement]()
+        needed, filled = names(inner), list[Statement]()
         for one in reversed(before):
             if written(one) & needed and not adds(one):
                 filled.insert(0, one)
-                needed |= names(self.program.text(one.span))
+                needed |= names(one)
         carried = written(inner) & set().union(*map(written, filled))
         if carried:
             message = f"carries `{min(carried)}` from one observation to others"
             raise RefusedError(Remark(self.program.text(inner.span), message))
         observations = replace(nest, loops=(*nest.loops, inner), body=(*filled, *inner.body))
         rest = tuple(one for one in nest.body if one is not inner)
-        lines = [observations.text()]
+        lines: list[Statement] = [observations.over_rows()]
         if any(map(adds, rest)):
             units = replace(nest, body=rest, of_units=True, _fills={})
             reads_rows = any(read.variable in self.rows.observed for read in units.reads())
-            lines.append(units.text() if reads_rows else units.plain())
+            lines += [units.over_rows()] if reads_rows else units.plain()
         return lines
 
     def _pieces(
         self, statement: Nest | _Vectorised, computed: Computed, first: Affine, n: Affine, depth: int = 0
-    ) -> list[str]:
+    ) -> Sequence[Statement]:
         """A statement over ``n`` rows, as often as what it reads is computed in different ways.
 
         Parameters
@@ -250,7 +248,7 @@ class _Writer:
         """
         kept = self.rows.kept(), computed.kept()
         try:
-            return [statement.piece(first, n, self.rows.counted(n) if self.counts(str(n)) else str(n))]
+            return [statement.piece(first, n, self.rows.counted(n) if self.counts(n.expression) else n.expression)]
         except DividedError as error:
             if depth == _MOST_PIECES:
                 raise RefusedError(Remark(statement.shown, _UNKNOWN)) from None
@@ -264,25 +262,18 @@ class _Writer:
 
     def _length(self, statement: Statement, computed: Computed) -> Affine | None:
         """How many observations a vectorised statement is about."""
-        tokens = tokenize(self.program.code, *statement.span)
-        for k, token in enumerate(tokens):
-            read = self.rows.read_at(tokens, k)
-            if read is not None:
-                index, size = self.rows.indices(read)[0], self.rows.shapes[read.variable].sizes[0]
-                n = None if self.rows.is_array(read.indices[0]) else index.length
-            elif token.text in computed.variables:
-                size = computed.variables[token.text].all_dims[0]
-                n = computed.length(tokens, k)
-            else:
-                shape = self.rows.shapes.get(token.text)
-                size = shape.sizes[0] if shape is not None and shape.sizes else ""
-                n = self.rows.affine(size) if size else None
+        for read in self.rows.uses([statement]):
+            declared = computed.variables.get(read.variable) or self.rows.shapes.get(read.variable)
+            if declared is None or not declared.all_dims:
+                continue
+            size, index = declared.all_dims[0], read.indices[0] if read.indices else Slice()
+            n = None if self.rows.is_array(index) else Index.of(index, self.rows, size).length
             if n is not None and self.counts(size):
                 return n
         return None
 
-    def _dead(self) -> list[Span]:
-        """Statements that fill variables of the model of which only copies are read."""
+    def _dead(self) -> list[tuple[Span, str]]:
+        """Return statements that fill variables of the model of which only copies are read, and what stays of them."""
         done = [span for span, _ in self.found]
         left = [one for one in _simple(self.program.model.statements) if one.span not in done]
         dead = set(self.copied)
@@ -290,10 +281,13 @@ class _Writer:
             name
             for one in left
             if adds(one) or not written(one) or not written(one) <= dead
-            for name in names(self.program.text(one.span)) & dead
+            for name in names(one) & dead
         }:
             dead -= living
-        return list({one.span for one in left if written(one) and written(one) <= dead})
+        gone = [one for one in left if written(one) and written(one) <= dead]
+        # Variables may share their declaration with others that stay.
+        kept = [one for one in left if one not in gone]
+        return [(span, printed([one for one in kept if one.span == span])) for span in {one.span for one in gone}]
 
 
 @dataclass(frozen=True)
@@ -304,24 +298,28 @@ class _Vectorised:
     ----------
     computed : Computed
         What it may read.
-    shown : str
-        The statement.
+    statement : Statement
     whole : Affine
         How many observations it is about.
     """
 
     computed: Computed
-    shown: str
+    statement: Statement
     whole: Affine
 
-    def piece(self, first: Affine, n: Affine, size: str) -> str:
-        """The statement about ``n`` of the observations after the ``first`` ones."""
-        if first != Affine((), 0) and any(call.name.startswith(_JOINT) for call in calls(self.shown)):
+    @property
+    def shown(self) -> str:
+        """The statement as it stands in the program."""
+        return self.computed.program.text(self.statement.span)
+
+    def piece(self, first: Affine, n: Affine, size: Expression) -> Statement:
+        """Return the statement about ``n`` of the observations after the ``first`` ones."""
+        if first != Affine((), 0) and any(call.name.startswith(_JOINT) for call in calls(self.statement)):
             raise RefusedError(Remark(self.shown, "is one density of all observations"))
-        text = self.computed.text(self.shown, Stretch(self.whole, first + 1, n, size))
-        if left := names(text) & self.computed.rows.observed:
+        found = self.computed.over(self.statement, Stretch(self.whole, first + 1, n, size))
+        if left := names(found) & self.computed.rows.observed:
             raise RefusedError(Remark(self.shown, f"reads `{min(left)}` at places that are no rows of it"))
-        return text
+        return found
 
 
 def _accumulates(statement: Statement) -> bool:
@@ -334,7 +332,7 @@ def _outermost(statement: Statement) -> Iterator[For]:
     if isinstance(statement, For):
         yield statement
         return
-    for inner in children(statement):
+    for inner in statement.bodies:
         for one in inner:
             yield from _outermost(one)
 
@@ -343,7 +341,7 @@ def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:
     """Statements outside branches and braces, and within them."""
     for statement in statements:
         if isinstance(statement, If | Braces | Profile):
-            for inner in children(statement):
+            for inner in statement.bodies:
                 yield from _simple(inner)
         else:
             yield statement
@@ -373,10 +371,11 @@ def _beside(nest: Nest) -> For | None:
 
 def _constants(rows: Rows, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:
     """Parts of the data at fixed places that other statements of the model read, as variables of their own."""
-    tokens = tokenize(rows.program.code, *rows.program.model.inside)
-    for k, token in enumerate(tokens):
-        read = rows.read_at(tokens, k)
-        if read is None or any(span.start <= token.span.start < span.end for span in done):
+    seen = list(done)
+    for read in rows.reads(rows.program.model.statements):
+        span = read.node.span
+        if any(one.contains(span) for one in seen) or read.variable not in rows.observed:
             continue
-        if read.variable in rows.observed and (name := rows.constant(read)):
-            yield read.span, name
+        if name := rows.constant(read):
+            seen.append(span)
+            yield span, str(name)

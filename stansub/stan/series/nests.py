@@ -4,30 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Protocol
 
 from stansub.stan.remarks import Remark
 from stansub.stan.series.affine import Affine
-from stansub.stan.series.rows import ROW, Index, Read, RefusedError, Rows, Stretch, holding
-from stansub.stan.series.shapes import Shape
+from stansub.stan.series.rows import ONE, ROW, Index, Read, RefusedError, Rows, Stretch, exchanged, holding
+from stansub.stan.series.shapes import part_of, rows_of, zero_of
 from stansub.stan.sizes import changing_names
 from stansub.stan.syntax import (
     Assign,
+    Braces,
+    Call,
     Declaration,
+    Expression,
     For,
     ForEach,
     If,
-    Other,
+    Infix,
+    Jump,
+    Literal,
+    Name,
+    Node,
+    Perform,
+    Return,
+    SizedType,
+    Slice,
     Span,
     Statement,
+    Subscript,
     Target,
     Tilde,
-    Token,
     While,
     calls,
-    expression_of,
+    changed,
+    find,
     names,
-    tokenize,
     walk,
 )
 
@@ -40,7 +52,7 @@ def adds(statement: Statement) -> bool:
     """Whether a statement adds to the target, itself or in what it holds."""
     return any(
         isinstance(one, Target | Tilde)
-        or (isinstance(one, Other) and any(call.name.endswith("_lp") for call in calls(one.text)))
+        or (isinstance(one, Perform) and any(call.name.endswith("_lp") for call in calls(one)))
         for one in walk([statement])
     )
 
@@ -53,10 +65,10 @@ class Parts(Protocol):
         """Their declarations."""
 
     def whole(self, variable: str) -> Affine:
-        """How many elements a variable has."""
+        """Return how many elements a variable has."""
 
-    def part(self, variable: str, stretch: Stretch) -> str:
-        """The name of a variable that holds some of them."""
+    def part(self, variable: str, stretch: Stretch) -> Name:
+        """Return a variable that holds some of them."""
 
     def here(self, group: set[str], stretch: Stretch) -> None:
         """Declare a variable that holds some of them and is filled next."""
@@ -88,8 +100,8 @@ class Nest:
     computed: Parts
     filled: frozenset[str] = frozenset()
     of_units: bool = False
-    size: str = field(default="", init=False)
-    _fills: dict[tuple[For, ...], list[str]] = field(default_factory=dict)
+    size: Expression = field(default=ONE, init=False)
+    _fills: dict[tuple[For, ...], list[Statement]] = field(default_factory=dict)
 
     @property
     def places(self) -> set[str]:
@@ -99,25 +111,16 @@ class Nest:
     @property
     def length(self) -> Affine:
         """How many times the innermost loop runs."""
-        last = self.loops[-1]
-        return self.rows.affine(last.upper) - self.rows.affine(last.lower) + 1
+        return self._runs(self.loops[-1])
 
-    @property
-    def spans(self) -> list[Span]:
-        """Of the body's statements, of which several may be declared together."""
-        return list(dict.fromkeys(one.span for one in self.body))
-
-    @property
-    def tokens(self) -> list[Token]:
-        """Of the body."""
-        return [token for span in self.spans for token in tokenize(self.rows.program.code, *span)]
+    def _runs(self, loop: For) -> Affine:
+        return self.rows.affine(loop.upper) - self.rows.affine(loop.lower) + 1
 
     def reads(self) -> Iterator[Read]:
-        """Where its body reads parts of data."""
-        tokens = self.tokens
-        return (read for k in range(len(tokens)) if (read := self.rows.read_at(tokens, k)))
+        """Yield where its body reads parts of data."""
+        return self.rows.reads(self.body)
 
-    def is_lagged(self, counts: Callable[[str], bool]) -> bool:
+    def is_lagged(self, counts: Callable[[Expression], bool]) -> bool:
         """Whether it reads data beside the observation, or not from the first one on.
 
         Parameters
@@ -125,9 +128,9 @@ class Nest:
         counts : callable
             Whether a size may be that of observations.
         """
-        late = {loop.variable for loop in self.loops if loop.lower != "1"}
+        late = {loop.variable for loop in self.loops if loop.lower != ONE}
         for read in self.reads():
-            sizes = self.rows.shapes[read.variable].sizes
+            sizes = self.rows.shapes[read.variable].all_dims
             if not any(map(counts, sizes)) and len(sizes) == 1:
                 continue
             for index in self.rows.indices(read):
@@ -136,31 +139,32 @@ class Nest:
                     return True
         return False
 
-    def piece(self, first: Affine, n: Affine, size: str) -> str:
-        """The loop over ``n`` rows of a single loop after the ``first`` ones, with declarations of what it fills."""
+    def piece(self, first: Affine, n: Affine, size: Expression) -> For:
+        """Return the loop over ``n`` rows of a single loop after the ``first`` ones; what it fills is declared."""
         (loop,) = self.loops
         lower = self.rows.affine(loop.lower) + first
-        part = replace(self, loops=(replace(loop, lower=str(lower), upper=str(lower + n - 1)),), _fills={})
+        upper = (lower + n - 1).expression
+        part = replace(self, loops=(replace(loop, lower=lower.expression, upper=upper),), _fills={})
         starts = dict(part._filling())
         for variable, start in starts.items():
             self.computed.here({variable}, Stretch(self.computed.whole(variable), start, n, size))
-        return replace(part, filled=frozenset(starts)).text(size)
+        return replace(part, filled=frozenset(starts)).over_rows(size)
 
     def _filling(self) -> Iterator[tuple[str, Affine]]:
-        """Computed variables that the loop fills, and which of their elements the first row does."""
+        """Yield the computed variables that the loop fills, and which of their elements the first row does."""
         for one in walk(self.body):
             if isinstance(one, Assign):
-                read = self.rows.read_at(tokenize(one.place), 0, set(self.computed.variables))
+                read = self.rows.read_at(one.place, self.computed.variables)
                 start = self._start(read) if read else None
                 if read and start is not None:
                     yield read.variable, start
 
-    def text(self, size: str = "") -> str:
-        """The loop over rows; what it reads is declared and filled by then.
+    def over_rows(self, size: Expression | None = None) -> For:
+        """Return the loop over rows; what it reads is declared and filled by then.
 
         Parameters
         ----------
-        size : str
+        size : Expression, optional
             The number of rows, where it has a name already.
 
         Raises
@@ -169,31 +173,26 @@ class Nest:
             When a statement cannot be written so.
         """
         for loop in self.loops:
-            if not names(f"{loop.lower}, {loop.upper}") <= self.rows.data | self.places:
+            if not names(loop.lower, loop.upper) <= self.rows.data | self.places:
                 raise RefusedError(Remark(self._shown(loop.span), "has bounds that are computed in the model"))
         self.check()
-        self.size = size or self._count()
-        deep = {self.rows.shapes[read.variable].sizes[0] for read in self.reads() if self._at(read) >= 0}
-        text = "\n".join(self._rewritten(span, deep) for span in self.spans)
-        if left := names(text) & self.rows.observed:
-            read = next(one for one in self.tokens if one.text in left)
-            raise self._refused(read.span, f"reads `{read.text}` at places that are no rows of it")
+        self.size = size or self.rows.counted(self.length, " ".join(loop.head for loop in self.loops[:-1]))
+        deep = {self.rows.shapes[read.variable].all_dims[0] for read in self.reads() if self._at(read) >= 0}
+        body = tuple(exchanged(one, lambda node: self._exchange(node, deep)) for one in self.body)
+        if left := names(*body) & self.rows.observed:
+            read = next(one for one in find(Name, self.body) if one.name in left)
+            raise self._refused(read.span, f"reads `{read.name}` at places that are no rows of it")
         self._fill()
-        return f"for ({ROW} in 1 : {self.size}) {{\n{text}\n}}"
+        return For(ROW, ONE, self.size, body)
 
     @property
     def shown(self) -> str:
         """The outermost loop."""
         return self._shown(self.loops[0].span)
 
-    def plain(self) -> str:
-        """The loop as it is."""
-        body = "\n".join(map(self._shown, self.spans))
-        return _nested(self.loops, [body])
-
-    def _count(self) -> str:
-        """The name of the number of rows."""
-        return self.rows.counted(self.length, " ".join(map(head, self.loops[:-1])))
+    def plain(self) -> Sequence[Statement]:
+        """Return the loop as it is."""
+        return _nested(self.loops, self.body)
 
     def check(self) -> None:
         """Refuse what is no sum over the rows: see `check_past`, and parameters of which each row has its own.
@@ -205,8 +204,8 @@ class Nest:
         self.check_past()
         for read, _ in self.indexed(self._outside()):
             if self._start(read) is None and not self.of_units:
-                shown = self._shown(read.span)
-                raise self._refused(read.span, f"reads `{shown}`, of which there is one for each observation")
+                shown = self._shown(read.node.span)
+                raise self._refused(read.node.span, f"reads `{shown}`, of which there is one for each observation")
 
     def check_past(self) -> None:
         """Refuse what carries something from one row to the next.
@@ -216,41 +215,39 @@ class Nest:
         RefusedError
         """
         for one in walk(self.body):
-            if isinstance(one, While | ForEach) or (isinstance(one, Other) and one.text in ("break", "return")):
+            if isinstance(one, While | ForEach | Return) or (isinstance(one, Jump) and one.word == "break"):
                 raise self._refused(one.span, "is not run the same number of times for each observation")
             if isinstance(one, Assign):
                 for name in sorted((set(one.variables) & self._outside()) - self.filled - accumulated(self.body)):
                     if is_carried(self.body, name):
                         raise self._refused(one.span, f"carries `{name}` from one observation to others")
-        for span in self.spans:
-            if any(call.name == "target" for call in calls(self.rows.program.code, span)):
-                raise self._refused(span, "reads target(), which is a sum over the observations before")
+        for one in self.body:
+            if any(call.name == "target" for call in calls(one)):
+                raise self._refused(one.span, "reads target(), which is a sum over the observations before")
         starts = dict(self._filling())
         for read, is_lagged in self.indexed(self._outside()):
             start = self._start(read)
             if is_lagged and (start is None or starts.get(read.variable, start) != start):
-                raise self._refused(read.span, PAST.format(self._shown(read.span)))
+                raise self._refused(read.node.span, PAST.format(self._shown(read.node.span)))
 
     def _outside(self) -> set[str]:
-        """What may change between evaluations and is not declared in the body."""
-        return changing_names(self.rows.program) - {one.name for one in walk(self.body) if isinstance(one, Declaration)}
+        """Return what may change between evaluations and is not declared in the body."""
+        return changing_names(self.rows.program) - {one.name for one in find(Declaration, self.body)}
 
     def indexed(self, variables: set[str]) -> Iterator[tuple[Read, bool]]:
-        """Where variables are read at this row's place, or (True) beside it."""
-        tokens = self.tokens
-        for k in range(len(tokens)):
-            read = self.rows.read_at(tokens, k, variables)
-            if read is None:
-                continue
-            found = [Index.of(text, self.rows) for text in read.indices]
-            at = set().union(*(direct(index) for index in found)) & self.places
-            if at != self.places:
-                continue
+        """Yield where variables are read at this row's place, or (True) beside it."""
+        for read in self.rows.reads(self.body, variables):
+            found = [Index.of(one, self.rows) for one in read.indices]
             mine = [index for index in found if direct(index) & self.places]
+            if set().union(*map(direct, mine)) & self.places != self.places:
+                continue
             if all(map(is_bare, mine)):
                 yield read, False
-            elif any(index.upper is not None or any(map(index.lower.factor, self.places)) for index in mine):
+            elif any(index.upper is not None or any(map(index.lower.factor, self._loops())) for index in mine):
                 yield read, True
+
+    def _loops(self) -> list[Name]:
+        return [Name(loop.variable) for loop in self.loops]
 
     def _shown(self, span: Span) -> str:
         return self.rows.program.text(span)
@@ -259,160 +256,151 @@ class Nest:
         return RefusedError(self.remark(span, message))
 
     def remark(self, span: Span, message: str) -> Remark:
-        """About the statement of the body that holds a span."""
+        """Return a remark about the statement of the body that holds a span."""
         return Remark(self._shown(holding(self.body, span).span), message)
 
-    def _rewritten(self, span: Span, deep: set[str]) -> str:
-        """A statement of the body with rows in place of what it reads."""
-        code, tokens = self.rows.program.code, tokenize(self.rows.program.code, *span)
-        pieces, at = list[str](), span.start
-        for k, token in enumerate(tokens):
-            if token.span.start < at:
-                continue
-            read, text, end = self.rows.read_at(tokens, k), "", token.span.end
-            computed = self.rows.read_at(tokens, k, set(self.computed.variables))
-            if read is not None:
-                text, end = self._row(read, deep), read.span.end
-            elif computed is not None:
-                text, end = self._part(computed), computed.span.end
-            elif token.text in self.places:
-                text = self._place(token.text)
-            if text:
-                pieces += [code[at : token.span.start], text]
-                at = end
-        return "".join([*pieces, code[at : span.end]])
+    def _exchange(self, node: Node, deep: set[Expression]) -> Expression | None:
+        """Return what stands for a node of the body with rows in place of what it reads; None if the node stays."""
+        if read := self.rows.read_at(node):
+            return self._row(read, deep)
+        if read := self.rows.read_at(node, self.computed.variables):
+            return self._part(read)
+        return self._place(node.name) if isinstance(node, Name) and node.name in self.places else None
 
     def _at(self, read: Read, *, deep: bool = False) -> int:
-        """The last of its indices that depends on the row; -1 where none does."""
+        """Return the last of its indices that depends on the row; -1 if none does."""
         indices = self.rows.indices(read)
         return max(
             (k for k, index in enumerate(indices) if (index.names if deep else direct(index)) & self.places), default=-1
         )
 
-    def _row(self, read: Read, deep: set[str]) -> str:
-        """What stands for a read of data: a row of a new variable; nothing where it does not depend on the row."""
-        shape = self.rows.shapes[read.variable]
-        last = self._at(read, deep=shape.sizes[0] in deep)
+    def _row(self, read: Read, deep: set[Expression]) -> Expression | None:
+        """Return what stands for a read of data: a row of a new variable; None if it does not depend on the row."""
+        shape, span = self.rows.shapes[read.variable], read.node.span
+        last = self._at(read, deep=shape.all_dims[0] in deep)
         if last < 0:
-            return ""
+            return None
         picked = self.rows.indices(read)
         while last + 1 < len(picked) and picked[last + 1].upper is None and picked[last + 1].names <= self.rows.data:
             last += 1
-        picked, inner = picked[: last + 1], self._inner(read.span)
+        picked, inner = picked[: last + 1], self._inner(span)
         used = set().union(*(index.names for index in picked))
         if not used <= self.rows.data | self.places | {loop.variable for loop in inner}:
-            raise self._refused(read.span, f"reads `{read.variable}` at a place that is computed in the model")
+            raise self._refused(span, f"reads `{read.variable}` at a place that is computed in the model")
         if any(map(self.rows.is_array, read.indices[: last + 1])):
-            raise self._refused(read.span, f"reads `{read.variable}` at several places at once")
+            raise self._refused(span, f"reads `{read.variable}` at several places at once")
         inner = [loop for loop in inner if loop.variable in used]
         lengths = [index.length for index in picked]
         turning = self.places | {loop.variable for loop in inner}
-        if any(length is not None and names(str(length)) & turning for length in lengths):
-            raise self._refused(read.span, f"reads a part of `{read.variable}` whose length changes")
-        text = f"{read.variable}[{', '.join(map(str, picked))}]"
-        name, is_new = self.rows.named(" ".join([*map(head, (*self.loops, *inner)), text]), read.variable)
-        extra = [str(self.rows.affine(loop.variable) - self.rows.affine(loop.lower) + 1) for loop in inner]
+        if any(length is not None and length.names & turning for length in lengths):
+            raise self._refused(span, f"reads a part of `{read.variable}` whose length changes")
+        value = Subscript(Name(read.variable), tuple(index.expression for index in picked))
+        heads = (loop.head for loop in (*self.loops, *inner))
+        name, is_new = self.rows.named(" ".join([*heads, str(value)]), read.variable)
+        extra = [(_term(loop.variable) - self.rows.affine(loop.lower) + 1).expression for loop in inner]
         if is_new:
-            part = shape.at([None if length is None else str(length) for length in lengths])
-            self._declare(name, part.rows(self.size, *map(self._width, inner)))
-            place = ", ".join([_COUNTER, *extra])
-            self._fills.setdefault(tuple(inner), []).append(
-                f"{self._guard(picked, shape.sizes, inner)}{name}[{place}] = {text};"
-            )
+            part = part_of(shape, [None if length is None else length.expression for length in lengths])
+            self._declare(name, rows_of(part, self.size, *map(self._width, inner)))
+            fill = Assign(Subscript(Name(name), (Name(_COUNTER), *extra)), "=", value)
+            self._fills.setdefault(tuple(inner), []).append(self._guarded(fill, picked, shape.all_dims, inner))
         self.rows.observed.add(read.variable)
         rest = read.indices[last + 1 :]
-        between = [":" for length in lengths if length is not None] if rest else []
-        return f"{name}[{', '.join([ROW, *extra, *between, *rest])}]"
+        between = [Slice() for length in lengths if length is not None] if rest else []
+        return Subscript(Name(name), (Name(ROW), *extra, *between, *rest))
 
     def _start(self, read: Read) -> Affine | None:
-        """The element of a computed variable that the first row reads; None where it is no such read."""
-        first, *rest = (Index.of(text, self.rows) for text in read.indices)
+        """Return the element of a computed variable that the first row reads; None if it is no such read."""
+        first, *rest = (Index.of(one, self.rows) for one in read.indices)
         if any(map(self.rows.is_array, read.indices)):
             return None
         if len(self.loops) > 1 or read.variable not in self.computed.variables or first.upper is not None:
             return None
         (loop,) = self.loops
-        around = {one.variable for one in self._inner(read.span)} | self.places
-        beside = first.lower - Affine(((loop.variable, 1),), 0)
-        if names(str(beside)) & around or any(direct(index) & self.places for index in rest):
+        around = {one.variable for one in self._inner(read.node.span)} | self.places
+        beside = first.lower - _term(loop.variable)
+        if beside.names & around or any(direct(index) & self.places for index in rest):
             return None
         return beside + self.rows.affine(loop.lower)
 
-    def _part(self, read: Read) -> str:
-        """What stands for an element of a computed variable; nothing where it is the same for each row."""
+    def _part(self, read: Read) -> Expression | None:
+        """Return what stands for an element of a computed variable; None if it is the same for each row."""
         start = self._start(read)
         if start is None:
-            return ""
+            return None
         stretch = Stretch(self.computed.whole(read.variable), start, self.length, self.size)
-        return f"{self.computed.part(read.variable, stretch)}[{', '.join([ROW, *read.indices[1:]])}]"
+        return Subscript(self.computed.part(read.variable, stretch), (Name(ROW), *read.indices[1:]))
 
-    def _place(self, variable: str) -> str:
-        """What stands for a loop's variable itself."""
-        name, is_new = self.rows.named(" ".join([*map(head, self.loops), variable]), variable)
+    def _place(self, variable: str) -> Expression:
+        """Return what stands for a loop's variable itself."""
+        name, is_new = self.rows.named(" ".join([*(loop.head for loop in self.loops), variable]), variable)
         if is_new:
-            self._declare(name, Shape((), "int", ()).rows(self.size))
-            self._fills.setdefault((), []).append(f"{name}[{_COUNTER}] = {variable};")
-        return f"{name}[{ROW}]"
+            self._declare(name, rows_of(SizedType((), "int"), self.size))
+            fill = Assign(Subscript(Name(name), (Name(_COUNTER),)), "=", Name(variable))
+            self._fills.setdefault((), []).append(fill)
+        return Subscript(Name(name), (Name(ROW),))
 
-    def _declare(self, name: str, shape: Shape) -> None:
-        self.rows.lines.append(f"{shape.declared(name)} = {shape.zero};")
+    def _declare(self, name: str, shape: SizedType) -> None:
+        self.rows.lines.append(f"{shape} {name} = {zero_of(shape)};")
 
     def _inner(self, span: Span) -> list[For]:
-        """Loops within the body around a span, the outermost first."""
-        return [
-            one
-            for one in walk(self.body)
-            if isinstance(one, For) and one.body and one.body[0].span.start <= span.start and span.end <= one.span.end
-        ]
+        """Return the loops within the body around a span, the outermost first."""
+        return [one for one in find(For, self.body) if any(part.span.contains(span) for part in one.body)]
 
-    def _width(self, loop: For) -> str:
-        """How many times an inner loop runs at most."""
-        n = self.rows.affine(loop.upper) - self.rows.affine(loop.lower) + 1
-        if names(str(n)) <= self.rows.data:
-            return str(n) if loop.lower == "1" else f"max(0, {n})"
+    def _width(self, loop: For) -> Expression:
+        """Return how many times an inner loop runs at most."""
+        n = self._runs(loop)
+        if n.names <= self.rows.data:
+            return n.expression if loop.lower == ONE else Call("max", (Literal("0"), n.expression))
         if not names(loop.lower) <= self.rows.data or not names(loop.upper) <= self.rows.data | self.places:
             raise self._refused(loop.span, "has bounds that are computed in the model")
-        heads = " ".join(map(head, self.loops))
+        heads = " ".join(one.head for one in self.loops)
         name, is_new = self.rows.named(f"{heads} width {n}", loop.variable)
         if is_new:
             self.rows.lines += [f"int {name} = 0;", f"{heads} {{ {name} = max({name}, {n}); }}"]
-        return name
+        return Name(name)
 
-    def _guard(self, picked: Sequence[Index], sizes: Sequence[str], inner: Sequence[For]) -> str:
-        """A condition that the read is within the variable, where that is not plain."""
-        conditions = []
+    def _guarded(
+        self, fill: Statement, picked: Sequence[Index], sizes: Sequence[Expression], inner: Sequence[For]
+    ) -> Statement:
+        """Return a statement under the condition that its read is within the variable, where that is not plain."""
+        conditions = list[Expression]()
         for index, size in zip(picked, sizes, strict=False):
             upper = index.lower if index.upper is None else index.upper
             if not _is_positive(self._extreme(index.lower, inner, -1)):
-                conditions.append(f"{index.lower} >= 1")
+                conditions.append(Infix(">=", index.lower.expression, ONE))
             if not _is_positive(self.rows.affine(size) - self._extreme(upper, inner, 1) + 1):
-                conditions.append(f"{upper} <= {size}")
-        return f"if ({' && '.join(conditions)}) " if conditions else ""
+                conditions.append(Infix("<=", upper.expression, size))
+        if not conditions:
+            return fill
+        return If(reduce(lambda one, other: Infix("&&", one, other), conditions), (fill,), braced=False)
 
     def _extreme(self, value: Affine, inner: Sequence[For], sign: int) -> Affine:
-        """Its largest value over the loops (the smallest for ``sign`` -1), as far as the text shows."""
+        """Return its largest value over the loops (the smallest for ``sign`` -1), as far as the text shows."""
         for loop in reversed((*self.loops, *inner)):
-            factor = value.factor(loop.variable)
+            factor = value.factor(Name(loop.variable))
             if factor:
                 bound = self.rows.affine(loop.upper if factor * sign > 0 else loop.lower)
-                value = value - Affine(((loop.variable, factor),), 0) + bound.times(factor)
+                value = value - _term(loop.variable).times(factor) + bound.times(factor)
         return value
 
     def _fill(self) -> None:
-        """Code that goes through the rows and copies what they read."""
+        """Add code that goes through the rows and copies what they read."""
         if not self._fills:
             return
-        lines = [_nested(inner, some) for inner, some in self._fills.items()]
-        code = _nested(self.loops, [f"{_COUNTER} += 1;", *lines])
-        self.rows.lines.append(f"{{\nint {_COUNTER} = 0;\n{code}\n}}")
+        counter = Name(_COUNTER)
+        filled = [one for inner, some in self._fills.items() for one in _nested(inner, some)]
+        loop = _nested(self.loops, [Assign(counter, "+=", ONE), *filled])
+        start = Declaration(SizedType((), "int"), _COUNTER, Literal("0"))
+        self.rows.lines.append(str(Braces((start, *loop))))
 
 
 def accumulated(statements: Sequence[Statement]) -> set[str]:
-    """Variables to which statements add and which they do nothing else with."""
-    found = list(walk(statements))
-    added = {one.place for one in found if isinstance(one, Assign) and one.operator == "+="}
-    other = set().union(*(_read(one) for one in found if not isinstance(one, Assign) or one.place not in added))
-    return added - other - set().union(*(names(one.expression) for one in found if isinstance(one, Assign)))
+    """Return variables to which statements add and which they do nothing else with."""
+    assigned = list(find(Assign, statements))
+    places = {one.place for one in assigned if one.operator == "+="}
+    others = [one for one in walk(statements) if not isinstance(one, Assign) or one.place not in places]
+    read = set().union(*map(_read, others)) | names(*(one.expression for one in assigned))
+    return {place.name for place in places if isinstance(place, Name)} - read
 
 
 def is_carried(statements: Sequence[Statement], variable: str) -> bool:
@@ -426,38 +414,34 @@ def is_carried(statements: Sequence[Statement], variable: str) -> bool:
 
 
 def _read(statement: Statement) -> set[str]:
-    """Variables that a statement reads, apart from those inside it."""
-    if isinstance(statement, For):
-        return names(f"{statement.lower}, {statement.upper}")
-    if isinstance(statement, If | While):
-        return names(statement.condition)
-    changed = statement.variables if isinstance(statement, Assign) and statement.operator != "=" else ()
-    return names(expression_of(statement)) | set(changed)
+    """Return variables that a statement reads, apart from those inside it."""
+    added = statement.variables if isinstance(statement, Assign) and statement.operator != "=" else ()
+    return names(*(statement.own if statement.bodies else statement.computes)) | set(added)
 
 
-def _nested(loops: Sequence[For], lines: Sequence[str]) -> str:
-    """Lines inside loops."""
-    return "\n".join([*(f"{head(loop)} {{" for loop in loops), *lines, "}" * len(loops)])
-
-
-def head(loop: For) -> str:
-    """How a loop begins."""
-    return f"for ({loop.variable} in {loop.lower} : {loop.upper})"
+def _nested(loops: Sequence[For], body: Sequence[Statement]) -> Sequence[Statement]:
+    """Return statements inside loops."""
+    for loop in reversed(loops):
+        body = [replace(loop, body=tuple(body), braced=True)]
+    return body
 
 
 def direct(index: Index) -> set[str]:
-    """Variables in an index that are not themselves in brackets of another variable."""
-    found, depth = set[str](), 0
-    for token in tokenize(str(index)):
-        depth += (token.text == "[") - (token.text == "]")
-        if depth == 0 and token.kind == "name":
-            found.add(token.text)
-    return found
+    """Return variables in an index that are not themselves in brackets of another variable."""
+
+    def without_brackets(node: Node) -> Node | None:
+        return changed(node.base, without_brackets) if isinstance(node, Subscript) else None
+
+    return names(changed(index.expression, without_brackets))
 
 
 def is_bare(index: Index) -> bool:
     """Whether an index is a single variable."""
-    return index.upper is None and len(tokenize(str(index))) == 1 and not index.lower.constant
+    return isinstance(index.expression, Name)
+
+
+def _term(variable: str) -> Affine:
+    return Affine(((Name(variable), 1),), 0)
 
 
 def _is_positive(value: Affine) -> bool:

@@ -8,28 +8,36 @@ hold the rows at each lag beside an observation's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from stansub.stan.derived import derived, may_be_derived
-from stansub.stan.exported import plain
-from stansub.stan.rewrite import extended, renamed
+from stansub.stan.rewrite import extended
 from stansub.stan.series.computed import written
 from stansub.stan.series.nests import adds
+from stansub.stan.series.rows import ONE
 from stansub.stan.sizes import data_declarations, declarations
 from stansub.stan.syntax import (
     Assign,
     Braces,
     Declaration,
+    Expression,
     For,
     If,
+    Name,
+    Node,
     Profile,
     Program,
     Statement,
-    children,
+    Subscript,
+    changed,
+    name_of,
     names,
-    tokenize,
+    printed,
 )
+
+N = TypeVar("N", bound=Node)
 
 # The loop over lags, how many residuals an observation has, and how variables at a lag begin.
 _LAG, _KEPT, _LAGGED = "stansub_lag", "stansub_kept", "stansub_lagged_"
@@ -90,42 +98,39 @@ def _found(statements: Sequence[Statement], before: tuple[Statement, ...]) -> It
     for k, statement in enumerate(statements):
         above = (*before, *statements[:k])
         if isinstance(statement, If | Braces | Profile):
-            for inner in children(statement):
+            for inner in statement.bodies:
                 yield from _found(inner, above)
         elif isinstance(statement, For) and (kept := _kept(statement, above)):
             yield kept
 
 
 def _kept(loop: For, before: tuple[Statement, ...]) -> _Kept | None:
-    if len(loop.body) < 3 or loop.lower != "1":
+    if len(loop.body) < 3 or loop.lower != ONE:
         return None
     residual, keeping, n = loop.body[0], loop.body[1], loop.variable
     if not isinstance(residual, Assign) or not isinstance(keeping, For) or len(keeping.body) != 1:
         return None
-    inner, i, error = keeping.body[0], keeping.variable, residual.variables[0]
-    lags, kept = (tokenize(text)[0].text for text in (keeping.upper, getattr(inner, "place", n)))
-    shapes = (
-        (residual.place, f"{error}[{n}]"),
-        (residual.operator, "="),
-        (keeping.lower, "1"),
-        (keeping.upper, f"{lags}[{n}]"),
-        (getattr(inner, "place", ""), f"{kept}[{n} + 1, {i}]"),
-        (getattr(inner, "operator", ""), "="),
-        (getattr(inner, "expression", ""), f"{error}[{n} + 1 - {i}]"),
+    (inner,), i, error, lags = keeping.body, keeping.variable, residual.variables[0], name_of(keeping.upper)
+    kept = inner.variables[0] if isinstance(inner, Assign) else ""
+    fits = (
+        str(residual) == f"{error}[{n}] = {residual.expression};"
+        and keeping.head == f"for ({i} in 1 : {lags}[{n}])"
+        and str(inner) == f"{kept}[{n} + 1, {i}] = {error}[{n} + 1 - {i}];"
     )
-    return _Kept(loop, residual, keeping, kept, lags, before) if all(one == other for one, other in shapes) else None
+    return _Kept(loop, residual, keeping, kept, lags, before) if fits else None
 
 
 def _written(program: Program, found: _Kept) -> tuple[list[str], str] | None:
-    """More transformed data, and what stands in the place of the loop; None where residuals depend on others."""
+    """Return more transformed data, and what replaces the loop; None if residuals depend on others."""
     n, size, error = found.loop.variable, found.loop.upper, found.residual.variables[0]
     needed, copied = names(found.residual.expression) - {n}, list[Statement]()
     for one in reversed(found.before):
         if written(one) & needed and not adds(one):
             copied.insert(0, one)
-            needed |= names(program.text(one.span))
-    data = {one.name: one for one in data_declarations(program)}
-    of_rows = {name: one for name, one in data.items() if one.all_dims[:1] == (size,) and not one.elements}
+            needed |= names(one)
+    of_rows = {
+        one.name: one for one in data_declarations(program) if one.all_dims[:1] == (size,) and not one.type.elements
+    }
     local = set().union(*map(written, copied))
     sized = {one.name for one in declarations(program) if size in one.all_dims} - set(of_rows)
     widths = [one.all_dims[1] for one in found.before if isinstance(one, Declaration) and one.name == found.kept]
@@ -137,16 +142,17 @@ def _written(program: Program, found: _Kept) -> tuple[list[str], str] | None:
         or len(widths) != 1
     ):
         return None
-    lagged = sorted(needed & set(of_rows))
-    new_names = {name: f"{_LAGGED}{name}" for name in local} | {name: f"{_LAGGED}{name}[{_LAG}]" for name in lagged}
+    lagged, lag = sorted(needed & set(of_rows)), Name(_LAG)
+    at_lag: dict[str, Expression] = {name: Name(f"{_LAGGED}{name}") for name in local}
+    at_lag |= {name: Subscript(Name(f"{_LAGGED}{name}"), (lag,)) for name in lagged}
     lines = [line for name in lagged for line in _lagged(of_rows[name], widths[0])]
     lines += [
         f"array[{size}] int {_KEPT} = rep_array(0, {size});",
         f"for ({n} in 2 : {size}) {{ {_KEPT}[{n}] = {found.lags}[{n} - 1]; }}",
     ]
-    again = "\n".join(renamed(program.text(one.span), new_names) for one in copied)
-    residual = renamed(found.residual.expression, new_names)
-    rest = "\n".join(program.text(one.span) for one in found.loop.body if one is not found.keeping)
+    again = printed([_renamed(one, at_lag) for one in copied])
+    residual = _renamed(found.residual.expression, at_lag)
+    rest = printed([one for one in found.loop.body if one is not found.keeping])
     return (
         lines,
         f"""\
@@ -160,13 +166,23 @@ def _written(program: Program, found: _Kept) -> tuple[list[str], str] | None:
     )
 
 
-def _lagged(one: Declaration, width: str) -> list[str]:
-    """What declares the rows of a variable at each lag, its own where there is none."""
-    name, size = f"{_LAGGED}{one.name}", one.all_dims[0]
-    declared = plain(one, name).removesuffix(";")
-    kind = f"array[{width}, {declared.removeprefix('array[')}" if one.array_dims else f"array[{width}] {declared}"
+def _renamed(node: N, new: Mapping[str, Expression]) -> N:
+    """Return a node with other variables, which it may declare."""
+
+    def change(one: Node) -> Node | None:
+        return new.get(one.name) if isinstance(one, Name) else None
+
+    found = changed(node, change)
+    if isinstance(found, Declaration):
+        return replace(found, name=str(new[found.name]))
+    return found
+
+
+def _lagged(one: Declaration, width: Expression) -> list[str]:
+    """Return what declares the rows of a variable at each lag, its own where there is none."""
+    name, size, kind = f"{_LAGGED}{one.name}", one.all_dims[0], one.type.plain
     copy = f"{name}[{_LAG}, stansub_row] = {one.name}[stansub_row - {_LAG}];"
     return [
-        f"{kind} = rep_array({one.name}, {width});",
+        f"{replace(kind, array_dims=(width, *kind.array_dims))} {name} = rep_array({one.name}, {width});",
         f"for ({_LAG} in 1 : {width}) {{ for (stansub_row in ({_LAG} + 1) : {size}) {{ {copy} }} }}",
     ]

@@ -6,25 +6,33 @@ that the loop runs. Nothing here decides whether that is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
 from stansub.stan.remarks import Remark
 from stansub.stan.series.affine import Affine
-from stansub.stan.series.shapes import Shape
+from stansub.stan.series.shapes import part_of, shape_of
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
+    Call,
+    Declaration,
+    Expression,
+    Literal,
+    Name,
+    Node,
     Program,
+    SizedType,
+    Slice,
     Span,
     Statement,
-    Token,
-    matching,
-    names,
-    split,
-    tokenize,
+    Subscript,
+    changed,
+    flat,
     walk,
 )
+
+N = TypeVar("N", bound=Node)
 
 # Functions that take a part of a vector or an array.
 _PARTS = {"head": 2, "tail": 2, "segment": 3}
@@ -32,6 +40,7 @@ _PARTS = {"head": 2, "tail": 2, "segment": 3}
 _LENGTHS = frozenset({"size", "num_elements", "rows", "cols"})
 # The variable of loops over rows, and how many there are; with a number behind it for rows of other lengths.
 ROW, N_ROWS = "stansub_i", "stansub_t"
+ONE = Literal("1")
 
 
 class RefusedError(Exception):
@@ -43,20 +52,20 @@ class RefusedError(Exception):
 
 
 class Read(NamedTuple):
-    """A place in the program where a part of a variable is read.
+    """A place in the program where a variable or a part of it is read.
 
     Attributes
     ----------
-    span : Span
-        From the variable or the function that takes the part to the last bracket.
+    node : Expression
+        The variable with its indices, or the function that takes the part.
     variable : str
-    indices : tuple of str
-        A slice has its bounds, ``head`` and its like those of the slice that they take.
+    indices : tuple of Expression
+        Empty if all of it is read; of ``head`` and its like the slice that they take.
     """
 
-    span: Span
+    node: Expression
     variable: str
-    indices: tuple[str, ...]
+    indices: tuple[Expression, ...]
 
 
 class Index(NamedTuple):
@@ -73,20 +82,19 @@ class Index(NamedTuple):
     @property
     def names(self) -> set[str]:
         """Variables in it."""
-        return names(str(self))
+        return self.lower.names | (set() if self.upper is None else self.upper.names)
+
+    @property
+    def expression(self) -> Expression:
+        """The index as it is written between brackets."""
+        return self.lower.expression if self.upper is None else Slice(self.lower.expression, self.upper.expression)
 
     @classmethod
-    def of(cls, text: str, rows: Rows, size: str = "1") -> Index:
+    def of(cls, index: Expression, rows: Rows, size: Expression = ONE) -> Index:
         """Read an index; slices without an upper bound end at ``size``."""
-        bounds = split(tokenize(text), ":") if "?" not in text else [[]]
-        if text and len(bounds) == 1:
-            return cls(rows.affine(text), None)
-        sides = [text[part[0].span.start : part[-1].span.end] if part else "" for part in bounds]
-        lower, upper = sides if len(sides) == 2 else ("", "")
-        return cls(rows.affine(lower or "1"), rows.affine(upper or size))
-
-    def __str__(self) -> str:
-        return str(self.lower) if self.upper is None else f"{self.lower} : {self.upper}"
+        if isinstance(index, Slice):
+            return cls(rows.affine(index.lower or ONE), rows.affine(index.upper or size))
+        return cls(rows.affine(index), None)
 
 
 class Stretch(NamedTuple):
@@ -100,22 +108,27 @@ class Stretch(NamedTuple):
         The first that is wanted.
     n : Affine
         How many are.
-    size : str
+    size : Expression
         The same as it is written.
     """
 
     whole: Affine
     lower: Affine
     n: Affine
-    size: str
+    size: Expression
 
     @property
     def upper(self) -> Affine:
         """The last that is wanted."""
         return self.lower + self.n - 1
 
+    @property
+    def slice(self) -> Expression:
+        """The slice that picks them."""
+        return Index(self.lower, self.upper).expression
+
     def within(self, start: Affine, whole: Affine) -> Stretch:
-        """The same elements of a variable that is ``whole`` long and whose element ``start`` is the first here."""
+        """Return them in a variable that is ``whole`` long and whose element ``start`` is the first here."""
         return Stretch(whole, start + self.lower - 1, self.n, self.size)
 
 
@@ -136,85 +149,90 @@ class Rows:
     """
 
     program: Program
-    shapes: dict[str, Shape] = field(init=False)
+    shapes: dict[str, SizedType] = field(init=False)
     lines: list[str] = field(default_factory=list)
     observed: set[str] = field(default_factory=set)
     _made: dict[str, str] = field(default_factory=dict)
-    _counts: dict[str, str] = field(default_factory=dict)
+    _counts: dict[str, Name] = field(default_factory=dict)
     _number: int = 0
 
     def __post_init__(self) -> None:
-        found = ((one.name, Shape.of(one)) for one in data_declarations(self.program))
+        found = ((one.name, shape_of(one)) for one in data_declarations(self.program))
         self.shapes = {name: shape for name, shape in found if shape is not None}
         self.data = {one.name for one in data_declarations(self.program)}
-        self.known = {
-            f"{function}({name})": shape.sizes[0]
+        self.known: dict[Expression, Expression] = {
+            Call(function, (Name(name),)): shape.all_dims[0]
             for name, shape in self.shapes.items()
-            if shape.sizes
-            for function in (("size", "num_elements", "rows") if len(shape.sizes) == 1 else ("size", "rows"))
-            if function != "size" or shape.base != "matrix" or shape.array
+            if shape.all_dims
+            for function in (("size", "num_elements", "rows") if len(shape.all_dims) == 1 else ("size", "rows"))
+            if function != "size" or shape.base != "matrix" or shape.array_dims
         }
 
     def kept(self) -> tuple[object, ...]:
-        """What `go_back` takes to forget what comes after now."""
+        """Return what `go_back` takes to forget what comes after now."""
         return list(self.lines), set(self.observed), dict(self._made), dict(self._counts)
 
     def go_back(self, kept: tuple[Any, ...]) -> None:
         """Forget what was added since `kept`."""
         self.lines, self.observed, self._made, self._counts = kept
 
-    def affine(self, text: str) -> Affine:
-        """An integer expression, the sizes of data by their names."""
-        return Affine.of(text, self.known)
+    def affine(self, expression: Expression) -> Affine:
+        """Return an integer expression as a sum, the sizes of data by their names."""
+        return Affine.of(expression, self.known)
 
-    def read_at(self, tokens: Sequence[Token], k: int, variables: set[str] | None = None) -> Read | None:
-        """The part of data, or of one of other variables, that is read from token ``k`` on."""
-        token, after = tokens[k], tokens[k + 1].text if k + 1 < len(tokens) else ""
-        if after == "[" and token.text in (self.shapes if variables is None else variables):
-            return self._indexed(tokens, k)
-        if after == "(" and token.text in _PARTS and variables is None:
-            return self._taken(tokens, k)
+    def use(self, node: Node) -> Read | None:
+        """Return the read of a variable, or of a part of it, that a node is."""
+        if isinstance(node, Call) and node.name in _PARTS:
+            return self._taken(node)
+        if isinstance(node, Expression):
+            base, indices = flat(node)
+            return Read(node, base.name, indices) if isinstance(base, Name) else None
         return None
 
-    def _indexed(self, tokens: Sequence[Token], k: int) -> Read:
-        at, indices = k + 1, list[str]()
-        while True:
-            close = matching(tokens, at)
-            indices += [self._text(part) for part in split(tokens[at + 1 : close], ",")]
-            sliced = any(not index or len(split(tokenize(index), ":")) > 1 for index in indices)
-            if sliced or close + 1 >= len(tokens) or tokens[close + 1].text != "[":
-                span = Span(tokens[k].span.start, tokens[close].span.end)
-                return Read(span, tokens[k].text, tuple(indices))
-            at = close + 1
+    def uses(self, nodes: Iterable[Node]) -> Iterator[Read]:
+        """Yield where variables, or parts of them, are read, the outer before those in their indices."""
+        for node in nodes:
+            read = self.use(node)
+            if read is not None:
+                yield read
+            yield from self.uses(node.parts if read is None else read.indices)
 
-    def _taken(self, tokens: Sequence[Token], k: int) -> Read | None:
-        close = matching(tokens, k + 1)
-        function, arguments = tokens[k].text, [self._text(part) for part in split(tokens[k + 2 : close], ",")]
-        shape = self.shapes.get(arguments[0])
-        if shape is None or not shape.sizes or len(arguments) != _PARTS[function]:
+    def read_at(self, node: Node, variables: Collection[str] | None = None) -> Read | None:
+        """Return the read of a part of data, or of one of other variables, that a node is."""
+        return self._part(self.use(node), variables)
+
+    def reads(self, nodes: Iterable[Node], variables: Collection[str] | None = None) -> Iterator[Read]:
+        """Yield where parts of data, or of other variables, are read, as `uses` does."""
+        return (read for read in self.uses(nodes) if self._part(read, variables))
+
+    def _part(self, read: Read | None, variables: Collection[str] | None) -> Read | None:
+        wanted = self.shapes if variables is None else variables
+        return read if read is not None and read.indices and read.variable in wanted else None
+
+    def _taken(self, call: Call) -> Read | None:
+        function, arguments = call.name, call.arguments
+        variable = str(arguments[0])
+        shape = self.shapes.get(variable)
+        if shape is None or not shape.all_dims or len(arguments) != _PARTS[function]:
             return None
+        n = self.affine(arguments[-1])
         if function == "segment":
-            lower, n = self.affine(arguments[1]), self.affine(arguments[2])
+            lower = self.affine(arguments[1])
         else:
-            n = self.affine(arguments[1])
-            lower = Affine((), 1) if function == "head" else self.affine(shape.sizes[0]) - n + 1
-        span = Span(tokens[k].span.start, tokens[close].span.end)
-        return Read(span, arguments[0], (f"{lower} : {lower + n - 1}",))
-
-    def _text(self, tokens: Sequence[Token]) -> str:
-        return " ".join(token.text for token in tokens)
+            lower = Affine((), 1) if function == "head" else self.affine(shape.all_dims[0]) - n + 1
+        return Read(call, variable, (Index(lower, lower + n - 1).expression,))
 
     def indices(self, read: Read) -> list[Index]:
-        """Its indices as integer expressions; slices without a bound have that of the variable."""
-        sizes = self.shapes[read.variable].sizes
-        return [Index.of(text, self, size) for text, size in zip(read.indices, sizes, strict=False)]
+        """Return its indices as integer expressions; slices without a bound have that of the variable."""
+        sizes = self.shapes[read.variable].all_dims
+        return [Index.of(one, self, size) for one, size in zip(read.indices, sizes, strict=False)]
 
-    def counted(self, n: Affine, loops: str = "") -> str:
-        """The integer that counts rows: ``n``, each time that ``loops`` run; the same for the same ones."""
+    def counted(self, n: Affine, loops: str = "") -> Name:
+        """Return the integer that counts rows: ``n``, each time that ``loops`` run; the same for the same ones."""
         key = f"{loops} {n}"
         if key not in self._counts:
             name = f"{N_ROWS}{len(self._counts) + 1 if self._counts else ''}"
-            self._counts[key] = name
+            self._counts[key] = Name(name)
             if loops:
                 self.lines += [f"int {name} = 0;", f"{loops} {{ {name} += max(0, {n}); }}"]
             else:
@@ -222,64 +240,73 @@ class Rows:
         return self._counts[key]
 
     def named(self, key: str, variable: str) -> tuple[str, bool]:
-        """The name of a new variable, and whether it is not yet declared: the same for the same ``key``."""
+        """Return the name of a new variable, and whether it is not yet declared: the same for the same ``key``."""
         is_new = key not in self._made
         if is_new:
             self._made[key] = self.fresh(variable)
         return self._made[key], is_new
 
     def fresh(self, variable: str) -> str:
-        """A name like that of a variable that nothing has yet."""
+        """Return a name like that of a variable that nothing has yet."""
         self._number += 1
         return f"stansub_{variable}_{self._number}"
 
-    def constant(self, read: Read, size: str = "") -> str:
-        """A part of data that is always the same as a variable of its own; nothing where it is not known to be.
+    def constant(self, read: Read, size: Expression | None = None) -> Name | None:
+        """Return a part of data that is always the same as a variable of its own; None if it may not be.
 
         Parameters
         ----------
         read : Read
             What is read.
-        size : str
+        size : Expression, optional
             What to call the length of its first index, a slice.
         """
         indices = self.indices(read)
         if not all(index.names <= self.data for index in indices) or not self._are_places(read):
-            return ""
-        lengths = [None if index.length is None else str(index.length) for index in indices]
-        if size:
+            return None
+        lengths = [None if index.length is None else index.length.expression for index in indices]
+        if size is not None:
             lengths[0] = size
-        text = f"{read.variable}[{', '.join(map(str, indices))}]"
-        name, is_new = self.named(text, read.variable)
+        value = Subscript(Name(read.variable), tuple(index.expression for index in indices))
+        name, is_new = self.named(str(value), read.variable)
         if is_new:
-            self.lines.append(f"{self.shapes[read.variable].at(lengths).declared(name)} = {text};")
-        return name
+            self.lines.append(str(Declaration(part_of(self.shapes[read.variable], lengths), name, value)))
+        return Name(name)
 
     def _are_places(self, read: Read) -> bool:
         """Whether its indices are single places or slices and not arrays of places."""
-        fits = len(read.indices) <= len(self.shapes[read.variable].sizes)
-        return fits and not any(self.is_array(index) for index in read.indices)
+        fits = len(read.indices) <= len(self.shapes[read.variable].all_dims)
+        return fits and not any(map(self.is_array, read.indices))
 
-    def is_array(self, index: str) -> bool:
+    def is_array(self, node: Node) -> bool:
         """Whether an index has an array of places in it."""
-        tokens = tokenize(index)
-        end = 0
-        for k, token in enumerate(tokens):
-            if token.text in _LENGTHS and token.span.start >= end:
-                end = tokens[matching(tokens, k + 1)].span.end
-            shape = self.shapes.get(token.text)
-            if token.span.start < end or shape is None or not shape.sizes:
-                continue
-            read = self.read_at(tokens, k)
-            if read is None or len(read.indices) < len(shape.sizes):
-                return True
-            if any(not one or len(split(tokenize(one), ":")) > 1 or self.is_array(one) for one in read.indices):
-                return True
-            end = read.span.end
-        return False
+        if isinstance(node, Call) and node.name in _LENGTHS:
+            return False
+        read = self.use(node)
+        if read is None or read.variable not in self.shapes:
+            return any(map(self.is_array, node.parts))
+        sizes, indices = self.shapes[read.variable].all_dims, read.indices
+        return len(indices) < len(sizes) or any(isinstance(one, Slice) or self.is_array(one) for one in indices)
+
+
+def exchanged(node: N, change: Callable[[Node], Node | None]) -> N:
+    """Like `changed`, but a variable with indices is exchanged as a whole, or only in its indices."""
+
+    def in_indices(one: Expression) -> Expression:
+        if not isinstance(one, Subscript):
+            return one
+        return replace(one, base=in_indices(one.base), indices=tuple(exchanged(part, change) for part in one.indices))
+
+    def each(one: Node) -> Node | None:
+        new = change(one)
+        if new is None and isinstance(one, Subscript) and isinstance(flat(one)[0], Name):
+            return in_indices(one)
+        return new
+
+    return changed(node, each)
 
 
 def holding(statements: Sequence[Statement], span: Span) -> Statement:
-    """The innermost statement around a span."""
-    found = [one for one in walk(statements) if one.span.start <= span.start and span.end <= one.span.end]
+    """Return the innermost statement around a span."""
+    found = [one for one in walk(statements) if one.span.contains(span)]
     return min(found, key=lambda one: one.span.end - one.span.start)

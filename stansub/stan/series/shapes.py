@@ -3,84 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from stansub.stan.syntax import Declaration
-
-_VECTORS = {"vector", "ordered", "positive_ordered", "simplex", "unit_vector", "sum_to_zero_vector"}
+from stansub.stan.syntax import Declaration, Expression, SizedType
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A type without its constraint.
+def shape_of(declaration: Declaration) -> SizedType | None:
+    """Return the type of a variable without its conditions; None for complex numbers and tuples."""
+    is_known = declaration.base != "tuple" and not declaration.base.startswith("complex")
+    return declaration.type.plain if is_known else None
 
-    Attributes
+
+def part_of(shape: SizedType, lengths: Sequence[Expression | None]) -> SizedType:
+    """Return the type of the part of a variable that indices pick.
+
+    Parameters
     ----------
-    array : tuple of str
-        Sizes of the array, as Stan expressions.
-    base : str
-        ``int``, ``real``, ``vector``, ``row_vector`` or ``matrix``.
-    inner : tuple of str
-        Sizes within one element of the array.
+    shape : SizedType
+        That of the variable.
+    lengths : sequence of (Expression or None)
+        For each index from the first on how many elements it picks; None where it is a single one and not a slice.
     """
+    kept = [*lengths, *shape.all_dims[len(lengths) :]]
+    n = len(shape.array_dims)
+    array = tuple(size for size in kept[:n] if size is not None)
+    inner = tuple(size for size in kept[n:] if size is not None)
+    if len(inner) == len(shape.dims):
+        return SizedType(array, shape.base, dims=inner)
+    if shape.base == "matrix" and inner:
+        return SizedType(array, "row_vector" if kept[n] is None else "vector", dims=inner)
+    return SizedType(array, "real")
 
-    array: tuple[str, ...]
-    base: str
-    inner: tuple[str, ...]
 
-    @classmethod
-    def of(cls, declaration: Declaration) -> Shape | None:
-        """That of a variable; None for complex numbers and tuples."""
-        base = declaration.base
-        if base == "tuple" or base.startswith("complex"):
-            return None
-        n = len(declaration.array_dims)
-        inner = declaration.all_dims[n:]
-        if base not in ("int", "real", "row_vector"):
-            base = "vector" if base in _VECTORS else "matrix"
-        return cls(declaration.array_dims, base, inner)
+def rows_of(shape: SizedType, *sizes: Expression) -> SizedType:
+    """Return the type of a row each, or of a matrix of them; a vector or matrix where one can hold them."""
+    if not shape.array_dims and shape.base == "real" and len(sizes) < 3:
+        return SizedType((), "matrix" if len(sizes) == 2 else "vector", dims=sizes)
+    if not shape.array_dims and shape.base == "row_vector" and len(sizes) == 1:
+        return SizedType((), "matrix", dims=(*sizes, *shape.dims))
+    return SizedType((*sizes, *shape.array_dims), shape.base, dims=shape.dims)
 
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        """All sizes, those of the array first."""
-        return self.array + self.inner
 
-    def at(self, lengths: Sequence[str | None]) -> Shape:
-        """The part that indices pick.
-
-        Parameters
-        ----------
-        lengths : sequence of (str or None)
-            For each index from the first on how many elements it picks; None where it is a single one and not a slice.
-        """
-        kept = [*lengths, *self.sizes[len(lengths) :]]
-        n = len(self.array)
-        array = tuple(size for size in kept[:n] if size is not None)
-        inner = tuple(size for size in kept[n:] if size is not None)
-        if len(inner) == len(self.inner):
-            return Shape(array, self.base, inner)
-        if self.base == "matrix" and inner:
-            return Shape(array, "row_vector" if kept[n] is None else "vector", inner)
-        return Shape(array, "real", ())
-
-    def rows(self, n: str, *more: str) -> Shape:
-        """``n`` of them, a row each, or ``n`` times ``more``; in a vector or matrix where one can hold them."""
-        if not self.array and self.base == "real" and len(more) < 2:
-            return Shape((), "matrix" if more else "vector", (n, *more))
-        if not self.array and self.base == "row_vector" and not more:
-            return Shape((), "matrix", (n, *self.inner))
-        return Shape((n, *more, *self.array), self.base, self.inner)
-
-    def declared(self, name: str) -> str:
-        """A declaration of a variable, without semicolon."""
-        array = f"array[{', '.join(self.array)}] " if self.array else ""
-        inner = f"[{', '.join(self.inner)}]" if self.inner else ""
-        return f"{array}{self.base}{inner} {name}"
-
-    @property
-    def zero(self) -> str:
-        """A value of zeros."""
-        element = f"rep_{self.base}(0, {', '.join(self.inner)})" if self.inner else "0"
-        if self.base == "real":
-            element = "0.0"
-        return f"rep_array({element}, {', '.join(self.array)})" if self.array else element
+def zero_of(shape: SizedType) -> str:
+    """Return a value of zeros."""
+    dims, array = (", ".join(map(str, sizes)) for sizes in (shape.dims, shape.array_dims))
+    element = f"rep_{shape.base}(0, {dims})" if dims else "0.0" if shape.base == "real" else "0"
+    return f"rep_array({element}, {array})" if array else element

@@ -1,0 +1,208 @@
+"""Stan expressions: what operators, calls and indices apply to.
+
+Expressions are equal if they say the same, wherever they stand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stansub.stan.syntax.nodes import Node
+from stansub.stan.syntax.tokens import NOWHERE, Span
+
+CLOSING = {"(": ")", "{": "}", "[": "]"}
+# How closely operators bind; all are left associative but powers.
+BINDING = {
+    operator: level
+    for level, operators in enumerate(
+        ("?", "||", "&&", "== !=", "< <= > >=", "+ -", "* / % .* ./", "\\ %/%", "PREFIX", "^ .^"), start=1
+    )
+    for operator in operators.split()
+}
+_TIGHTEST = max(BINDING.values()) + 1
+
+
+@dataclass(frozen=True)
+class Expression(Node):
+    """An expression; as a string it is as stanc prints it."""
+
+    span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
+
+    @property
+    def binding(self) -> int:
+        """How closely its outermost operator binds."""
+        return _TIGHTEST
+
+    def within(self, binding: int) -> str:
+        """Return its text as an operand, in parentheses where an operator would tear it apart."""
+        return str(self) if self.binding >= binding else f"({self})"
+
+
+@dataclass(frozen=True)
+class Name(Expression):
+    """A variable, or a function that is passed on."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Literal(Expression):
+    """A number or a string."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Call(Expression):
+    """A call ``name(arguments)``; of densities the first argument stands before a bar."""
+
+    name: str
+    arguments: tuple[Expression, ...]
+    bar: bool = False
+
+    def __str__(self) -> str:
+        first, rest = self.arguments[:1], self.arguments[1:]
+        if self.bar:
+            return f"{self.name}({first[0]} | {', '.join(map(str, rest))})"
+        return f"{self.name}({', '.join(map(str, self.arguments))})"
+
+
+@dataclass(frozen=True)
+class Slice(Expression):
+    """An index that keeps its dimension: ``lower : upper``, either of which may be left out."""
+
+    lower: Expression | None = None
+    upper: Expression | None = None
+
+    def __str__(self) -> str:
+        return " : ".join("" if end is None else str(end) for end in (self.lower, self.upper)).strip() or ":"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it takes all there is."""
+        return self.lower is None and self.upper is None
+
+
+@dataclass(frozen=True)
+class Subscript(Expression):
+    """``base[indices]``."""
+
+    base: Expression
+    indices: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return f"{self.base.within(_TIGHTEST)}[{', '.join(map(str, self.indices))}]"
+
+
+@dataclass(frozen=True)
+class Member(Expression):
+    """``base.number``, a part of a tuple."""
+
+    base: Expression
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.base.within(_TIGHTEST)}.{self.number}"
+
+
+@dataclass(frozen=True)
+class Prefix(Expression):
+    """``-x``, ``!x`` or ``+x``."""
+
+    operator: str
+    operand: Expression
+
+    @property
+    def binding(self) -> int:
+        return BINDING["PREFIX"]
+
+    def __str__(self) -> str:
+        return f"{self.operator}{self.operand.within(self.binding)}"
+
+
+@dataclass(frozen=True)
+class Transpose(Expression):
+    """``x'``."""
+
+    operand: Expression
+
+    def __str__(self) -> str:
+        return f"{self.operand.within(_TIGHTEST)}'"
+
+
+@dataclass(frozen=True)
+class Infix(Expression):
+    """``left operator right``."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+    @property
+    def binding(self) -> int:
+        return BINDING[self.operator]
+
+    def __str__(self) -> str:
+        from_right = self.operator in ("^", ".^")
+        # The exponent may begin with a sign: a ^ -b.
+        exponent = from_right and isinstance(self.right, Prefix)
+        left = self.left.within(self.binding + from_right)
+        right = str(self.right) if exponent else self.right.within(self.binding + (not from_right))
+        return f"{left} {self.operator} {right}"
+
+
+@dataclass(frozen=True)
+class Choice(Expression):
+    """``condition ? then : orelse``."""
+
+    condition: Expression
+    then: Expression
+    orelse: Expression
+
+    @property
+    def binding(self) -> int:
+        return BINDING["?"]
+
+    def __str__(self) -> str:
+        return f"{self.condition.within(self.binding + 1)} ? {self.then} : {self.orelse}"
+
+
+@dataclass(frozen=True)
+class Group(Expression):
+    """``(x)``, an array ``{x, y}``, a row vector ``[x, y]`` or a tuple ``(x, y)``."""
+
+    opening: str
+    items: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return f"{self.opening}{', '.join(map(str, self.items))}{CLOSING[self.opening]}"
+
+
+def name_of(expression: Expression) -> str:
+    """Return the variable that an expression is, or is a part of; nothing for another expression."""
+    while isinstance(expression, Subscript | Member):
+        expression = expression.base
+    return expression.name if isinstance(expression, Name) else ""
+
+
+def bare(expression: Expression) -> Expression:
+    """Return an expression without parentheses around all of it."""
+    while isinstance(expression, Group) and expression.opening == "(" and len(expression.items) == 1:
+        expression = expression.items[0]
+    return expression
+
+
+def flat(expression: Expression) -> tuple[Expression, tuple[Expression, ...]]:
+    """Return what is indexed, and its indices: ``x[i][j]`` is ``x[i, j]`` unless i is a slice."""
+    if not isinstance(expression, Subscript):
+        return expression, ()
+    base, indices = flat(expression.base)
+    if any(isinstance(one, Slice) for one in indices):
+        return expression.base, expression.indices
+    return base, (*indices, *expression.indices)

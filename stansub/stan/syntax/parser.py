@@ -1,0 +1,451 @@
+"""From the text of a Stan program to its tree: recursive descent, with precedence climbing for expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NoReturn, TypeVar
+
+from stansub.errors import InputError
+from stansub.stan.syntax.expressions import (
+    BINDING,
+    CLOSING,
+    Call,
+    Choice,
+    Expression,
+    Group,
+    Infix,
+    Literal,
+    Member,
+    Name,
+    Prefix,
+    Slice,
+    Subscript,
+    Transpose,
+)
+from stansub.stan.syntax.statements import (
+    BLOCKS,
+    Argument,
+    Assign,
+    Block,
+    Bound,
+    Braces,
+    Declaration,
+    Empty,
+    For,
+    ForEach,
+    Function,
+    If,
+    Jacobian,
+    Jump,
+    Perform,
+    Profile,
+    Program,
+    Return,
+    SizedType,
+    Statement,
+    Target,
+    Tilde,
+    UnsizedType,
+    While,
+)
+from stansub.stan.syntax.tokens import NOWHERE, Span, Token, tokenize
+
+T = TypeVar("T")
+
+TYPES = frozenset(
+    "int real complex vector row_vector matrix complex_vector complex_row_vector complex_matrix array tuple "
+    "ordered positive_ordered simplex unit_vector sum_to_zero_vector sum_to_zero_matrix column_stochastic_matrix "
+    "row_stochastic_matrix cholesky_factor_corr cholesky_factor_cov corr_matrix cov_matrix".split()
+)
+_ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", ".*=", "./=", "<-")
+
+
+def parse(code: str) -> Program:
+    """Parse a program.
+
+    Parameters
+    ----------
+    code : str
+        Canonical text, as `stansub.stan.stanc.canonical` gives it.
+
+    Raises
+    ------
+    InputError
+        When the text is not such a program.
+    """
+    return _Parser(code).program()
+
+
+def parse_expression(text: str) -> Expression:
+    """Parse an expression.
+
+    Raises
+    ------
+    InputError
+        When the text is none.
+    """
+    return _Parser(text).alone(_Parser.expression, "an expression")
+
+
+def parse_index(text: str) -> Expression:
+    """Parse what may stand between the brackets of a subscript: an expression or a slice.
+
+    Raises
+    ------
+    InputError
+        When the text is neither.
+    """
+    return _Parser(text).alone(_Parser.index, "an index")
+
+
+def parse_statements(text: str) -> tuple[Statement, ...]:
+    """Parse statements.
+
+    Raises
+    ------
+    InputError
+        When the text is none.
+    """
+    return _Parser(text).alone(_Parser.body, "statements")
+
+
+def parse_types(text: str) -> tuple[UnsizedType, ...]:
+    """Parse types of arguments with commas between them."""
+    return _Parser(f"{text})").alone(_Parser.types, "types")
+
+
+class _Parser:
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self.tokens = tokenize(code)
+        self.at = 0
+
+    def alone(self, read: Callable[[_Parser], T], what: str) -> T:
+        """Read all of the text."""
+        found = read(self)
+        if self.at < len(self.tokens):
+            raise InputError(f"not {what}: {self.code}")
+        return found
+
+    # --- blocks and functions -------------------------------------------------------------------------------------
+
+    def program(self) -> Program:
+        blocks: dict[str, Block] = {}
+        functions: tuple[Function, ...] = ()
+        while self.at < len(self.tokens):
+            start = self.here
+            words = []
+            while not self.sees("{"):
+                words.append(self.take().text)
+            name = "_".join(words)
+            if name not in ("functions", *BLOCKS):
+                raise InputError(f"the Stan program has an unknown block: {name}")
+            opening = self.take().span
+            statements: tuple[Statement, ...] = ()
+            if name == "functions":
+                functions = tuple(self.functions())
+            else:
+                statements = self.body()
+            closing = self.take("}").span
+            blocks["functions_block" if name == "functions" else name] = Block(
+                statements, Span(start, closing.end), Span(opening.end, closing.start)
+            )
+        return Program(self.code, functions, **blocks)
+
+    def functions(self) -> Iterator[Function]:
+        while not self.sees("}"):
+            start = self.here
+            kind = self.unsized_type()
+            name = self.take().text
+            self.take("(")
+            arguments = self.listed(_Parser.argument, ")")
+            body = None if self.skips(";") else self.nested()
+            yield Function(name, kind, arguments, body, self.since(start))
+
+    def argument(self) -> Argument:
+        data_only = self.skips("data")
+        kind = self.unsized_type()
+        return Argument(self.take().text, kind, data_only)
+
+    def unsized_type(self) -> UnsizedType:
+        depth = 0
+        if self.skips("array"):
+            self.take("[")
+            depth = 1
+            while not self.skips("]"):
+                self.take(",")
+                depth += 1
+        base = self.take().text
+        elements: tuple[UnsizedType, ...] = ()
+        if base == "tuple":
+            self.take("(")
+            elements = self.listed(_Parser.unsized_type, ")")
+        return UnsizedType(base, depth, elements)
+
+    def types(self) -> tuple[UnsizedType, ...]:
+        return self.listed(_Parser.unsized_type, ")")
+
+    # --- statements -----------------------------------------------------------------------------------------------
+
+    def body(self) -> tuple[Statement, ...]:
+        """Read statements up to a closing brace, which is left."""
+        statements: list[Statement] = []
+        while self.at < len(self.tokens) and not self.sees("}"):
+            statements += self.statement()
+        return tuple(statements)
+
+    def nested(self) -> tuple[Statement, ...]:
+        """Read the body of a loop or branch, with or without braces."""
+        if not self.skips("{"):
+            return tuple(self.statement())
+        body = self.body()
+        self.take("}")
+        return body
+
+    def statement(self) -> list[Statement]:
+        start, word, braced = self.here, self.word, False
+        if word in TYPES:
+            return list(self.declarations())
+        if word == ";":
+            self.take()
+            return [Empty(self.since(start))]
+        if word == "{":
+            return [Braces(self.nested(), self.since(start))]
+        if word == "profile":
+            name = self.in_parentheses()
+            return [Profile(name, self.nested(), self.since(start))]
+        if word == "while":
+            condition = self.in_parentheses()
+            braced = self.sees("{")
+            return [While(condition, self.nested(), self.since(start), braced)]
+        if word == "if":
+            return [self.branch(start)]
+        if word == "for":
+            return [self.loop(start)]
+        return [self.simple(start)]
+
+    def in_parentheses(self) -> Expression:
+        self.take()
+        self.take("(")
+        found = self.expression()
+        self.take(")")
+        return found
+
+    def branch(self, start: int) -> Statement:
+        condition = self.in_parentheses()
+        braced, else_braced = self.sees("{"), True
+        then = self.nested()
+        orelse: tuple[Statement, ...] = ()
+        if self.skips("else"):
+            else_braced = self.sees("{")
+            orelse = self.nested()
+        return If(condition, then, orelse, self.since(start), braced, else_braced)
+
+    def loop(self, start: int) -> Statement:
+        self.take()
+        self.take("(")
+        variable = self.take().text
+        self.take("in")
+        first = self.index()
+        self.take(")")
+        braced = self.sees("{")
+        body = self.nested()
+        span = self.since(start)
+        if isinstance(first, Slice):
+            if first.lower is None or first.upper is None:
+                self.fail("a bound of the loop")
+            return For(variable, first.lower, first.upper, body, span, braced)
+        return ForEach(variable, first, body, span, braced)
+
+    def simple(self, start: int) -> Statement:
+        """Read a statement that ends with a semicolon."""
+        word = self.word
+        if word in ("break", "continue"):
+            self.take()
+            return self.ended(start, lambda span: Jump(word, span))
+        if word == "return":
+            self.take()
+            value = None if self.sees(";") else self.expression()
+            return self.ended(start, lambda span: Return(value, span))
+        if word in ("target", "jacobian") and self.next_word == "+=":
+            self.take()
+            self.take()
+            added = self.expression()
+            return self.ended(start, lambda span: (Target if word == "target" else Jacobian)(added, span))
+        place = self.expression()
+        if self.skips("~"):
+            return self.sampling(start, place)
+        if self.word in _ASSIGNMENTS:
+            operator = self.take().text
+            value = self.expression()
+            return self.ended(start, lambda span: Assign(place, operator, value, span))
+        if not isinstance(place, Call):
+            self.fail("a statement")
+        call = place
+        return self.ended(start, lambda span: Perform(call, span))
+
+    def sampling(self, start: int, left: Expression) -> Statement:
+        distribution = self.expression()
+        if not isinstance(distribution, Call):
+            self.fail("a distribution")
+        call, truncation = distribution, list[Group]()
+        if self.word == "T":
+            self.take()
+            first = self.here
+            self.take("[")
+            bounds = self.listed(_Parser.index, "]", gaps=True)
+            truncation.append(Group("[", bounds, span=self.since(first)))
+        return self.ended(start, lambda span: Tilde(left, call, tuple(truncation), span))
+
+    def ended(self, start: int, made: Callable[[Span], Statement]) -> Statement:
+        self.take(";")
+        return made(self.since(start))
+
+    def declarations(self) -> Iterator[Declaration]:
+        start = self.here
+        kind = self.sized_type()
+        variables = []
+        while True:
+            name = self.take().text
+            variables.append((name, self.expression() if self.skips("=") else None))
+            if not self.skips(","):
+                break
+        self.take(";")
+        span = self.since(start)
+        for name, value in variables:
+            yield Declaration(kind, name, value, span)
+
+    def sized_type(self) -> SizedType:
+        array_dims: tuple[Expression, ...] = ()
+        if self.skips("array"):
+            self.take("[")
+            array_dims = self.listed(_Parser.expression, "]")
+        base = self.take().text
+        elements: tuple[SizedType, ...] = ()
+        if base == "tuple":
+            self.take("(")
+            elements = self.listed(_Parser.sized_type, ")")
+        bounds = self.listed(_Parser.bound, ">") if self.skips("<") else ()
+        dims = self.listed(_Parser.expression, "]") if self.skips("[") else ()
+        return SizedType(array_dims, base, elements, bounds, dims)
+
+    def bound(self) -> Bound:
+        kind = self.take().text
+        self.take("=")
+        # A greater-than sign ends the list of bounds.
+        return Bound(kind, self.expression(BINDING["+"]))
+
+    # --- expressions ----------------------------------------------------------------------------------------------
+
+    def expression(self, least: int = 1) -> Expression:
+        start = self.here
+        left = self.operand()
+        while self.at < len(self.tokens):
+            operator = self.word
+            level = BINDING.get(operator, 0) if self.tokens[self.at].kind == "mark" else 0
+            if level < max(least, 1):
+                break
+            self.at += 1
+            if operator == "?":
+                then = self.expression()
+                self.take(":")
+                orelse = self.expression()
+                left = Choice(left, then, orelse, span=self.since(start))
+            else:
+                right = self.expression(level + (operator not in ("^", ".^")))
+                left = Infix(operator, left, right, span=self.since(start))
+        return left
+
+    def operand(self) -> Expression:
+        start, token = self.here, self.take()
+        if token.kind == "mark" and token.text in "-+!":
+            operand = self.expression(BINDING["PREFIX"])
+            return Prefix(token.text, operand, span=self.since(start))
+        if token.kind == "mark" and token.text in CLOSING:
+            items = self.listed(_Parser.expression, CLOSING[token.text])
+            found: Expression = Group(token.text, items, span=self.since(start))
+        elif token.kind == "mark":
+            self.at -= 1
+            self.fail("an expression")
+        elif token.kind == "name" and self.skips("("):
+            found = self.call(token.text, start)
+        elif token.kind == "name":
+            found = Name(token.text, span=token.span)
+        else:
+            found = Literal(token.text, span=token.span)
+        while self.at < len(self.tokens):
+            if self.skips("["):
+                indices = self.listed(_Parser.index, "]", gaps=True)
+                found = Subscript(found, indices, span=self.since(start))
+            elif self.skips("'"):
+                found = Transpose(found, span=self.since(start))
+            elif self.tokens[self.at].kind == "number" and self.word.startswith("."):
+                number = int(self.take().text[1:])
+                found = Member(found, number, span=self.since(start))
+            else:
+                break
+        return found
+
+    def call(self, name: str, start: int) -> Expression:
+        arguments = self.listed(_Parser.expression, ")", "|")
+        bar = self.tokens[self.at - 1].text == "|"
+        if bar:
+            arguments += self.listed(_Parser.expression, ")")
+        return Call(name, arguments, bar, span=self.since(start))
+
+    def index(self) -> Expression:
+        start = self.here
+        lower = None if self.sees(":", ",", "]") else self.expression()
+        if not self.skips(":"):
+            return Slice(span=Span(start, start)) if lower is None else lower
+        upper = None if self.sees(",", "]", ")") or self.at == len(self.tokens) else self.expression()
+        return Slice(lower, upper, span=self.since(start))
+
+    # --- words ----------------------------------------------------------------------------------------------------
+
+    def listed(self, read: Callable[[_Parser], T], *closing: str, gaps: bool = False) -> tuple[T, ...]:
+        """Read a list with commas, and the bracket that closes it; with ``gaps`` an item may be nothing."""
+        if not gaps and self.skips(*closing):
+            return ()
+        found = [read(self)]
+        while not self.skips(*closing):
+            self.take(",")
+            found.append(read(self))
+        return tuple(found)
+
+    @property
+    def here(self) -> int:
+        """Where the next word begins."""
+        return self.tokens[self.at].span.start if self.at < len(self.tokens) else len(self.code)
+
+    @property
+    def word(self) -> str:
+        """The next word; nothing at the end."""
+        return self.tokens[self.at].text if self.at < len(self.tokens) else ""
+
+    @property
+    def next_word(self) -> str:
+        """The word after the next."""
+        return self.tokens[self.at + 1].text if self.at + 1 < len(self.tokens) else ""
+
+    def sees(self, *texts: str) -> bool:
+        return self.at < len(self.tokens) and self.tokens[self.at].text in texts
+
+    def skips(self, *texts: str) -> bool:
+        """Skip the next word if it is one of some."""
+        found = self.sees(*texts)
+        self.at += found
+        return found
+
+    def take(self, text: str | None = None) -> Token:
+        if self.at >= len(self.tokens) or (text is not None and not self.sees(text)):
+            self.fail(f"'{text}'" if text else "more text")
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def since(self, start: int) -> Span:
+        return Span(start, self.tokens[self.at - 1].span.end) if self.at else NOWHERE
+
+    def fail(self, expected: str) -> NoReturn:
+        line = self.code.count("\n", 0, self.here) + 1
+        raise InputError(f"line {line} of the canonical Stan program: expected {expected}")

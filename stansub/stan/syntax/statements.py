@@ -1,0 +1,584 @@
+"""Stan's statements, functions, blocks and programs.
+
+Statements are equal if they say the same at the same place. As strings they are as stanc prints them, but for white
+space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from stansub.stan.syntax.expressions import Call, Expression, Group, Slice, name_of
+from stansub.stan.syntax.nodes import Node
+from stansub.stan.syntax.tokens import NOWHERE, Span
+
+_SQUARE = frozenset({"cholesky_factor_corr", "cholesky_factor_cov", "corr_matrix", "cov_matrix"})
+# Types of vectors and matrices that fulfil a condition.
+_VECTORS = frozenset({"ordered", "positive_ordered", "simplex", "unit_vector", "sum_to_zero_vector"})
+_MATRICES = _SQUARE | {"sum_to_zero_matrix", "column_stochastic_matrix", "row_stochastic_matrix"}
+
+
+@dataclass(frozen=True)
+class Bound(Node):
+    """``lower=0`` and its like.
+
+    Attributes
+    ----------
+    kind : str
+        ``lower``, ``upper``, ``offset`` or ``multiplier``.
+    value : Expression
+    """
+
+    kind: str
+    value: Expression
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.value.within(5)}"
+
+
+@dataclass(frozen=True)
+class SizedType(Node):
+    """The type of a declaration: ``array[J] vector<lower=0>[K]``.
+
+    Attributes
+    ----------
+    array_dims : tuple of Expression
+        Sizes of the array.
+    base : str
+        Stan's type name, such as ``int``, ``real``, ``vector``, ``simplex``, ``cholesky_factor_corr`` or ``tuple``.
+    elements : tuple of SizedType
+        The types in a tuple.
+    bounds : tuple of Bound
+    dims : tuple of Expression
+        Inner sizes: N and K of ``matrix[N, K]``.
+    """
+
+    array_dims: tuple[Expression, ...]
+    base: str
+    elements: tuple[SizedType, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    dims: tuple[Expression, ...] = ()
+
+    @property
+    def all_dims(self) -> tuple[Expression, ...]:
+        """Array sizes, then inner sizes, of which square matrices are declared with one: ``cov_matrix[K]`` is K x K."""
+        square = self.base in _SQUARE and len(self.dims) == 1
+        return self.array_dims + self.dims * (2 if square else 1)
+
+    @property
+    def plain(self) -> SizedType:
+        """The type without its conditions."""
+        base = "vector" if self.base in _VECTORS else "matrix" if self.base in _MATRICES else self.base
+        elements = tuple(one.plain for one in self.elements)
+        return SizedType(self.array_dims, base, elements, dims=self.all_dims[len(self.array_dims) :])
+
+    def __str__(self) -> str:
+        array = f"array[{_listed(self.array_dims)}] " if self.array_dims else ""
+        elements = f"({_listed(self.elements)})" if self.base == "tuple" else ""
+        bounds = f"<{_listed(self.bounds)}>" if self.bounds else ""
+        dims = f"[{_listed(self.dims)}]" if self.dims else ""
+        return f"{array}{self.base}{elements}{bounds}{dims}"
+
+
+@dataclass(frozen=True)
+class UnsizedType:
+    """The type of an argument or of what a function returns: ``array[,] real``.
+
+    Attributes
+    ----------
+    base : str
+        ``void`` for a function that returns nothing.
+    depth : int
+        Dimensions of the array.
+    elements : tuple of UnsizedType
+        The types in a tuple.
+    """
+
+    base: str
+    depth: int = 0
+    elements: tuple[UnsizedType, ...] = ()
+
+    def __str__(self) -> str:
+        array = f"array[{',' * (self.depth - 1)}] " if self.depth else ""
+        return f"{array}{self.base}{f'({_listed(self.elements)})' if self.base == 'tuple' else ''}"
+
+
+class Statement(Node):
+    """A statement; ``span`` says where it stands."""
+
+    span: Span
+
+    @property
+    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
+        """The lists of statements in it."""
+        return ()
+
+    @property
+    def own(self) -> tuple[Node, ...]:
+        """The nodes that it is made of beside the statements in it."""
+        return tuple(part for part in self.parts if not isinstance(part, Statement))
+
+    @property
+    def computes(self) -> tuple[Expression, ...]:
+        """What a simple statement computes: not where to, and not the sizes of what it declares."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Declaration(Statement):
+    """A variable: ``array[J] vector<lower=0>[K] x = value;``. Several may share a statement, and so a span."""
+
+    type: SizedType
+    name: str
+    value: Expression | None = None
+    span: Span = NOWHERE
+
+    @property
+    def base(self) -> str:
+        """Stan's type name, as in `SizedType`."""
+        return self.type.base
+
+    @property
+    def array_dims(self) -> tuple[Expression, ...]:
+        """Sizes of the array."""
+        return self.type.array_dims
+
+    @property
+    def dims(self) -> tuple[Expression, ...]:
+        """Inner sizes."""
+        return self.type.dims
+
+    @property
+    def all_dims(self) -> tuple[Expression, ...]:
+        """All sizes, as in `SizedType`."""
+        return self.type.all_dims
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """All sizes as text."""
+        return tuple(map(str, self.all_dims))
+
+    @property
+    def members(self) -> tuple[Declaration, ...]:
+        """What is in a tuple, as variables of their own that are called ``x.1``, ``x.2``, ..."""
+        return tuple(Declaration(kind, f"{self.name}.{k}") for k, kind in enumerate(self.type.elements, 1))
+
+    @property
+    def computes(self) -> tuple[Expression, ...]:
+        return () if self.value is None else (self.value,)
+
+    def __str__(self) -> str:
+        return f"{self.type} {self._assigned};"
+
+    @property
+    def _assigned(self) -> str:
+        return self.name if self.value is None else f"{self.name} = {self.value}"
+
+
+@dataclass(frozen=True)
+class For(Statement):
+    """``for (variable in lower : upper) { body }``."""
+
+    variable: str
+    lower: Expression
+    upper: Expression
+    body: tuple[Statement, ...]
+    span: Span = NOWHERE
+    braced: bool = field(default=True, compare=False)
+
+    @property
+    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
+        return (self.body,)
+
+    @property
+    def head(self) -> str:
+        """How it begins."""
+        return f"for ({self.variable} in {self.lower} : {self.upper})"
+
+    def __str__(self) -> str:
+        return f"{self.head} {_body(self.body, self.braced)}"
+
+
+@dataclass(frozen=True)
+class ForEach(Statement):
+    """``for (variable in container) { body }``."""
+
+    variable: str
+    container: Expression
+    body: tuple[Statement, ...]
+    span: Span = NOWHERE
+    braced: bool = field(default=True, compare=False)
+
+    @property
+    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
+        return (self.body,)
+
+    @property
+    def head(self) -> str:
+        """How it begins."""
+        return f"for ({self.variable} in {self.container})"
+
+    def __str__(self) -> str:
+        return f"{self.head} {_body(self.body, self.braced)}"
+
+
+@dataclass(frozen=True)
+class While(Statement):
+    """``while (condition) { body }``."""
+
+    condition: Expression
+    body: tuple[Statement, ...]
+    span: Span = NOWHERE
+    braced: bool = field(default=True, compare=False)
+
+    @property
+    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
+        return (self.body,)
+
+    @property
+    def head(self) -> str:
+        """How it begins."""
+        return f"while ({self.condition})"
+
+    def __str__(self) -> str:
+        return f"{self.head} {_body(self.body, self.braced)}"
+
+
+@dataclass(frozen=True)
+class If(Statement):
+    """``if (condition) { then } else { orelse }``."""
+
+    condition: Expression
+    then: tuple[Statement, ...]
+    orelse: tuple[Statement, ...] = ()
+    span: Span = NOWHERE
+    braced: bool = field(default=True, compare=False)
+    else_braced: bool = field(default=True, compare=False)
+
+    @property
+    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
+        return self.then, self.orelse
+
+    @property
+    def head(self) -> str:
+        """How it begins."""
+        return f"if ({self.condition})"
+
+    def __str__(self) -> str:
+        then = f"{self.head} {_body(self.then, self.braced)}"
+        return f"{then} else {_body(self.orelse, self.else_braced)}" if self.orelse else then
+
+
+@dataclass(frozen=True)
+class Profile(Statement):
+    """``profile("name") { body }``."""
+
+    name: Expression
+    body: tuple[Statement, ...]
+    span: Span = NOWHERE
+
+    @property
+    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
+        return (self.body,)
+
+    @property
+    def head(self) -> str:
+        """How it begins."""
+        return f"profile({self.name})"
+
+    def __str__(self) -> str:
+        return f"{self.head} {_body(self.body, True)}"
+
+
+@dataclass(frozen=True)
+class Braces(Statement):
+    """``{ body }``."""
+
+    body: tuple[Statement, ...]
+    span: Span = NOWHERE
+
+    @property
+    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
+        return (self.body,)
+
+    @property
+    def head(self) -> str:
+        """How it begins, but for the brace."""
+        return ""
+
+    def __str__(self) -> str:
+        return _body(self.body, True)
+
+
+@dataclass(frozen=True)
+class Target(Statement):
+    """``target += expression;``."""
+
+    expression: Expression
+    span: Span = NOWHERE
+
+    @property
+    def computes(self) -> tuple[Expression, ...]:
+        return (self.expression,)
+
+    def __str__(self) -> str:
+        return f"target += {self.expression};"
+
+
+@dataclass(frozen=True)
+class Jacobian(Statement):
+    """``jacobian += expression;``."""
+
+    expression: Expression
+    span: Span = NOWHERE
+
+    @property
+    def computes(self) -> tuple[Expression, ...]:
+        return (self.expression,)
+
+    def __str__(self) -> str:
+        return f"jacobian += {self.expression};"
+
+
+@dataclass(frozen=True)
+class Tilde(Statement):
+    """``left ~ distribution(...) T[lower, upper];``.
+
+    Attributes
+    ----------
+    left : Expression
+    distribution : Call
+        Without what stands to the left.
+    truncation : tuple of Group, at most one
+        Its bounds in square brackets, of which either may be an empty `Slice`.
+    span : Span
+    """
+
+    left: Expression
+    distribution: Call
+    truncation: tuple[Group, ...] = ()
+    span: Span = NOWHERE
+
+    @property
+    def right(self) -> str:
+        """The text right of the tilde."""
+        bounds = (
+            ", ".join("" if isinstance(one, Slice) else str(one) for one in group.items) for group in self.truncation
+        )
+        return "".join([str(self.distribution), *(f" T[{text}]" for text in bounds)])
+
+    @property
+    def computes(self) -> tuple[Expression, ...]:
+        return (self.left, self.distribution, *self.truncation)
+
+    def __str__(self) -> str:
+        return f"{self.left} ~ {self.right};"
+
+
+@dataclass(frozen=True)
+class Assign(Statement):
+    """``x[i] = expression;``, also with ``+=`` and its like, or to several variables at once.
+
+    Attributes
+    ----------
+    place : Expression
+        Left of the operator.
+    operator : str
+        ``=``, ``+=``, ...
+    expression : Expression
+        Right of it.
+    span : Span
+    """
+
+    place: Expression
+    operator: str
+    expression: Expression
+    span: Span = NOWHERE
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables that change, without indices."""
+        places = self.place.items if isinstance(self.place, Group) else (self.place,)
+        return tuple(map(name_of, places))
+
+    @property
+    def computes(self) -> tuple[Expression, ...]:
+        return (self.expression,)
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.operator} {self.expression};"
+
+
+@dataclass(frozen=True)
+class Perform(Statement):
+    """A call of a function that returns nothing; also ``print``, ``reject`` and ``fatal_error``."""
+
+    call: Call
+    span: Span = NOWHERE
+
+    @property
+    def computes(self) -> tuple[Expression, ...]:
+        return (self.call,)
+
+    def __str__(self) -> str:
+        return f"{self.call};"
+
+
+@dataclass(frozen=True)
+class Return(Statement):
+    """``return value;``, or with nothing."""
+
+    value: Expression | None = None
+    span: Span = NOWHERE
+
+    @property
+    def computes(self) -> tuple[Expression, ...]:
+        return () if self.value is None else (self.value,)
+
+    def __str__(self) -> str:
+        return "return;" if self.value is None else f"return {self.value};"
+
+
+@dataclass(frozen=True)
+class Jump(Statement):
+    """``break;`` or ``continue;``."""
+
+    word: str
+    span: Span = NOWHERE
+
+    def __str__(self) -> str:
+        return f"{self.word};"
+
+
+@dataclass(frozen=True)
+class Empty(Statement):
+    """``;``."""
+
+    span: Span = NOWHERE
+
+    def __str__(self) -> str:
+        return ";"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a function: its name, type and whether it must be data."""
+
+    name: str
+    type: UnsizedType
+    data_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{'data ' if self.data_only else ''}{self.type} {self.name}"
+
+
+@dataclass(frozen=True)
+class Function(Node):
+    """A function of the ``functions`` block; ``body`` is None where it is only declared."""
+
+    name: str
+    return_type: UnsizedType
+    arguments: tuple[Argument, ...]
+    body: tuple[Statement, ...] | None
+    span: Span = NOWHERE
+
+    def __str__(self) -> str:
+        head = f"{self.return_type} {self.name}({_listed(self.arguments)})"
+        return f"{head};" if self.body is None else f"{head} {_body(self.body, True)}"
+
+
+@dataclass(frozen=True)
+class Block(Node):
+    """A program block.
+
+    Attributes
+    ----------
+    statements : tuple
+        Statements and declarations in their order.
+    span : Span
+        The block with its name and braces; empty where the program has no such block.
+    inside : Span
+        What is between the braces.
+    """
+
+    statements: tuple[Statement, ...] = ()
+    span: Span = NOWHERE
+    inside: Span = NOWHERE
+
+    @property
+    def declarations(self) -> tuple[Declaration, ...]:
+        """The block's own variables, without those of nested scopes."""
+        return tuple(statement for statement in self.statements if isinstance(statement, Declaration))
+
+
+@dataclass(frozen=True)
+class Program(Node):
+    """A parsed program; `text` gives the text of a span of ``code``."""
+
+    code: str
+    functions: tuple[Function, ...] = ()
+    functions_block: Block = field(default_factory=Block)
+    data: Block = field(default_factory=Block)
+    transformed_data: Block = field(default_factory=Block)
+    parameters: Block = field(default_factory=Block)
+    transformed_parameters: Block = field(default_factory=Block)
+    model: Block = field(default_factory=Block)
+    generated_quantities: Block = field(default_factory=Block)
+
+    def text(self, span: Span) -> str:
+        """Return the program's text within a span."""
+        return self.code[span.start : span.end]
+
+    def __str__(self) -> str:
+        blocks = []
+        if self.functions or self.functions_block.span != NOWHERE:
+            blocks.append(("functions", "\n".join(map(str, self.functions))))
+        for name in BLOCKS:
+            block: Block = getattr(self, name)
+            if block.statements or block.span != NOWHERE:
+                blocks.append((name.replace("_", " "), printed(block.statements)))
+        return "\n".join(f"{name} {{\n{text}\n}}" for name, text in blocks)
+
+
+BLOCKS = ("data", "transformed_data", "parameters", "transformed_parameters", "model", "generated_quantities")
+
+
+def printed(statements: Sequence[Statement]) -> str:
+    """Return statements as text, a line each; variables that were declared together are."""
+    lines = []
+    for _, group in groupby(enumerate(statements), key=lambda one: _together(*one)):
+        several = [one for _, one in group]
+        first = several[0]
+        if isinstance(first, Declaration):
+            lines.append(f"{first.type} {', '.join(one._assigned for one in several if isinstance(one, Declaration))};")
+        else:
+            lines.append(str(first))
+    return "\n".join(lines)
+
+
+def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """Yield all statements of a tree, each before those inside it."""
+    for statement in statements:
+        yield statement
+        for inner in statement.bodies:
+            yield from walk(inner)
+
+
+def _together(number: int, statement: Statement) -> object:
+    """Return what is the same for variables that were declared together, and differs for other statements."""
+    if isinstance(statement, Declaration) and statement.span != NOWHERE:
+        return statement.span
+    return number
+
+
+def _body(statements: Sequence[Statement], braced: bool) -> str:
+    if not braced and len(statements) == 1:
+        return str(statements[0])
+    inside = "\n".join(f"  {line}" for line in printed(statements).splitlines())
+    return f"{{\n{inside}\n}}" if inside else "{ }"
+
+
+def _listed(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items))

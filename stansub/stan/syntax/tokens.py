@@ -1,0 +1,106 @@
+"""Words of Stan text: names, numbers, strings, operators and punctuation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stansub.errors import InputError
+
+
+class Span(NamedTuple):
+    """A stretch of text: offsets of its first character and of the one after its last."""
+
+    start: int
+    end: int
+
+    def contains(self, other: Span) -> bool:
+        """Whether another stretch lies within this one."""
+        return self.start <= other.start and other.end <= self.end
+
+
+NOWHERE = Span(0, 0)
+
+
+class Token(NamedTuple):
+    """A word of the language.
+
+    Attributes
+    ----------
+    kind : str
+        ``name``, ``number``, ``string`` or ``mark`` (operators and punctuation).
+    text : str
+        The word itself.
+    span : Span
+        Where it stands.
+    """
+
+    kind: str
+    text: str
+    span: Span
+
+
+_TOKEN = re.compile(
+    r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/|\#[^\n]*)
+      | (?P<string>"[^"\n]*")
+      | (?P<number>(?:\d[\d_]*(?:\.\d[\d_]*|\.(?![\^*/']))?|\.\d[\d_]*)(?:[eE][+-]?\d+)?i?)
+      | (?P<name>[A-Za-z]\w*)
+      | (?P<mark>\.\*=|\./=|%/%|\.\*|\./|\.\^|\+=|-=|\*=|/=|<-|<=|>=|==|!=|&&|\|\||[-+*/%\\^'!<>=~?:,;.|(){}\[\]])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+def tokenize(text: str, start: int = 0, end: int | None = None) -> list[Token]:
+    """Return the words of a Stan text, without white space, comments and ``#include`` lines.
+
+    Raises
+    ------
+    InputError
+        At a character that Stan does not know.
+    """
+    end = len(text) if end is None else end
+    tokens = []
+    position = start
+    while position < end:
+        match = _TOKEN.match(text, position, end)
+        if match is None:
+            line = text.count("\n", 0, position) + 1
+            raise InputError(f"line {line} of the Stan program: unexpected character {text[position]!r}")
+        kind = match.lastgroup or ""
+        if kind != "skip":
+            tokens.append(Token(kind, match.group(), Span(*match.span())))
+        position = match.end()
+    return tokens
+
+
+def split(tokens: Sequence[Token], *separators: str) -> list[list[Token]]:
+    """Cut at separators that are not inside brackets."""
+    parts: list[list[Token]] = [[]]
+    depth = 0
+    for token in tokens:
+        depth += depth_change(token)
+        if depth == 0 and token.text in separators and token.kind == "mark":
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def matching(tokens: Sequence[Token], opening: int) -> int:
+    """Return the index of the bracket that closes the one at ``opening``."""
+    depth = 0
+    for i in range(opening, len(tokens)):
+        depth += depth_change(tokens[i])
+        if depth == 0:
+            return i
+    raise InputError("the Stan program has an unclosed bracket")
+
+
+def depth_change(token: Token) -> int:
+    """Return by how much a token changes the depth of brackets."""
+    if token.kind != "mark":
+        return 0
+    return (token.text in _OPEN) - (token.text in _CLOSE)
