@@ -185,6 +185,11 @@ def test_first_observations_apart() -> None:
     assert data_of(code).endswith(words("vector[K] stansub_y_3 = y[1 : K]; real stansub_y_4 = y[1];"))
 
 
+def test_a_fixed_place_that_is_data() -> None:
+    model = model_of("for (t in 2:N) y[t] ~ normal(y[t-1] + known[g[t-1]], s); y[g[1]] ~ normal(a, 1);")
+    assert model.endswith(words("stansub_y_4 ~ normal(a, 1);"))
+
+
 def test_statements_over_the_same_rows_share_them() -> None:
     model = model_of("for (t in 2:N) y[t] ~ normal(b * y[t-1], s); for (t in 2:N) z[t] ~ normal(b * y[t-1], s);")
     assert words("stansub_z_3[stansub_i] ~ normal(b * stansub_y_2[stansub_i], s);") in model
@@ -223,6 +228,15 @@ def test_means_of_regressions_with_autoregressive_errors() -> None:
     )
     assert model.count(words("rep_vector(a, stansub_t) + stansub_x_")) == 2
     assert words("stansub_mu_2[stansub_i] + b * (stansub_y_4[stansub_i] - stansub_mu_5[stansub_i])") in model
+
+
+def test_variables_that_are_declared_together_stay_by_themselves() -> None:
+    model = model_of(
+        "vector[N] mu = a + x * beta, e; for (t in 1:N) e[t] = y[t] - a;"
+        "for (t in 2:N) y[t] ~ normal(mu[t] + b * y[t-1], s); e[2:4] ~ normal(0, 1);"
+    )
+    assert model.startswith(words("vector[N] e; for (t in 1 : N) { e[t] = y[t] - a; }"))
+    assert words("vector[stansub_t] stansub_mu_2 = a + stansub_x_3 * beta;") in model
 
 
 def test_bounds_of_computed_variables_are_kept() -> None:

@@ -63,6 +63,12 @@ def test_residuals_from_rows() -> None:
     assert with_residuals(found) is None
 
 
+def test_variables_that_are_declared_together() -> None:
+    found = with_residuals(read(BEFORE.replace("e; vector[N] mu", "e, mu"), RESIDUAL, KEEPING, ADDED))
+    assert found is not None
+    assert words("{ vector[N] stansub_lagged_mu = a + stansub_lagged_X[stansub_lag] * b;") in words(found.code)
+
+
 @pytest.mark.parametrize(
     ("before", "loop"),
     [

@@ -89,6 +89,9 @@ def test_loops(loop: str, value: str, operator: str) -> None:
 
 def test_a_part_of_a_list() -> None:
     assert data_of("v[gone[1:c]] = guess[1:c];") == place(1, listed="gone[1 : c]", upper="size(gone[1 : c])")
+    loop = "for (k in 1:c) v[gone[2:M][k]] = v[gone[2:M][k]] + guess[k];"
+    assert data_of(loop) == place(1, listed="gone[2 : M]", entry="k", upper="c")
+    assert model_of(loop) == filled(1, f"v[stansub_row_0] + {GUESS}")
 
 
 def test_values_that_are_computed_first() -> None:

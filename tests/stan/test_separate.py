@@ -173,6 +173,7 @@ def test_written_programs_are_valid_and_recognised(name: str, tmp_path: Path) ->
             "student_t_lpdf(y[n] | 4, beta[g[n]], s)",
         ),
         ("vector[N] y;", "y ~ normal(beta[1], s) T[0, 9];", "log_diff_exp(normal_lcdf(9 | beta[1], s),"),
+        ("vector[N] y;", "y ~ normal(beta[1], s) T[0, ];", "- normal_lccdf(0 | beta[1], s)"),
         ("array[N] vector[K] y;", "y ~ multi_normal(beta, identity_matrix(K));", "multi_normal_lpdf(y[i] | beta,"),
         ("vector[N] y;", "target += -normal_lupdf(y | 0, s);", "-normal_lpdf(y[i] | 0, s)"),
         ("vector[N] y;", 'profile("p") { if (K > 1) { y ~ normal(0, s); } }', "normal_lpdf(y[i] | 0, s)"),

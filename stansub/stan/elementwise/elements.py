@@ -78,11 +78,16 @@ class Shape(NamedTuple):
         return self.depth == 0 and self.base == "real"
 
     @property
+    def n_axes(self) -> int:
+        """Dimensions of the array and inner ones."""
+        return self.depth + _INNER.get(self.base, 0)
+
+    @property
     def element(self) -> Shape:
         """What it is for one observation."""
         if self.axis is None:
             return self
-        return self.kept([k != self.axis for k in range(self.depth + _INNER.get(self.base, 0))])
+        return self.kept([k != self.axis for k in range(self.n_axes)])
 
     def kept(self, which: Sequence[bool]) -> Shape:
         """What is left of it with some of its dimensions."""
@@ -271,19 +276,14 @@ class Elements:
     def _left(self, shape: Shape, found: Sequence[Taken | None]) -> Shape:
         """A variable's shape after indices that take this observation."""
         assert shape.axis is not None
-        n = shape.depth + _INNER.get(shape.base, 0)
-        single = [k < len(found) and (one := found[k]) is not None and one.whole.is_scalar for k in range(n)]
+        single = _single(shape, found)
         single[shape.axis] = bool(self.loop)
         left = shape.kept([not one for one in single])
         return left if self.loop else left._replace(axis=shape.axis - sum(single[: shape.axis]))
 
     def _transpose(self, taken: Taken) -> Taken:
-        if not taken.varies:
-            return Taken(Transpose(taken.expression), _turned(taken.whole))
-        whole = _turned(taken.whole)
-        if taken.whole.element.is_scalar:
-            return Taken(taken.expression, whole)
-        return Taken(Transpose(taken.expression), whole)
+        is_number = taken.varies and taken.whole.element.is_scalar
+        return Taken(taken.expression if is_number else Transpose(taken.expression), _turned(taken.whole))
 
     def _infix(self, expression: Expression, operator: str, left: Taken, right: Taken) -> Taken:
         whole = _product(expression, left, right) if operator == "*" else _alike(operator, left, right)
@@ -335,15 +335,20 @@ def _together(expression: Expression) -> NotSeparableError:
 
 def _indexed(shape: Shape, taken: Sequence[Taken | None]) -> Shape:
     """A shape after indices; one that has a value for each observation brings the axis."""
-    n = shape.depth + _INNER.get(shape.base, 0)
-    if len(taken) > n:
+    if len(taken) > shape.n_axes:
         return Shape(0, "real")
-    single = [k < len(taken) and (one := taken[k]) is not None and one.whole.is_scalar for k in range(n)]
+    single = _single(shape, taken)
     left = shape.kept([not one for one in single])
     axes = [k for k, one in enumerate(taken) if one is not None and one.varies]
     if not axes:
         return left
     return left._replace(axis=axes[0] - sum(single[: axes[0]]))
+
+
+def _single(shape: Shape, taken: Sequence[Taken | None]) -> list[bool]:
+    """For each dimension of a shape, whether an index takes a single element of it."""
+    given = [one is not None and one.whole.is_scalar for one in taken[: shape.n_axes]]
+    return given + [False] * (shape.n_axes - len(given))
 
 
 def _turned(shape: Shape) -> Shape:

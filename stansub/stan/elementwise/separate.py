@@ -307,7 +307,7 @@ class _Separation:
             case Infix("*", left, right) if not self.elements.take(left).varies:
                 return Infix("*", left, self._term(right))
             case Group("(", (inner,)):
-                return Group("(", (self._term(inner),))
+                return self._term(inner)
         raise NotSeparableError(f"`{term}` takes observations together")
 
     def _loop(self, loop: For) -> _Halves:

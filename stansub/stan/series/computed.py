@@ -6,16 +6,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from stansub.stan.remarks import Remark
 from stansub.stan.series.affine import Affine
-from stansub.stan.series.nests import Nest
+from stansub.stan.series.nests import Nest, adds
 from stansub.stan.series.rows import ONE, ROW, Index, Read, RefusedError, Rows, Stretch, exchanged
 from stansub.stan.series.shapes import part_of, shape_of
 from stansub.stan.syntax import (
     Assign,
+    Braces,
     Call,
     Declaration,
     Expression,
@@ -27,6 +29,7 @@ from stansub.stan.syntax import (
     Node,
     Perform,
     Prefix,
+    Profile,
     Program,
     Slice,
     Statement,
@@ -328,6 +331,29 @@ class Computed:
         fills = [one for one in find(Assign, self.before) if variable in one.variables]
         found = [one for one in fills if variable in names(one.expression)] or fills
         return RefusedError(Remark(self.program.text(found[0].span) if found else variable, message))
+
+
+def unlooped(
+    statements: Sequence[Statement], before: tuple[Statement, ...] = ()
+) -> Iterator[tuple[Statement, tuple[Statement, ...]]]:
+    """Yield statements, also those within branches and braces, each with what stands above it."""
+    for k, statement in enumerate(statements):
+        above = (*before, *statements[:k])
+        if isinstance(statement, If | Braces | Profile):
+            for inner in statement.bodies:
+                yield from unlooped(inner, above)
+        else:
+            yield statement, above
+
+
+def filling(before: Sequence[Statement], needed: set[str]) -> tuple[list[Statement], set[str]]:
+    """Return the statements that compute some variables, in order, and these with all others that they read."""
+    found, needed = list[Statement](), set(needed)
+    for one in reversed(before):
+        if written(one) & needed and not adds(one):
+            found.insert(0, one)
+            needed |= names(one)
+    return found, needed
 
 
 def written(statement: Statement) -> set[str]:

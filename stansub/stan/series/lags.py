@@ -16,17 +16,14 @@ from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import extended
 from stansub.stan.series.affine import Affine
-from stansub.stan.series.computed import Computed, DividedError, written
+from stansub.stan.series.computed import Computed, DividedError, filling, unlooped, written
 from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
 from stansub.stan.series.rows import Index, RefusedError, Rows, Stretch
 from stansub.stan.sizes import changing_names, declarations, main_size
 from stansub.stan.syntax import (
     Assign,
-    Braces,
     Expression,
     For,
-    If,
-    Profile,
     Program,
     Slice,
     Span,
@@ -47,7 +44,7 @@ _JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
 
 
 def with_lags(program: Program) -> Program | None:
-    """The program over rows of data where its likelihood reads data beside an observation.
+    """Return the program over rows of data if its likelihood reads data beside an observation.
 
     Parameters
     ----------
@@ -69,7 +66,7 @@ def with_lags(program: Program) -> Program | None:
 
 
 def recursion(program: Program) -> Remark | None:
-    """Why a program that reads its past is not a sum over observations given the data; None for other programs.
+    """Return why a program that reads its past is no sum over observations given the data; None for other programs.
 
     Parameters
     ----------
@@ -111,11 +108,11 @@ def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Remark]
 
 
 def _over_rows(program: Program) -> str:
-    """The text of the program over rows of data; nothing where there is nothing to write so."""
+    """Return the text of the program over rows of data; nothing if there is nothing to write so."""
     if recognise(program).kind != "sum" or "stansub_" in program.code:
         return ""
     writer = _Writer(program)
-    writer.scope(program.model.statements, program.transformed_parameters.statements)
+    writer.write()
     return writer.code() if writer.found else ""
 
 
@@ -147,19 +144,15 @@ class _Writer:
         return bool(found) and (self.size in found or not found & self.parameters)
 
     def code(self) -> str:
-        """The whole program."""
+        """Return the whole program."""
         found = [*self.found, *self._dead()]
         found += _constants(self.rows, [span for span, _ in found])
         return extended(self.program, self.rows.lines, found)
 
-    def scope(self, statements: Sequence[Statement], before: tuple[Statement, ...]) -> None:
+    def write(self) -> None:
         """Write statements that read data beside an observation anew."""
-        for k, statement in enumerate(statements):
-            above = (*before, *statements[:k])
-            if isinstance(statement, If | Braces | Profile):
-                for inner in statement.bodies:
-                    self.scope(inner, above)
-            elif (adds(statement) or _accumulates(statement)) and self._is_lagged(statement, above):
+        for statement, above in unlooped(self.program.model.statements, self.program.transformed_parameters.statements):
+            if (adds(statement) or _accumulates(statement)) and self._is_lagged(statement, above):
                 computed = Computed(self.rows, above)
                 lines = self._whole(statement, computed)
                 self.copied |= computed.copied
@@ -182,6 +175,7 @@ class _Writer:
                 return True
         if any(find(For, [statement])):
             return False
+        # Reads within an index pick places of another variable.
         indices = [index for one in find(Subscript, [statement]) for index in one.indices]
         of_others = {read.node.span for read in self.rows.reads(indices)}
         for read in self.rows.reads([statement]):
@@ -210,13 +204,8 @@ class _Writer:
         return self._pieces(_Vectorised(computed, statement, length), computed, Affine((), 0), length)
 
     def _taken_out(self, nest: Nest, inner: For) -> Sequence[Statement]:
-        """A loop over the observations of units, apart from what is done for each unit."""
-        before = nest.body[: nest.body.index(inner)]
-        needed, filled = names(inner), list[Statement]()
-        for one in reversed(before):
-            if written(one) & needed and not adds(one):
-                filled.insert(0, one)
-                needed |= names(one)
+        """Return a loop over the observations of units, apart from what is done for each unit."""
+        filled, _ = filling(nest.body[: nest.body.index(inner)], names(inner))
         carried = written(inner) & set().union(*map(written, filled))
         if carried:
             message = f"carries `{min(carried)}` from one observation to others"
@@ -233,7 +222,7 @@ class _Writer:
     def _pieces(
         self, statement: Nest | _Vectorised, computed: Computed, first: Affine, n: Affine, depth: int = 0
     ) -> Sequence[Statement]:
-        """A statement over ``n`` rows, as often as what it reads is computed in different ways.
+        """Return a statement over ``n`` rows, as often as what it reads is computed in different ways.
 
         Parameters
         ----------
@@ -261,7 +250,7 @@ class _Writer:
             ]
 
     def _length(self, statement: Statement, computed: Computed) -> Affine | None:
-        """How many observations a vectorised statement is about."""
+        """Return how many observations a vectorised statement is about."""
         for read in self.rows.uses([statement]):
             declared = computed.variables.get(read.variable) or self.rows.shapes.get(read.variable)
             if declared is None or not declared.all_dims:
@@ -275,7 +264,7 @@ class _Writer:
     def _dead(self) -> list[tuple[Span, str]]:
         """Return statements that fill variables of the model of which only copies are read, and what stays of them."""
         done = [span for span, _ in self.found]
-        left = [one for one in _simple(self.program.model.statements) if one.span not in done]
+        left = [one for one, _ in unlooped(self.program.model.statements) if one.span not in done]
         dead = set(self.copied)
         while living := {
             name
@@ -328,7 +317,7 @@ def _accumulates(statement: Statement) -> bool:
 
 
 def _outermost(statement: Statement) -> Iterator[For]:
-    """Loops in a statement that are in no other loop."""
+    """Yield the loops in a statement that are in no other loop."""
     if isinstance(statement, For):
         yield statement
         return
@@ -337,18 +326,8 @@ def _outermost(statement: Statement) -> Iterator[For]:
             yield from _outermost(one)
 
 
-def _simple(statements: Sequence[Statement]) -> Iterator[Statement]:
-    """Statements outside branches and braces, and within them."""
-    for statement in statements:
-        if isinstance(statement, If | Braces | Profile):
-            for inner in statement.bodies:
-                yield from _simple(inner)
-        else:
-            yield statement
-
-
 def _nest(rows: Rows, loop: For, computed: Computed) -> Nest:
-    """The loops down to what is run for each observation."""
+    """Return the loops down to what is run for each observation."""
     loops = [loop]
     while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For) and adds(inner):
         loops.append(inner)
@@ -356,7 +335,7 @@ def _nest(rows: Rows, loop: For, computed: Computed) -> Nest:
 
 
 def _beside(nest: Nest) -> For | None:
-    """A loop over observations within a loop over units that does more than that."""
+    """Return a loop over observations within a loop over units that does more than that."""
     for one in nest.body:
         if isinstance(one, For) and adds(one) and len(nest.body) > 1:
             inner = replace(nest, loops=(*nest.loops, one), body=one.body)
@@ -370,7 +349,7 @@ def _beside(nest: Nest) -> For | None:
 
 
 def _constants(rows: Rows, done: Sequence[Span]) -> Iterator[tuple[Span, str]]:
-    """Parts of the data at fixed places that other statements of the model read, as variables of their own."""
+    """Yield parts of the data at fixed places that other statements of the model read, as variables of their own."""
     seen = list(done)
     for read in rows.reads(rows.program.model.statements):
         span = read.node.span

@@ -243,11 +243,8 @@ class Nest:
                 continue
             if all(map(is_bare, mine)):
                 yield read, False
-            elif any(index.upper is not None or any(map(index.lower.factor, self._loops())) for index in mine):
+            elif any(index.upper or any(map(index.lower.factor, map(Name, self.places))) for index in mine):
                 yield read, True
-
-    def _loops(self) -> list[Name]:
-        return [Name(loop.variable) for loop in self.loops]
 
     def _shown(self, span: Span) -> str:
         return self.rows.program.text(span)

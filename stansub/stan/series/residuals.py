@@ -8,26 +8,22 @@ hold the rows at each lag beside an observation's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from stansub.stan.derived import derived, may_be_derived
 from stansub.stan.rewrite import extended
-from stansub.stan.series.computed import written
-from stansub.stan.series.nests import adds
+from stansub.stan.series.computed import filling, unlooped, written
 from stansub.stan.series.rows import ONE
 from stansub.stan.sizes import data_declarations, declarations
 from stansub.stan.syntax import (
     Assign,
-    Braces,
     Declaration,
     Expression,
     For,
-    If,
     Name,
     Node,
-    Profile,
     Program,
     Statement,
     Subscript,
@@ -44,7 +40,7 @@ _LAG, _KEPT, _LAGGED = "stansub_lag", "stansub_kept", "stansub_lagged_"
 
 
 def with_residuals(program: Program) -> Program | None:
-    """The program whose residuals of earlier observations are computed from rows of data.
+    """Return the program whose residuals of earlier observations are computed from rows of data.
 
     Parameters
     ----------
@@ -59,7 +55,8 @@ def with_residuals(program: Program) -> Program | None:
     """
     if not may_be_derived(program):
         return None
-    found = list(_found(program.model.statements, program.transformed_parameters.statements))
+    above = program.transformed_parameters.statements
+    found = [kept for one in unlooped(program.model.statements, above) if (kept := _kept(*one))]
     written_anew = _written(program, found[0]) if len(found) == 1 else None
     if written_anew is None:
         return None
@@ -94,18 +91,8 @@ class _Kept(NamedTuple):
     before: tuple[Statement, ...]
 
 
-def _found(statements: Sequence[Statement], before: tuple[Statement, ...]) -> Iterator[_Kept]:
-    for k, statement in enumerate(statements):
-        above = (*before, *statements[:k])
-        if isinstance(statement, If | Braces | Profile):
-            for inner in statement.bodies:
-                yield from _found(inner, above)
-        elif isinstance(statement, For) and (kept := _kept(statement, above)):
-            yield kept
-
-
-def _kept(loop: For, before: tuple[Statement, ...]) -> _Kept | None:
-    if len(loop.body) < 3 or loop.lower != ONE:
+def _kept(loop: Statement, before: tuple[Statement, ...]) -> _Kept | None:
+    if not isinstance(loop, For) or len(loop.body) < 3 or loop.lower != ONE:
         return None
     residual, keeping, n = loop.body[0], loop.body[1], loop.variable
     if not isinstance(residual, Assign) or not isinstance(keeping, For) or len(keeping.body) != 1:
@@ -123,11 +110,7 @@ def _kept(loop: For, before: tuple[Statement, ...]) -> _Kept | None:
 def _written(program: Program, found: _Kept) -> tuple[list[str], str] | None:
     """Return more transformed data, and what replaces the loop; None if residuals depend on others."""
     n, size, error = found.loop.variable, found.loop.upper, found.residual.variables[0]
-    needed, copied = names(found.residual.expression) - {n}, list[Statement]()
-    for one in reversed(found.before):
-        if written(one) & needed and not adds(one):
-            copied.insert(0, one)
-            needed |= names(one)
+    copied, needed = filling(found.before, names(found.residual.expression) - {n})
     of_rows = {
         one.name: one for one in data_declarations(program) if one.all_dims[:1] == (size,) and not one.type.elements
     }

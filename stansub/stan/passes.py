@@ -1,0 +1,74 @@
+"""Passes over programs, until none applies: what the likelihood has to be written as so that the data can be cut.
+
+Each pass is a file of its own, takes a program and gives one with the same parameters, log density and generated
+quantities. What one pass writes the next may read: names that passes add differ from all that stand in the program.
+That a program is a sum over what its data count is proved numerically by whoever cuts the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from stansub.stan.rewriting import is_candidate, reserved
+from stansub.stan.scattered import observation_by_observation
+from stansub.stan.series.lags import with_lags
+from stansub.stan.series.residuals import with_residuals
+from stansub.stan.summaries import with_summaries
+from stansub.stan.syntax import Program
+
+
+class Pass(NamedTuple):
+    """A pass.
+
+    Attributes
+    ----------
+    name : str
+        What it writes, for people.
+    rewrite : callable
+        From a program to one that it takes the place of; None where there is nothing to write.
+    """
+
+    name: str
+    rewrite: Callable[[Program], Program | None]
+
+
+PASSES = (
+    Pass("data beside an observation as rows of data", with_lags),
+    Pass("values at listed places observation by observation", observation_by_observation),
+    Pass("residuals of earlier observations from their rows", with_residuals),
+    Pass("summaries of data in transformed data", with_summaries),
+)
+# No program needs as many; a pass that undoes what another does would never end.
+_MOST = 12
+
+
+class Rewriting(NamedTuple):
+    """What passes make of a program.
+
+    Attributes
+    ----------
+    program : Program
+        The program itself where no pass applies.
+    passes : tuple of str
+        Names of those that were applied, in their order.
+    """
+
+    program: Program
+    passes: tuple[str, ...]
+
+
+@lru_cache(maxsize=64)
+def rewriting(program: Program) -> Rewriting:
+    """Apply passes to a program until none applies."""
+    applied: list[str] = []
+    if reserved(program) or not is_candidate(program):
+        return Rewriting(program, ())
+    while len(applied) < _MOST:
+        found = next(((one.name, new) for one in PASSES if (new := one.rewrite(program))), None)
+        if found is None:
+            break
+        applied.append(found[0])
+        program = found[1]
+    return Rewriting(program, tuple(applied))

@@ -1,0 +1,78 @@
+"""What every pass over programs shares: its result, names for what it adds, and the check by stanc.
+
+A pass writes a program with the same parameters, log density and generated quantities that can be cut where the one
+before cannot. `stansub.stan.passes` has them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from stansub.errors import InputError
+from stansub.stan import stanc
+from stansub.stan.recognise import recognise
+from stansub.stan.syntax import NOWHERE, Program, Span, calls, names, parse
+
+# How names begin that stansub writes; the user's may not.
+PREFIX = "stansub_"
+
+
+class Refused(NamedTuple):
+    """Why a pass leaves a program as it is.
+
+    Attributes
+    ----------
+    reason : str
+        Half a sentence about the statement, or about the program.
+    span : Span
+        The statement, if it is about one.
+    """
+
+    reason: str
+    span: Span = NOWHERE
+
+
+@dataclass
+class Symbols:
+    """Names for what is added to a program: none is taken.
+
+    Attributes
+    ----------
+    taken : set of str
+        Names that stand in the program, or were given out.
+    """
+
+    taken: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, program: Program) -> Symbols:
+        """Return the names of a program's variables and functions as taken."""
+        called = {call.name for call in calls(program)} | {one.name for one in program.functions}
+        return cls(names(program) | called)
+
+    def fresh(self, stem: str, first: int = 1) -> str:
+        """Return ``stem`` with a number behind it, ``first`` or the next that is free."""
+        while (name := f"{stem}_{first}") in self.taken:
+            first += 1
+        self.taken.add(name)
+        return name
+
+
+def reserved(program: Program) -> Collection[str]:
+    """Return the names in a program that begin as only names that stansub writes may."""
+    return sorted(name for name in Symbols.of(program).taken if name.startswith(PREFIX))
+
+
+def is_candidate(program: Program) -> bool:
+    """Return whether passes look at a program: its likelihood is not given as a function."""
+    return recognise(program).kind == "sum"
+
+
+def checked(code: str, name: str) -> Program | Refused:
+    """Return the program of some code, with a name for messages; Refused if stanc does not take it."""
+    try:
+        return parse(stanc.canonical_code(code, name))
+    except InputError as error:
+        return Refused(str(error))
