@@ -80,9 +80,7 @@ def _aggregates(program: Program, statements: Sequence[Statement], sized: set[st
         if not isinstance(statement, Declaration | Assign):
             continue
         read = names(*statement.computes)
-        called = any(
-            call.name in _AGGREGATES and names(*call.arguments) & sized for call in calls(*statement.computes)
-        )
+        called = any(call.name in _AGGREGATES and names(*call.arguments) & sized for call in calls(*statement.computes))
         if called or (read & sized and not writes(statement) & sized):
             yield Remark(
                 program.text(statement.span),

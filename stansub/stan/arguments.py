@@ -12,8 +12,8 @@ from typing import NamedTuple
 from stansub.errors import InputError
 from stansub.stan import rewrite
 from stansub.stan.densities import PRODUCTS, SPECS, Spec
+from stansub.stan.passes import rewriting
 from stansub.stan.recognise import Form, normalised, partial_sums, recognise
-from stansub.stan.series.lags import with_lags
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size, observations_in
 from stansub.stan.syntax import (
@@ -205,8 +205,9 @@ def argument_program(program: Program, form: Form, size: str) -> ArgumentProgram
         When the text shows no density of a recognised family.
     """
     rewrite.reserve_names(program)
-    if size == N_ROWS and (over_rows := with_lags(program)):
-        program, form = over_rows, recognise(over_rows)
+    if size == N_ROWS:
+        program = rewriting(program).program
+        form = recognise(program)
     found = _argument_code(program, form, size)
     functions = f"{_HELPERS}\n{found.functions}"
     code = rewrite.quantities_program(program, functions, form.n or size, found.span, found.text, found.widths)
@@ -221,8 +222,8 @@ def library_name(name: str) -> str:
 def recognised(program: Program) -> bool:
     """Whether the text of a program shows a likelihood of a family that is known; nothing is proved of it."""
     try:
-        form, over_rows = recognise(program), with_lags(program)
-        if over_rows:
+        form, over_rows = recognise(program), rewriting(program).program
+        if N_ROWS in names(over_rows):
             _argument_code(over_rows, recognise(over_rows), N_ROWS)
         else:
             _argument_code(program, form, form.n or main_size(program))

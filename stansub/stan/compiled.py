@@ -24,17 +24,14 @@ from stansub.stan.data import Data
 from stansub.stan.instances import Slicer, build
 from stansub.stan.library import Library, Model
 from stansub.stan.parts import Parts, divide, has_other_sums
+from stansub.stan.passes import rewriting
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
 from stansub.stan.recognise import Form, explain, find_line, plain, recognise, size_candidates
 from stansub.stan.remarks import locate_error
 from stansub.stan.rewritten import Rewritten, count_units
-from stansub.stan.scattered import observation_by_observation
-from stansub.stan.series.lags import with_lags
-from stansub.stan.series.residuals import with_residuals
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import declarations, main_size, outcome_sizes
 from stansub.stan.source import Source
-from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Name, Program, find, names, parse_expression
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
 from stansub.target.remainders import NoPredictorsError
@@ -391,10 +388,8 @@ def compile_model(
     form = replace(form, line=find_line(text, form.statement))
     with toolchain.in_background() as compiling:
         compiled = partial(compiling, name=name, progress=log)
-        original, lagged = compiled(code), with_lags(program)
-        over_rows = lagged
-        for derived in (observation_by_observation, with_residuals, with_summaries):
-            over_rows = over_rows or derived(program)
+        original, found = compiled(code), rewriting(program)
+        over_rows = found.program if found.passes else None
         blocks = None
         if rewritten and form.kind != "sum":
             block_code = rewrite.silent(rewrite.block_program(program, form))
@@ -402,7 +397,7 @@ def compile_model(
         several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
         parts = (divide(over_rows) if over_rows else None) or (divide(program) if several else None)
         if predictors and not (parts and parts.may_have_several):
-            counted = N_ROWS if lagged else main_size(program)
+            counted = N_ROWS if N_ROWS in names(found.program) else main_size(program)
             with suppress(NoPredictorsError, InputError):
                 compiling(argument_program(program, form, counted).code, name=library_name(name), progress=log)
         library = compiling(parts.code, name=f"{name}_parts", progress=log) if parts else None

@@ -268,7 +268,9 @@ def _reduce_sum(program: Program, statement: Statement) -> Form | None:
     for argument in call.arguments[3:]:
         used = names(argument)
         if not isinstance(argument, Name) and used & sized and used & parameters:
-            remarks.append(Remark(text, f"computes `{program.text(argument.span)}` for all observations at every evaluation"))
+            remarks.append(
+                Remark(text, f"computes `{program.text(argument.span)}` for all observations at every evaluation")
+            )
     return Form(
         "reduce_sum",
         text,

@@ -14,11 +14,9 @@ from stansub.errors import InputError
 from stansub.stan.recognise import Form, bracketed, normalised, partial_sums
 from stansub.stan.sizes import changing_names, data_declarations
 from stansub.stan.syntax import (
-    Assign,
     Block,
     Braces,
     Call,
-    Declaration,
     Empty,
     Expression,
     For,

@@ -1,4 +1,4 @@
-"""What every pass over programs shares: its result, names for what it adds, and the check by stanc.
+"""What passes over programs share: names for what they add, and the check by stanc.
 
 A pass writes a program with the same parameters, log density and generated quantities that can be cut where the one
 before cannot. `stansub.stan.passes` has them all.
@@ -8,30 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from stansub.errors import InputError
 from stansub.stan import stanc
 from stansub.stan.recognise import recognise
-from stansub.stan.syntax import NOWHERE, Program, Span, calls, names, parse
+from stansub.stan.syntax import Program, calls, names, parse
 
 # How names begin that stansub writes; the user's may not.
 PREFIX = "stansub_"
-
-
-class Refused(NamedTuple):
-    """Why a pass leaves a program as it is.
-
-    Attributes
-    ----------
-    reason : str
-        Half a sentence about the statement, or about the program.
-    span : Span
-        The statement, if it is about one.
-    """
-
-    reason: str
-    span: Span = NOWHERE
 
 
 @dataclass
@@ -70,9 +54,9 @@ def is_candidate(program: Program) -> bool:
     return recognise(program).kind == "sum"
 
 
-def checked(code: str, name: str) -> Program | Refused:
-    """Return the program of some code, with a name for messages; Refused if stanc does not take it."""
+def checked(code: str, name: str) -> Program | None:
+    """Return the program of some code, with a name for messages; None if stanc does not take it."""
     try:
         return parse(stanc.canonical_code(code, name))
-    except InputError as error:
-        return Refused(str(error))
+    except InputError:
+        return None

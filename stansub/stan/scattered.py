@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from stansub.stan.derived import derived, may_be_derived
 from stansub.stan.exported import plain
 from stansub.stan.rewrite import extended
+from stansub.stan.rewriting import checked, is_candidate
 from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size
 from stansub.stan.syntax import (
     Assign,
@@ -40,6 +40,8 @@ from stansub.stan.syntax import (
 
 # The variable of loops over lists that the program writes as slices, and those of loops over observations.
 _ENTRY, _ROW = Name("stansub_entry"), "stansub_row"
+# How inverses of lists are called, with a number behind it.
+_PLACE = "stansub_place_"
 # What such slices are assigned, where it has no name.
 _VALUES = Name("stansub_values")
 # Variables of one dimension whose values may be computed before they are put in their places.
@@ -61,14 +63,14 @@ def observation_by_observation(program: Program) -> Program | None:
         A program with the same parameters, log density and generated quantities. None where no values are assigned to
         places that data list, of a variable with a value for each observation.
     """
-    if not may_be_derived(program):
+    if not is_candidate(program):
         return None
     writer = _Writer(program)
     for block in (program.transformed_parameters, program.model):
         writer.scope(block.statements)
     if not writer.found:
         return None
-    return derived(extended(program, writer.lines, writer.found), "the program by observations")
+    return checked(extended(program, writer.lines, writer.found), "the program by observations")
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ class _Writer:
 
     def __post_init__(self) -> None:
         program = self.program
+        self._number = sum(name.startswith(_PLACE) for name in names(program))
         data = data_declarations(program)
         self.data = {one.name for one in data}
         self.integers = {one.name for one in data if one.base == "int" and not one.all_dims}
@@ -171,7 +174,7 @@ class _Writer:
     def _written(self, filling: _Filling) -> str:
         """The same by observations."""
         self._number += 1
-        inverse, variable = f"stansub_place_{self._number}", filling.variable
+        inverse, variable = f"{_PLACE}{self._number}", filling.variable
         self.lines += filling.inverse(inverse)
         zeros = _ZEROS.get(variable.base)
         if filling.operator != "=" or not filling.reads <= self.data or len(variable.all_dims) > 1 or zeros is None:

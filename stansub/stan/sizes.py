@@ -111,11 +111,7 @@ def observations_in(program: Program, size: str) -> list[Statement]:
     size : str
         The integer that counts the observations.
     """
-    observed = [
-        declaration.name
-        for declaration in data_declarations(program)
-        if size in names(*declaration.all_dims)
-    ]
+    observed = [declaration.name for declaration in data_declarations(program) if size in names(*declaration.all_dims)]
     steps = Steps.of(program)
     depends = steps.depending({size: observed})
 
@@ -136,11 +132,7 @@ def declarations(program: Program) -> list[Declaration]:
 
 def sized_by(program: Program, sizes: set[str]) -> set[str]:
     """Variables with one of ``sizes`` in a dimension."""
-    return {
-        declaration.name
-        for declaration in declarations(program)
-        if names(*declaration.all_dims) & sizes
-    }
+    return {declaration.name for declaration in declarations(program) if names(*declaration.all_dims) & sizes}
 
 
 def data_declarations(program: Program) -> list[Declaration]:

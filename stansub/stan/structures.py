@@ -335,9 +335,7 @@ def _places(reading: Reading) -> tuple[set[str], set[str]]:
 def _reached(reading: Reading, variable: str, *, sources: bool = False) -> set[str]:
     """A variable, and what is computed from it; or what it is computed from."""
     steps = [
-        (writes(one), names(*one.computes))
-        for one in walk(reading.statements)
-        if isinstance(one, Declaration | Assign)
+        (writes(one), names(*one.computes)) for one in walk(reading.statements) if isinstance(one, Declaration | Assign)
     ]
     found = {variable}
     while True:

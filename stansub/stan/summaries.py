@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from stansub.stan.derived import derived, may_be_derived
 from stansub.stan.rewrite import extended
+from stansub.stan.rewriting import Symbols, checked, is_candidate
 from stansub.stan.sizes import data_declarations, main_size, observations_in
 from stansub.stan.syntax import Call, Expression, Node, Program, Span, names
 
@@ -27,19 +27,21 @@ def with_summaries(program: Program) -> Program | None:
         A program with the same parameters, log density and generated quantities. None where nothing is summarised, or
         where nothing else is left of the observations.
     """
-    if not may_be_derived(program):
+    if not is_candidate(program):
         return None
     found: dict[Call, str] = {}
+    symbols = Symbols.of(program)
     replacements: list[tuple[Span, str]] = []
     known = {one.name: one.all_dims for one in data_declarations(program)}
     for block in (program.transformed_parameters, program.model):
         for call in _outermost(block, known):
-            name = found.setdefault(call, f"stansub_summary_{len(found) + 1}")
-            replacements.append((call.span, name))
+            if call not in found:
+                found[call] = symbols.fresh("stansub_summary")
+            replacements.append((call.span, found[call]))
     if not found:
         return None
     lines = [f"real {name} = {call};" for call, name in found.items()]
-    written = derived(extended(program, lines, replacements), "the program with summaries")
+    written = checked(extended(program, lines, replacements), "the program with summaries")
     # A likelihood of nothing but sums of the data is a sum of these over parts as it stands.
     return written if written and observations_in(written, main_size(written)) else None
 

@@ -335,11 +335,7 @@ _VARIADIC = {
     "reduce_sum_static": REAL,
     **dict.fromkeys(("solve_newton", "solve_powell", "solve_newton_tol", "solve_powell_tol"), VECTOR),
     **dict.fromkeys(
-        (
-            f"ode_{solver}{end}"
-            for solver in ("rk45", "bdf", "adams", "ckrk")
-            for end in ("", "_tol")
-        ),
+        (f"ode_{solver}{end}" for solver in ("rk45", "bdf", "adams", "ckrk") for end in ("", "_tol")),
         UnsizedType("vector", 1),
     ),
     "ode_adjoint_tol_ctl": UnsizedType("vector", 1),

@@ -48,8 +48,11 @@ def _parse(text: str) -> Tree:
 
 
 def _is_expression(tree: Tree) -> bool:
-    return isinstance(tree, list) and len(tree) == 2 and all(isinstance(one, list) and one for one in tree) and (
-        tree[0][0] == "expr" and tree[1][0] == "emeta"
+    return (
+        isinstance(tree, list)
+        and len(tree) == 2
+        and all(isinstance(one, list) and one for one in tree)
+        and (tree[0][0] == "expr" and tree[1][0] == "emeta")
     )
 
 

@@ -46,6 +46,7 @@ from stansub.stan.syntax import (
     walk,
 )
 from stansub.stan.typing import Types
+
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted([*(ROOT / "stan_models").glob("*.stan"), *(Path(__file__).parent / "programs").glob("*.stan")])
 
@@ -298,9 +299,9 @@ def test_a_change_leaves_the_rest_as_it_is() -> None:
 expressions = st.recursive(
     st.sampled_from("abxyn").map(Name),
     lambda inner: st.one_of(
-        st.tuples(st.sampled_from(("+", "-", "*", "/", ".*", "^", "<", "==", "&&", "||", "\\", "%/%")), inner, inner).map(
-            lambda one: Infix(*one)
-        ),
+        st.tuples(
+            st.sampled_from(("+", "-", "*", "/", ".*", "^", "<", "==", "&&", "||", "\\", "%/%")), inner, inner
+        ).map(lambda one: Infix(*one)),
         st.tuples(st.sampled_from("-!"), inner).map(lambda one: Prefix(*one)),
         inner.map(Transpose),
         st.tuples(inner, inner, inner).map(lambda one: Choice(*one)),

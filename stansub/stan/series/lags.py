@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from stansub.stan.derived import derived
 from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import extended
+from stansub.stan.rewriting import checked, is_candidate
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.computed import Computed, DividedError, filling, unlooped, written
 from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
@@ -62,7 +62,7 @@ def with_lags(program: Program) -> Program | None:
         code = _over_rows(program)
     except RefusedError:
         return None
-    return derived(code, "the program over rows of data") if code else None
+    return checked(code, "the program over rows of data") if code else None
 
 
 def recursion(program: Program) -> Remark | None:
@@ -109,7 +109,7 @@ def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Remark]
 
 def _over_rows(program: Program) -> str:
     """Return the text of the program over rows of data; nothing if there is nothing to write so."""
-    if recognise(program).kind != "sum" or "stansub_" in program.code:
+    if not is_candidate(program):
         return ""
     writer = _Writer(program)
     writer.write()

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from stansub.stan.derived import derived, may_be_derived
 from stansub.stan.rewrite import extended
+from stansub.stan.rewriting import checked, is_candidate
 from stansub.stan.series.computed import filling, unlooped, written
 from stansub.stan.series.rows import ONE
 from stansub.stan.sizes import data_declarations, declarations
@@ -53,7 +53,7 @@ def with_residuals(program: Program) -> Program | None:
         A program with the same parameters, log density and generated quantities. None where no residuals are kept, or
         where they depend on those kept before, as in a moving average.
     """
-    if not may_be_derived(program):
+    if not is_candidate(program) or _KEPT in names(program):
         return None
     above = program.transformed_parameters.statements
     found = [kept for one in unlooped(program.model.statements, above) if (kept := _kept(*one))]
@@ -62,7 +62,7 @@ def with_residuals(program: Program) -> Program | None:
         return None
     lines, loop = written_anew
     code = extended(program, lines, [(found[0].loop.span, loop)])
-    return derived(code, "the program with residuals by observations")
+    return checked(code, "the program with residuals by observations")
 
 
 class _Kept(NamedTuple):

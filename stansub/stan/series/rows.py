@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
 from stansub.stan.remarks import Remark
@@ -29,6 +30,7 @@ from stansub.stan.syntax import (
     Subscript,
     changed,
     flat,
+    names,
     walk,
 )
 
@@ -157,6 +159,7 @@ class Rows:
     _number: int = 0
 
     def __post_init__(self) -> None:
+        self.taken = names(self.program)
         found = ((one.name, shape_of(one)) for one in data_declarations(self.program))
         self.shapes = {name: shape for name, shape in found if shape is not None}
         self.data = {one.name for one in data_declarations(self.program)}
@@ -231,7 +234,8 @@ class Rows:
         """Return the integer that counts rows: ``n``, each time that ``loops`` run; the same for the same ones."""
         key = f"{loops} {n}"
         if key not in self._counts:
-            name = f"{N_ROWS}{len(self._counts) + 1 if self._counts else ''}"
+            numbers = ("" if k == 0 else str(k + 1) for k in count(len(self._counts)))
+            name = next(one for k in numbers if (one := f"{N_ROWS}{k}") not in self.taken)
             self._counts[key] = Name(name)
             if loops:
                 self.lines += [f"int {name} = 0;", f"{loops} {{ {name} += max(0, {n}); }}"]
@@ -249,7 +253,9 @@ class Rows:
     def fresh(self, variable: str) -> str:
         """Return a name like that of a variable that nothing has yet."""
         self._number += 1
-        return f"stansub_{variable}_{self._number}"
+        while (name := f"stansub_{variable}_{self._number}") in self.taken:
+            self._number += 1
+        return name
 
     def constant(self, read: Read, size: Expression | None = None) -> Name | None:
         """Return a part of data that is always the same as a variable of its own; None if it may not be.

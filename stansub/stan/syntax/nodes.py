@@ -1,11 +1,10 @@
-"""What every part of a program's tree has in common: its place, the parts that it is made of, and copies with changes."""
+"""What every node of a program's tree has in common: the nodes that it is made of, and copies with changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
-
 
 N = TypeVar("N", bound="Node")
 

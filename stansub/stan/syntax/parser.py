@@ -53,9 +53,14 @@ from stansub.stan.syntax.tokens import NOWHERE, Span, Token, tokenize
 T = TypeVar("T")
 
 TYPES = frozenset(
-    "int real complex vector row_vector matrix complex_vector complex_row_vector complex_matrix array tuple "
-    "ordered positive_ordered simplex unit_vector sum_to_zero_vector sum_to_zero_matrix column_stochastic_matrix "
-    "row_stochastic_matrix cholesky_factor_corr cholesky_factor_cov corr_matrix cov_matrix".split()
+    word
+    for line in (
+        "int real complex vector row_vector matrix complex_vector complex_row_vector complex_matrix array tuple",
+        "ordered positive_ordered simplex unit_vector sum_to_zero_vector sum_to_zero_matrix",
+        "column_stochastic_matrix row_stochastic_matrix cholesky_factor_corr cholesky_factor_cov",
+        "corr_matrix cov_matrix",
+    )
+    for word in line.split()
 )
 _ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", ".*=", "./=", "<-")
 

@@ -8,7 +8,10 @@ from stansub.stan.syntax.parser import TYPES
 from stansub.stan.syntax.statements import Assign, Declaration, For, ForEach, Statement
 from stansub.stan.syntax.tokens import tokenize
 
-_WORDS = TYPES | frozenset("for in if else while return break continue profile print reject void data target".split())
+_WORDS = TYPES | {
+    *("for", "in", "if", "else", "while", "return", "break", "continue", "profile", "print", "reject", "void"),
+    *("data", "target"),
+}
 
 
 def names(*nodes: Node | str) -> set[str]:

@@ -527,6 +527,9 @@ class Program(Node):
     model: Block = field(default_factory=Block)
     generated_quantities: Block = field(default_factory=Block)
 
+    def __hash__(self) -> int:
+        return hash(self.code)  # the rest follows from it
+
     def text(self, span: Span) -> str:
         """Return the program's text within a span."""
         return self.code[span.start : span.end]

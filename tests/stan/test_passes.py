@@ -1,0 +1,98 @@
+"""Passes over programs: applied until none applies, what one writes is read by the next."""
+
+import pytest
+
+from stansub.stan import passes, stanc
+from stansub.stan.parts import divide
+from stansub.stan.passes import PASSES, rewriting
+from stansub.stan.rewriting import Symbols
+from stansub.stan.syntax import Program, names, parse
+
+LAGS, LISTED, RESIDUALS, SUMMARIES = (one.name for one in PASSES)
+
+CENTRED_SERIES = """
+data { int N; vector[N] x; vector[N] y; }
+parameters { real a; real b; real c; real<lower=0> s; }
+model { for (n in 2 : N) y[n] ~ normal(a + b * (x[n] - mean(x)) + c * y[n - 1], s); }
+"""
+CENTRED = CENTRED_SERIES.replace(" + c * y[n - 1]", "").replace("2 : N", "1 : N")
+# In the shape of a generated program: an outcome with missing values, and autoregressive residuals.
+MISSING_SERIES = """
+data {
+  int N; vector[N] Y; int M; array[M] int gone; matrix[N, 2] X; int lags; array[N] int J_lag;
+}
+parameters { vector[M] guess; real a; vector[2] b; vector[lags] ar; real<lower=0> s; }
+model {
+  vector[N] Yl = Y;
+  matrix[N, lags] Err = rep_matrix(0, N, lags);
+  vector[N] err;
+  vector[N] mu = rep_vector(0.0, N);
+  Yl[gone] = guess;
+  mu += a + X * b;
+  for (n in 1:N) {
+    err[n] = Yl[n] - mu[n];
+    for (i in 1:J_lag[n]) { Err[n + 1, i] = err[n + 1 - i]; }
+    mu[n] += Err[n, 1:lags] * ar;
+  }
+  target += normal_lpdf(Yl | mu, s);
+}
+"""
+
+
+def read(code: str) -> Program:
+    return parse(stanc.canonical_code(code, "program"))
+
+
+@pytest.mark.parametrize(
+    ("code", "applied"),
+    [
+        (CENTRED_SERIES, (SUMMARIES, LAGS)),
+        (MISSING_SERIES, (LISTED, RESIDUALS)),
+        (CENTRED_SERIES.replace(" - mean(x)", ""), (LAGS,)),
+        (CENTRED, (SUMMARIES,)),
+        (CENTRED.replace("(x[n] - mean(x))", "x[n]"), ()),
+    ],
+    ids=["centred series", "missing values in a series", "a series", "centred", "a regression"],
+)
+def test_passes_apply_one_after_the_other(code: str, applied: tuple[str, ...]) -> None:
+    found = rewriting(read(code))
+    assert found.passes == applied
+    assert divide(found.program)
+    assert rewriting(parse(found.program.code)).passes == (), "names are only written once"
+
+
+def test_no_pass_alone_takes_the_likelihood_apart() -> None:
+    """A series of which only the mean was taken out is still read beside its observations."""
+    program = read(CENTRED_SERIES)
+    by_name = {one.name: one.rewrite(program) for one in PASSES}
+    assert by_name[LAGS] is None
+    summaries = by_name[SUMMARIES]
+    assert summaries is not None
+    assert "y[n - 1]" in summaries.code
+
+
+def test_a_program_with_names_of_ours_is_left_alone() -> None:
+    program = read(CENTRED_SERIES.replace("real c;", "real stansub_c;").replace("c * y", "stansub_c * y"))
+    assert rewriting(program) == (program, ())
+
+
+def test_passes_that_undo_each_other_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = read(CENTRED_SERIES)
+    there_and_back = passes.Pass("there and back", lambda one: one)
+    monkeypatch.setattr(passes, "PASSES", (there_and_back,))
+    rewriting.cache_clear()
+    try:
+        assert len(rewriting(program).passes) == passes._MOST
+    finally:
+        rewriting.cache_clear()
+
+
+def test_symbols_are_free() -> None:
+    symbols = Symbols.of(read(CENTRED_SERIES.replace("real c;", "real c; real stansub_x_1;")))
+    assert [symbols.fresh("stansub_x") for _ in range(2)] == ["stansub_x_2", "stansub_x_3"]
+
+
+def test_what_is_added_twice_has_different_names() -> None:
+    twice = CENTRED_SERIES.replace("mean(x)", "mean(x) / sd(x)")
+    program = rewriting(read(twice)).program
+    assert {"stansub_summary_1", "stansub_summary_2"} <= names(program)
