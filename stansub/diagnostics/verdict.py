@@ -275,7 +275,7 @@ def _remarks(evidence: Evidence) -> Iterator[str]:
         if health.wrong_decisions:
             yield (
                 f"More audited decisions of the {side} were wrong than was accepted, or estimates further off; the "
-                "comparison shows what came of it."
+                "comparison shows the effect."
             )
     untested = parameters.index[parameters["sd_z"].isna() & np.isfinite(parameters["worst"])]
     if len(untested):
