@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+from stansub import clock
 
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 # Seconds within which signals count as one: `timeout`, shells and service managers send them twice.
@@ -22,7 +23,7 @@ class _Interrupt:
         self._last = -_AT_ONCE
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
+        now = clock.now()
         repeated, self._last = now - self._last < _AT_ONCE, now
         if not repeated:
             raise KeyboardInterrupt
@@ -59,7 +60,7 @@ def first(handle: Callable[[], None]) -> Iterator[None]:
     seen: list[float] = []
 
     def on(number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
+        now = clock.now()
         if not seen:
             seen.append(now)
             handle()

@@ -127,7 +127,7 @@ ODD = [
 
 
 @given(st.text("`~&;|*_[]()!<>\\$#.:-+aw1 ", min_size=1, max_size=12) | st.sampled_from(ODD))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_a_name_in_markdown_is_that_name(name: str) -> None:
     shown = page.Table((), ("", "x"), ((page.Cell(name), page.Cell("1", True)),))
     name = " ".join(name.split())
