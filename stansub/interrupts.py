@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -20,13 +21,17 @@ class _Interrupt:
     """Handler that raises KeyboardInterrupt, once for signals that come twice at once."""
 
     def __init__(self) -> None:
-        self._last = -_AT_ONCE
+        self._last = -math.inf
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        now = clock.now()
-        repeated, self._last = now - self._last < _AT_ONCE, now
-        if not repeated:
+        before = self._last
+        self.note()
+        if self._last - before >= _AT_ONCE:
             raise KeyboardInterrupt
+
+    def note(self) -> None:
+        """Take a signal of this moment for handled: its twin interrupts nothing."""
+        self._last = clock.now()
 
 
 @contextmanager
@@ -60,11 +65,13 @@ def first(handle: Callable[[], None]) -> Iterator[None]:
     seen: list[float] = []
 
     def on(number: int, frame: FrameType | None) -> None:
-        now = clock.now()
         if not seen:
-            seen.append(now)
+            seen.append(clock.now())
+            for handler in previous.values():
+                if isinstance(handler, _Interrupt):
+                    handler.note()
             handle()
-        elif number == signal.SIGINT or now - seen[0] > _AT_ONCE:
+        elif number == signal.SIGINT or clock.now() - seen[0] > _AT_ONCE:
             previous[signal.Signals(number)](number, frame)
 
     for number in previous:
