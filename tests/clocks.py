@@ -19,11 +19,12 @@ class Clock:
     """Stands still unless it is advanced; with a tick, every look at it takes so many seconds."""
 
     def __init__(self) -> None:
-        self.tick = 0.0
+        self.tick, self.n_looks = 0.0, 0
         self._seconds = 1000.0
         self._lock = threading.Lock()
 
     def __call__(self) -> float:
+        self.n_looks += 1
         return self.advance(self.tick)
 
     def advance(self, seconds: float) -> float:

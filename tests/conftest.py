@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, settings
 from stansub.stan import toolchain
 from stansub.stan.home import _find_home
 
-
 # The same examples in every run, and no example too slow.
 settings.register_profile(
     "tests", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]

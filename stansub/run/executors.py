@@ -137,7 +137,13 @@ def run(
             outcome.stopped = reason
             stop[0] = 1
 
-    began, announced = clock.now(), False
+    unannounced = [on_interrupt]
+
+    def announce() -> None:
+        if outcome.stopped == "interrupted" and unannounced:
+            unannounced.pop()()
+
+    began = clock.now()
     waiting, pending = deque(range(len(work))), dict[Future[Any], int]()
     with interrupts.first(lambda: finish("interrupted")), _or_threads(executor, parallel) as pool:
         try:
@@ -161,15 +167,14 @@ def run(
                         outcome.failures[index] = error
                 if max_time is not None and clock.now() - began > max_time:
                     finish("max_time")
-                if outcome.stopped == "interrupted" and not announced:
-                    announced = True
-                    on_interrupt()
+                announce()
                 watch()
         except BaseException:
             stop[0] = 1  # turns under way end
             for future in pending:
                 future.cancel()
             raise
+    announce()  # of an interrupt that came as the last turn ended
     return outcome
 
 
