@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -42,6 +43,15 @@ class Clock:
             return stretch(chain, *arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Chain, "_stretch", taking_time)
+
+
+@contextmanager
+def set_clock() -> Iterator[Clock]:
+    """A clock in the place of the computer's."""
+    made = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stansub.clock.now", made)
+        yield made
 
 
 def wait_until(condition: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:

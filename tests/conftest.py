@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from clocks import Clock
+from clocks import Clock, set_clock
 from hypothesis import HealthCheck, settings
 
 from stansub.stan import toolchain
@@ -24,11 +24,10 @@ def pytest_configure() -> None:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock() -> Iterator[Clock]:
     """The clock of this process, which stands still unless the test moves it."""
-    made = Clock()
-    monkeypatch.setattr("stansub.clock.now", made)
-    return made
+    with set_clock() as made:
+        yield made
 
 
 NORMAL = """
