@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+from stansub import clock
 
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 # Seconds within which signals count as one: `timeout`, shells and service managers send them twice.
@@ -19,13 +21,17 @@ class _Interrupt:
     """Handler that raises KeyboardInterrupt, once for signals that come twice at once."""
 
     def __init__(self) -> None:
-        self._last = -_AT_ONCE
+        self._last = -math.inf
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        repeated, self._last = now - self._last < _AT_ONCE, now
-        if not repeated:
+        before = self._last
+        self.note()
+        if self._last - before >= _AT_ONCE:
             raise KeyboardInterrupt
+
+    def note(self) -> None:
+        """Take a signal of this moment for handled: its twin interrupts nothing."""
+        self._last = clock.now()
 
 
 @contextmanager
@@ -59,11 +65,13 @@ def first(handle: Callable[[], None]) -> Iterator[None]:
     seen: list[float] = []
 
     def on(number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
         if not seen:
-            seen.append(now)
+            seen.append(clock.now())
+            for handler in previous.values():
+                if isinstance(handler, _Interrupt):
+                    handler.note()
             handle()
-        elif number == signal.SIGINT or now - seen[0] > _AT_ONCE:
+        elif number == signal.SIGINT or clock.now() - seen[0] > _AT_ONCE:
             previous[signal.Signals(number)](number, frame)
 
     for number in previous:

@@ -5,14 +5,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clocks import Clock, set_clock
+from hypothesis import HealthCheck, settings
 
 from stansub.stan import toolchain
 from stansub.stan.home import _find_home
+
+# The same examples in every run, and no example too slow.
+settings.register_profile(
+    "tests", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
 
 
 def pytest_configure() -> None:
     """Have interrupts do what they do on a terminal; a shell's background jobs, and what they start, ignore them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """The clock of this process, which stands still unless the test moves it."""
+    with set_clock() as made:
+        yield made
 
 
 NORMAL = """

@@ -1,12 +1,12 @@
 """The command line as a user meets it: results, one-line errors, exit codes, nothing computed lost."""
 
 import errno
+import fcntl
 import inspect
 import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from clocks import HANGS, Clock
 
 from stansub import CompiledModel, cli, compile_model
 from stansub.acceptance import rules as boundary
@@ -193,7 +194,7 @@ def test_a_time_limit_within_set_up_is_told_in_one_line(place: Path, capsys: pyt
     assert not list(place.glob("*.nc"))
 
 
-def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str], clock: Clock) -> None:
     program = str(EXAMPLES / "normal_mean.stan")
     y = np.random.default_rng(1).normal(1, 2, 600)
     Path("mean.json").write_text(json.dumps({"N": 600, "y": y.tolist(), "sigma": 2.0}))
@@ -486,21 +487,25 @@ def test_a_cache_that_others_can_write_to(place: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-# Runs the command line with something changed: a signal that comes at a certain time, an import that takes its time.
+# Runs the command line with something changed: signals within a stretch of steps, each after the one before has been
+# handled, and all at once by a clock that stands still; an import that takes its time.
 DRIVER = """
-import os, signal, sys, time
-from stansub import cli
+import os, signal, sys, threading, time
+from stansub import cli, clock
 from stansub.run import prepare, sample as run
 from stansub.run.chain import Chain
+
+clock.now = lambda: 0.0
 
 def signalled(when, *numbers):
     stretch = Chain._stretch
     def stretch_and_signal(self, phase, *arguments):
         n = stretch(self, phase, *arguments)
-        if phase is getattr(self, when):
-            while numbers_left:
-                os.kill(os.getpid(), numbers_left.pop(0))
-                time.sleep(0.3)
+        while numbers_left and phase is getattr(self, when):
+            number = numbers_left.pop(0)
+            os.kill(os.getpid(), number)
+            while signal.getsignal(number) != signal.SIG_IGN and not self._stop[0]:
+                time.sleep(0.01)
         return n
     numbers_left = list(numbers)
     Chain._stretch = stretch_and_signal
@@ -529,7 +534,7 @@ def driven(changes: str, arguments: list[str]) -> subprocess.Popen[str]:
 )
 def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
     running = driven(f"signalled('sampling', {signals})", options(*LONG))
-    out, err = running.communicate(timeout=300)
+    out, err = running.communicate(timeout=HANGS)
     assert running.returncode == 3, err
     assert err.splitlines()[0].startswith("Stopping after the current step")
     assert err.splitlines()[1].startswith("Draws: logistic.nc (")
@@ -545,7 +550,7 @@ def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
         ("signalled('warmup', signal.SIGTERM)", "interrupted before the first draw after warmup"),
         ("signalled('sampling', signal.SIGTERM, signal.SIGINT)", "interrupted"),
         (
-            "prepare.make_posterior = lambda *_, **__: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(9))",
+            "prepare.make_posterior = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)",
             "interrupted",
         ),
     ],
@@ -553,7 +558,7 @@ def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
 )
 def test_an_interrupt_that_leaves_nothing_to_write(place: Path, changes: str, told: str) -> None:
     running = driven(changes, options(*LONG))
-    out, err = running.communicate(timeout=300)
+    out, err = running.communicate(timeout=HANGS)
     assert running.returncode == 130, err
     assert told in err.splitlines()[-1]
     assert "Traceback" not in err
@@ -565,7 +570,7 @@ def test_what_nohup_ignores_is_ignored(place: Path) -> None:
     running = driven(
         "signal.signal(signal.SIGHUP, signal.SIG_IGN); signalled('sampling', signal.SIGHUP)", options(*QUICK)
     )
-    _, err = running.communicate(timeout=300)
+    _, err = running.communicate(timeout=HANGS)
     assert running.returncode == 0, err
 
 
@@ -591,17 +596,28 @@ run.import_module = importing
 def test_an_error_while_libraries_are_imported_ends_in_one_line(place: Path) -> None:
     """A thread that is left in the middle, here of holding a lock, takes the interpreter with it."""
     running = driven(SLOW_OUTPUT, ["sample", LOGISTIC, "none.json"])
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=HANGS)
     assert (running.returncode, err) == (2, "stansub: error: none.json: no such file\n")
 
 
+ENDLESS_IMPORT = """
+def importing(name):
+    while threading.main_thread().is_alive():
+        time.sleep(0.01)
+    os.write(2, b"waiting for the import\\n")
+    threading.Event().wait()
+
+run.import_module = importing
+"""
+
+
 def test_an_interrupt_while_the_program_ends_is_quiet(place: Path) -> None:
-    running = driven("run.import_module = lambda name: time.sleep(30)", ["sample", LOGISTIC, "none.json"])
+    running = driven(ENDLESS_IMPORT, ["sample", LOGISTIC, "none.json"])
     assert running.stderr is not None
-    running.stderr.readline()
-    time.sleep(0.5)
+    assert running.stderr.readline() == "stansub: error: none.json: no such file\n"
+    assert running.stderr.readline() == "waiting for the import\n"
     running.send_signal(2)
-    _, err = running.communicate(timeout=20)
+    _, err = running.communicate(timeout=HANGS)
     assert (running.returncode, err) == (-2, "")
 
 
@@ -661,8 +677,7 @@ LOST = "stansub: error: could not write to standard output: "
 @pytest.mark.parametrize(
     ("line", "codes", "told"),
     [
-        ("stansub --version | (exec <&-; sleep 2)", [141, 0], ""),
-        ("stansub sample --help | head -n 1", [141, 0], ""),
+        ("mkfifo closed; (read < closed; stansub --version) | (exec <&-; echo > closed)", [141, 0], ""),
         ("stansub --version > /dev/full", [1], f"{LOST}No space left on device\n"),
         ("stansub sample --help > /dev/full", [1], f"{LOST}No space left on device\n"),
         ("stansub --version >&-", [1], f"{LOST}Bad file descriptor\n"),
@@ -676,6 +691,19 @@ LOST = "stansub: error: could not write to standard output: "
 )
 def test_output_that_finds_no_reader(place: Path, line: str, codes: list[int], told: str) -> None:
     assert shell(line) == (codes, told)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not set the size of a pipe")
+def test_a_reader_that_goes_before_the_end(place: Path) -> None:
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)  # less than there is to read
+    arguments = [sys.executable, "-P", "-m", "stansub.cli", "sample", "--help"]
+    running = subprocess.Popen(arguments, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    os.read(read, 80)
+    os.close(read)
+    _, err = running.communicate(timeout=HANGS)
+    assert (running.returncode, err) == (141, "")
 
 
 def test_closed_output_does_not_get_into_the_draws(place: Path) -> None:

@@ -1,11 +1,10 @@
 """Signals that end a run."""
 
-import os
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
+from clocks import Clock
 
 from stansub import interrupts
 
@@ -20,19 +19,18 @@ def harmless() -> Iterator[None]:
 
 
 def send(number: int) -> None:
-    os.kill(os.getpid(), number)
-    time.sleep(0.01)
+    """The handler has run when this returns."""
+    signal.raise_signal(number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_is_handled_and_a_later_one_interrupts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_is_handled_and_a_later_one_interrupts(number: int, clock: Clock) -> None:
     signal.signal(number, signal.default_int_handler)
-    monkeypatch.setattr(interrupts, "_AT_ONCE", 0.05)
     handled = []
     with interrupts.first(lambda: handled.append(True)):
         send(number)
         assert handled == [True]
-        time.sleep(0.1)
+        clock.advance(1.1)
         with pytest.raises(KeyboardInterrupt):
             send(number)
     assert handled == [True]
@@ -40,12 +38,28 @@ def test_the_first_is_handled_and_a_later_one_interrupts(number: int, monkeypatc
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_those_that_come_at_once_count_as_one(number: int) -> None:
+def test_those_that_come_at_once_count_as_one(number: int, clock: Clock) -> None:
     signal.signal(number, signal.default_int_handler)
     handled = []
     with interrupts.first(lambda: handled.append(True)):
         send(number)
+        clock.advance(0.9)
         send(number)
+    assert handled == [True]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_twin_of_one_that_was_handled_may_come_after_the_block(number: int, clock: Clock) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    handled = []
+    with interrupts.like_ctrl_c():
+        with interrupts.first(lambda: handled.append(True)):
+            send(number)
+        clock.advance(0.9)
+        send(number)
+        clock.advance(1.1)
+        with pytest.raises(KeyboardInterrupt):
+            send(number)
     assert handled == [True]
 
 
@@ -60,7 +74,7 @@ def test_handlers_of_the_program_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_like_ctrl_c(number: int) -> None:
+def test_like_ctrl_c(number: int, clock: Clock) -> None:
     signal.signal(number, signal.SIG_DFL)
     with interrupts.like_ctrl_c():
         assert callable(signal.getsignal(number))

@@ -1,6 +1,7 @@
 """Imports run downward only (see docs/architecture.md)."""
 
 import ast
+import re
 from pathlib import Path
 
 import stansub
@@ -51,3 +52,10 @@ def test_imports_run_downward() -> None:
 def test_what_stands_beside_the_layers_imports_none_of_them() -> None:
     beside = [file for file in PACKAGE.glob("*.py") if file.stem not in ("__init__", "checking")]
     assert not [f"{file.name} imports {name}" for file in beside for name in imported(file) & set(LAYERS)]
+
+
+def test_one_module_reads_the_clock() -> None:
+    """Whatever limits or measures time takes it from there, so that tests can set it."""
+    reading = re.compile(r"\btime\.(monotonic|perf_counter|process_time|thread_time)|from time import")
+    files = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if reading.search(file.read_text())}
+    assert files == {"clock.py"}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import secrets
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
+from stansub import clock
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Exact, StoppingRule
 from stansub.diagnostics.risk_curves import MIN_REPEATS
@@ -425,9 +425,9 @@ def _exact_steps(posterior: Posterior, experiment: _Experiment) -> int:
     budget, steps = experiment.budget, experiment.budget.steps
     if math.isfinite(budget.seconds):
         evaluator, theta = posterior.population.evaluator(), np.zeros(posterior.dim)
-        began = time.thread_time()
+        began = clock.computed()
         evaluator.block_log_lik(theta)
-        steps = min(steps, int(budget.seconds / max(time.thread_time() - began, 1e-9)))
+        steps = min(steps, int(budget.seconds / max(clock.computed() - began, 1e-9)))
     return int(np.clip(2 * experiment.repeats * steps // _EXACT_CHAINS, *_EXACT_STEPS))
 
 

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
@@ -21,6 +20,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from rich.console import Console
 
+from stansub import clock
 from stansub.errors import InputError, RunError
 from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.nuts.processes import run_all
@@ -115,17 +115,17 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     """
     with _quiet() as cmdstanpy, _scratch() as place:
         scratch = Path(place)
-        began = time.perf_counter()
+        began = clock.now()
         with stage_progress(console, show=show) as log:
             executable = _compiled(cmdstanpy, program, log)
-        compiled_at = time.perf_counter()
+        compiled_at = clock.now()
         file = scratch / "data.json"
         file.write_bytes(data.json())
-        ready_at = time.perf_counter()
+        ready_at = clock.now()
         outputs = [scratch / f"chain_{chain + 1}.csv" for chain in range(settings.chains)]
         with file_progress(scratch, settings, console=console, show=show):
             _sample(program.name, executable, file, outputs, settings)
-        wall_time = time.perf_counter() - ready_at
+        wall_time = clock.now() - ready_at
         with files.rescuing(lambda: files.keep_files(outputs)):
             fit = cmdstanpy.from_csv([str(output) for output in outputs], method="sample")
             return _collect(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import clock
 from stansub.acceptance.normality import Trial
 from stansub.acceptance.schedule import Falling
 from stansub.kernels.base import Kernel, Oversight, Records, Stat, State, totals_of
@@ -271,9 +271,9 @@ class Chain:
             return not self.waits
         left = (self._now.rest or self.plan.iter_sampling) - self.sampling.n_steps
         if left > 0:
-            began = time.perf_counter()
+            began = clock.now()
             self._stretch(self.sampling, min(self._length, left, self._same_level()), self.plan.audit)
-            self._suit(time.perf_counter() - began)
+            self._suit(clock.now() - began)
         return not (self.done or self.waits)
 
     def _warm_up(self) -> None:
@@ -294,7 +294,7 @@ class Chain:
 
     def _stretch(self, phase: Phase, n_steps: int, audit: float) -> Records:
         """Up to so many steps; the records of those that were made."""
-        now, began, before = self._now, time.perf_counter(), self._counts()
+        now, began, before = self._now, clock.now(), self._counts()
         oversight = Oversight(now.audit_rng, audit, self._stop, now.counters)
         now.state, n = self.kernel.batch(now.rng, now.state, now.proposal, self._buffer, n_steps, oversight)
         records = self._buffer.rows(slice(0, n))
@@ -302,7 +302,7 @@ class Chain:
         counts = self._counts()
         largest = {one.name: counts.pop(one.name) for one in self.kernel.stats if one.largest}
         counted = {name: value - before[name] for name, value in counts.items()}
-        seconds = time.perf_counter() - began - counted.get("audit_time", 0.0)
+        seconds = clock.now() - began - counted.get("audit_time", 0.0)
         phase.totals.add(counted | {"seconds": seconds}, largest)
         return records
 
@@ -331,11 +331,11 @@ class Chain:
     def _try_out(self) -> None:
         if self.trial is None:
             return
-        began, evaluated = time.perf_counter(), self._counts()["n_obs_evaluated"]
+        began, evaluated = clock.now(), self._counts()["n_obs_evaluated"]
         # A copy, for proposals that keep a state: draws are the same without a trial.
         self._now.trial, n_passes = self.trial(self.position, copy.deepcopy(self.proposal))
         evaluated = self._counts()["n_obs_evaluated"] - evaluated
-        self.charge(n_passes * self._n_observations + int(evaluated), time.perf_counter() - began)
+        self.charge(n_passes * self._n_observations + int(evaluated), clock.now() - began)
 
     def rest_after(self, n_steps: int) -> None:
         """Have `advance` end after so many steps of sampling; 0 for after all of them."""

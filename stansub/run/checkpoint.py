@@ -10,7 +10,6 @@ import io
 import pickle
 import secrets
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stansub import clock
 from stansub.errors import InputError
 from stansub.kernels.base import Records
 from stansub.output import files
@@ -158,8 +158,8 @@ class Keeper:
     ) -> None:
         self._path, self._every, self._prepared = path, every, prepared
         self._chains, self._meetings, self._on_failure = chains, meetings, on_failure
-        self._began = time.monotonic() - seconds
-        self._due = time.monotonic() + every
+        self._began = clock.now() - seconds
+        self._due = clock.now() + every
         self._saved: dict[int, tuple[bytes, int, int]] = {}
         # Chains that have come to the end of a stage, as they were saved there.
         self._resting: set[int] = set()
@@ -182,12 +182,12 @@ class Keeper:
 
         A chain that has nothing more to do in this stage is saved in any case: it does not come here again.
         """
-        if more and time.monotonic() < self._due:
+        if more and clock.now() < self._due:
             return
         self._save(number)
         if not more:
             self._resting.add(number)
-        if time.monotonic() >= self._due and set(living) <= set(self._saved) | self._resting:
+        if clock.now() >= self._due and set(living) <= set(self._saved) | self._resting:
             self.write()
 
     def met(self) -> None:
@@ -203,7 +203,7 @@ class Keeper:
 
     def write(self) -> None:
         """Write what is saved, in one transaction."""
-        self._due = time.monotonic() + self._every
+        self._due = clock.now() + self._every
         saved, self._saved = self._saved, {}
         if self._failed or not saved:
             return
@@ -245,7 +245,7 @@ class Keeper:
         changing = {
             "setup": self._prepared.setup,
             "meetings": self._meetings.save() if self._meetings is not None else None,
-            "seconds": time.monotonic() - self._began,
+            "seconds": clock.now() - self._began,
             "finished": all(chain.done for chain in self._chains),
         }
         for name, value in changing.items():

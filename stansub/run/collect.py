@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import streams
+from stansub import clock, streams
 from stansub._version import __version__
 from stansub.acceptance.normality import figures, pool
 from stansub.acceptance.rules import StoppingRule
@@ -74,7 +73,7 @@ class Finished:
     setup : Setup
         With what the chains chose together in warmup.
     began : float
-        When they began, as `time.perf_counter` gives it.
+        When they began, as `stansub.clock.now` gives it.
     seconds : float
         For which they had run before they were resumed.
     check : Check or None
@@ -169,7 +168,7 @@ def collect(
         "compile_time": prepared.compiled_at - progress.began,
         "setup_time": finished.began - prepared.compiled_at,
         "setup_times": progress.seconds,
-        "wall_time": finished.seconds + time.perf_counter() - finished.began,
+        "wall_time": finished.seconds + clock.now() - finished.began,
     }
     with stage_progress(console, show=show) as log:
         return _build(prepared, drawn, attrs, log)

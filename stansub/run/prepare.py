@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import streams
+from stansub import clock, streams
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import Guarantee, StoppingRule
@@ -132,7 +131,7 @@ class Prepared:
     ranges : Ranges
         Where the chains' deciders have the range constant from.
     compiled_at : float
-        When the program was compiled, as `time.perf_counter` gives it.
+        When the program was compiled, as `stansub.clock.now` gives it.
     data_file : str
         Where the data come from; empty where they were given.
     """
@@ -386,7 +385,7 @@ def make_posterior(
     log: Callable[[str], None],
     predictors: bool = False,
 ) -> tuple[Posterior, float]:
-    """The posterior, and when its program was compiled (as `time.perf_counter` gives it).
+    """The posterior, and when its program was compiled (as `stansub.clock.now` gives it).
 
     Parameters
     ----------
@@ -405,16 +404,16 @@ def make_posterior(
         if model.any_block_size or not callable(block_size):
             n = model.blocks.n_observations
             model = model.recut(block_size(Program(""), n, False) if callable(block_size) else block_size)
-        return posterior_of(model), time.perf_counter()
+        return posterior_of(model), clock.now()
     if isinstance(model, Posterior):
         if model.any_block_size and callable(block_size):
             instances = isinstance(model.population, Instances)
             model = model.recut(block_size(model.program, model.blocks.n_observations, instances))
-        return model, time.perf_counter()
+        return model, clock.now()
     compiled, values = _compiled(
         model, {} if data is None else data, evaluator=evaluator, log=log, predictors=predictors
     )
-    compiled_at = time.perf_counter()
+    compiled_at = clock.now()
     with ThreadPoolExecutor(max_workers=1) as pool:
         # Beside what one thread does: the program takes its time to read all of its data.
         wanted = predictors and recognised(compiled.program)

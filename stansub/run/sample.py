@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub import memory
+from stansub import clock, memory
 from stansub.chosen import updated
 from stansub.errors import DrawsWarning, InputError
 from stansub.findings import NotChecked
@@ -200,7 +199,7 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     if ready.meetings is not None:
         setup = replace(setup, found=ready.meetings.found, rule=ready.meetings.test)
     outcome = Outcome("" if found.finished else "this is its last checkpoint")
-    finished = Finished(ready.chains, outcome, setup, time.perf_counter(), found.seconds)
+    finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)
     idata = collect(ready.prepared, finished, progress, console=console, show=show)
     check(idata)
     return container(idata)
@@ -254,7 +253,7 @@ def run_chains(
         Seconds.
     """
     prepared, chains, meetings, found = ready
-    began, setup = time.perf_counter(), prepared.setup
+    began, setup = clock.now(), prepared.setup
     proposal = chains[0].proposal
     if isinstance(proposal, BuiltIn):
         setup = replace(setup, notes=updated(setup.notes, *proposal.choices()))
@@ -368,12 +367,12 @@ class _Watch:
     def __init__(self, chains: Sequence[Chain], view: View | None) -> None:
         self._chains, self._view = chains, view
         self._r_hat: float | None = None
-        self._next = time.perf_counter() + _R_HAT_EVERY
+        self._next = clock.now() + _R_HAT_EVERY
 
     def __call__(self) -> None:
         if self._view is None:
             return
-        if time.perf_counter() > self._next:
+        if clock.now() > self._next:
             self._r_hat = worst_r_hat([chain.draws for chain in self._chains])
-            self._next = time.perf_counter() + _R_HAT_EVERY
+            self._next = clock.now() + _R_HAT_EVERY
         self._view.show([chain.status for chain in self._chains], self._r_hat)

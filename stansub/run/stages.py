@@ -9,7 +9,6 @@ What is chosen depends on the seed and the data alone, not on the clock or the n
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stansub import chosen, streams
+from stansub import chosen, clock, streams
 from stansub.acceptance.rules import StoppingRule
 from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
@@ -256,14 +255,14 @@ class Meetings:
 
     def meet(self, chains: Sequence[Chain], n_steps: int) -> Iterator[None]:
         """Look at the draws of the stage that ended after ``n_steps``, and give the chains what follows, in pieces."""
-        began = time.perf_counter()
+        began = clock.now()
         rng = streams.generator(self._asked.request.seed, streams.Run.MEETING, number=n_steps)
         draws = [chain.recent for chain in chains]
         evaluated = 0
         for so_far in self._decide(chains, draws, n_steps, rng):
             evaluated = so_far
             yield
-        seconds = time.perf_counter() - began
+        seconds = clock.now() - began
         for number, chain in enumerate(chains):
             share, rest = divmod(evaluated, len(chains))
             chain.charge(share + (number < rest), seconds / len(chains))

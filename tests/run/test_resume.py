@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clocks import HANGS, Clock
 from ending import stop_after
 from numpy.typing import NDArray
 
@@ -124,20 +125,24 @@ def test_a_run_that_has_not_come_to_its_end_is_not_overwritten(
 
 
 def test_a_checkpoint_is_read_while_the_run_goes_on(
-    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logistic: CompiledModel,
+    logistic_data: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
 ) -> None:
     file = tmp_path / "run.checkpoint"
-    options = SHORT | {"iter_sampling": 40_000}  # long, so that no chain is done while the other has not begun
+    options = SHORT | {"iter_sampling": 4000, "parallel_chains": 1}
     whole = stansub.sample(logistic, logistic_data, **options)
-    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
-    stop_after(monkeypatch, 30_000)
+    clock.advance_with_stretches(monkeypatch, 0.1)  # short stretches, and turns of some of them
+    stop_after(monkeypatch, 3000)
     with pytest.raises(KeyboardInterrupt):
         stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **options)
     content = file.read_bytes()
     so_far = stansub.read_checkpoint(file, show_progress=False)
     assert file.read_bytes() == content, "it is only read"
     n = theta(so_far).shape[1]
-    assert 0 < n < 40_000
+    assert 0 < n < 4000
     np.testing.assert_array_equal(theta(so_far), theta(whole)[:, :n])
     assert list(inference_data.group(so_far, "posterior").data_vars) == ["alpha", "beta"]
     assert "this is its last checkpoint" in so_far.attrs["warnings"]
@@ -190,7 +195,7 @@ def killed(n_kills: int, folder: Path, data: Path, *, seed: int, options: list[s
                 kills += 1
                 process.wait()
                 continue
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=HANGS)
         assert process.returncode == 0, errors.decode()
         if kills >= n_kills:
             return kills
