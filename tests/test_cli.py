@@ -20,7 +20,7 @@ from stansub import CompiledModel, cli, compile_model
 from stansub.acceptance import rules as boundary
 from stansub.cli.application import app
 from stansub.output import convergence, inference_data, summary
-from stansub.run import choices, collect, config, progress
+from stansub.run import collect, config, decisions, limits, progress
 from stansub.run.chain import Chain, Phase
 from stansub.stan import download
 from stansub.stan.home import find_home
@@ -779,7 +779,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = run(["sample", "--help"], capsys)
     assert code == 0
-    assert f"[default: ({choices.DEFAULT_TEST})]" in out
+    assert f"[default: ({decisions.DEFAULT_TEST})]" in out
     assert run(["--version"], capsys)[1].startswith("stansub ")
     code, out, err = run([], capsys)
     assert (code, err) == (0, "")
@@ -791,12 +791,12 @@ def test_choices_are_those_of_the_library() -> None:
 
     def names(option: str) -> list[str]:
         bounds = config.declared(option).bounds
-        assert isinstance(bounds, config.Named)
+        assert isinstance(bounds, limits.Named)
         return sorted(bounds.names)
 
     parameters = inspect.signature(CompiledModel.with_data, eval_str=True).parameters
     assert names("test") == sorted(boundary.TEST_NAMES)
-    assert names("range_source") == sorted(config.RANGES.names)
+    assert names("range_source") == sorted(limits.RANGES.names)
     assert names("evaluator") == sorted(get_args(parameters["evaluator"].annotation))
     assert names("proposal") == sorted(PROPOSALS)
     assert names("control_variates") == sorted(anchored.ORDERS)
