@@ -16,7 +16,7 @@ from stansub.acceptance.ranges import DERIVATIVES
 from stansub.errors import InputError
 from stansub.output import files
 from stansub.output.layout import Layout
-from stansub.run.choices import choose_test
+from stansub.run.decisions import choose_test
 from stansub.run.progress import stage_progress
 from stansub.stan import source as source_module
 from stansub.stan.elementwise.elements import NotSeparableError

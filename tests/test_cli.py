@@ -5,8 +5,10 @@ import fcntl
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,9 +20,10 @@ from clocks import HANGS, Clock
 
 from stansub import CompiledModel, cli, compile_model
 from stansub.acceptance import rules as boundary
-from stansub.cli.main import app
+from stansub.cli.application import app
 from stansub.output import convergence, inference_data, summary
-from stansub.run import choices, collect, config, progress
+from stansub.run import collect, config, decisions, limits, progress
+from stansub.run.chain import Chain, Phase
 from stansub.stan import download
 from stansub.stan.home import find_home
 from stansub.tuning import anchored
@@ -618,7 +621,95 @@ def test_an_interrupt_while_the_program_ends_is_quiet(place: Path) -> None:
     assert running.stderr.readline() == "waiting for the import\n"
     running.send_signal(2)
     _, err = running.communicate(timeout=HANGS)
-    assert (running.returncode, err) == (-2, "")
+    assert (running.returncode, err) == (2, ""), "the code of the error that ended the command"
+
+
+INTERRUPTED_IMPORT = """
+import os, sys
+
+class Interrupting:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), {number})
+
+sys.meta_path.insert(0, Interrupting)
+sys.argv[1:] = ["summary", "none.nc"]
+from stansub.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "number"),
+    [
+        ("stansub.interrupts", signal.SIGINT),
+        ("stansub.cli.application", signal.SIGINT),
+        ("stansub.cli.application", signal.SIGTERM),
+        ("rich.console", signal.SIGHUP),
+        ("stansub.cli.risk", signal.SIGINT),
+    ],
+)
+def test_an_interrupt_of_the_first_imports_is_quiet(place: Path, module: str, number: int) -> None:
+    script = INTERRUPTED_IMPORT.format(module=module, number=int(number))
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_interrupt_of_imports_within_a_command_is_told(place: Path) -> None:
+    script = INTERRUPTED_IMPORT.format(module="numpy", number=2)
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stansub: error: interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ("check_modes", "Whether the chains missed a mode could not be found out"),
+        ("constrain", "were interrupted and are left out"),
+    ],
+)
+def test_an_interrupt_after_the_last_step_loses_no_draws(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: str,
+    told: str,
+    number: signal.Signals,
+) -> None:
+    work, waiting = getattr(collect, stage), [number]
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        if waiting:
+            os.kill(os.getpid(), waiting.pop())
+            threading.Event().wait(HANGS)
+        return work(*arguments, **options)
+
+    monkeypatch.setattr(collect, stage, interrupted)
+    code, out, _ = run(options(*QUICK), capsys)
+    assert code == 0
+    assert told in " ".join(out.split())
+    assert inference_data.group(inference_data.read("logistic.nc"), "posterior").sizes["draw"] == 60
+
+
+def test_an_interrupt_of_the_last_step_changes_nothing(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stretch, sampled = Chain._stretch, dict[Chain, int]()
+
+    def stretch_and_signal(chain: Chain, phase: Phase, *arguments: Any) -> Any:
+        records = stretch(chain, phase, *arguments)
+        sampled[chain] = chain.sampling.n_steps
+        if list(sampled.values()) == [60, 60]:
+            os.kill(os.getpid(), signal.SIGHUP)
+        return records
+
+    monkeypatch.setattr(Chain, "_stretch", stretch_and_signal)
+    code, out, err = run(options(*QUICK, "--parallel-chains", "1"), capsys)
+    assert code == 0
+    assert err.startswith("Stopping after the current step")
+    assert "interrupted" not in out
 
 
 def test_an_interrupt_while_draws_are_written_waits(
@@ -717,7 +808,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = run(["sample", "--help"], capsys)
     assert code == 0
-    assert f"[default: ({choices.DEFAULT_TEST})]" in out
+    assert f"[default: ({decisions.DEFAULT_TEST})]" in out
     assert run(["--version"], capsys)[1].startswith("stansub ")
     code, out, err = run([], capsys)
     assert (code, err) == (0, "")
@@ -729,12 +820,12 @@ def test_choices_are_those_of_the_library() -> None:
 
     def names(option: str) -> list[str]:
         bounds = config.declared(option).bounds
-        assert isinstance(bounds, config.Named)
+        assert isinstance(bounds, limits.Named)
         return sorted(bounds.names)
 
     parameters = inspect.signature(CompiledModel.with_data, eval_str=True).parameters
     assert names("test") == sorted(boundary.TEST_NAMES)
-    assert names("range_source") == sorted(config.RANGES.names)
+    assert names("range_source") == sorted(limits.RANGES.names)
     assert names("evaluator") == sorted(get_args(parameters["evaluator"].annotation))
     assert names("proposal") == sorted(PROPOSALS)
     assert names("control_variates") == sorted(anchored.ORDERS)
@@ -745,6 +836,8 @@ def test_the_command_line_starts_without_heavy_imports() -> None:
 import sys
 def imported(*names): return [name for name in names if name in sys.modules]
 import stansub.cli
+assert not imported("signal", "typing", "typer", "stansub._version"), "interrupts are not handled before `main`"
+import stansub.cli.application
 assert not imported("numpy", "scipy", "arviz", "xarray"), imported("numpy", "scipy", "arviz", "xarray")
 from stansub.run import sample as run
 found = imported("scipy.special", "scipy.optimize", "scipy.stats", "arviz", "matplotlib", "pandas", "xarray")

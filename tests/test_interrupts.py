@@ -1,5 +1,6 @@
 """Signals that end a run."""
 
+import os
 import signal
 from collections.abc import Iterator
 
@@ -67,7 +68,7 @@ def test_handlers_of_the_program_are_left_alone() -> None:
     got = []
     signal.signal(signal.SIGTERM, lambda *_: got.append("own"))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with interrupts.like_ctrl_c(), interrupts.first(lambda: got.append("ours")):
+    with interrupts.handled(), interrupts.first(lambda: got.append("ours")):
         send(signal.SIGTERM)
         send(signal.SIGHUP)
     assert got == ["own"]
@@ -76,9 +77,28 @@ def test_handlers_of_the_program_are_left_alone() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_like_ctrl_c(number: int, clock: Clock) -> None:
     signal.signal(number, signal.SIG_DFL)
-    with interrupts.like_ctrl_c():
+    with interrupts.handled():
         assert callable(signal.getsignal(number))
         with pytest.raises(KeyboardInterrupt):
             send(number)
         send(number)  # its twin
     assert signal.getsignal(number) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_exit_code_ends_the_process_at_once(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    signal.signal(number, signal.default_int_handler)
+    with interrupts.handled(130) as interrupt:
+        with pytest.raises(KeyboardInterrupt):  # it goes on only because nothing ends here
+            send(number)
+        interrupt.exit_code = None
+        monkeypatch.setattr(interrupts, "_AT_ONCE", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            send(number)
+        assert ended == [130]
+        interrupt.exit_code = 4
+    with pytest.raises(KeyboardInterrupt):
+        send(number)
+    assert ended == [130, 4]

@@ -33,7 +33,7 @@ from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, S
 from stansub.memory import reason
 from stansub.output import files, inference_data
 from stansub.output.words import percent
-from stansub.run import choices, collect, executors, inits
+from stansub.run import choices, collect, decisions, executors, inits, limits
 from stansub.run.prepare import make_posterior
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.sample import sample
@@ -283,7 +283,7 @@ def _check_counts(
         ("seed", seed, 0),
     ):
         if value is not None:
-            choices.check_count(name, value, at_least=least)
+            limits.check_count(name, value, at_least=least)
     if not 0 <= audit <= 1:
         raise InputError(f"audit {audit} must be a share between 0 and 1")
 
@@ -353,7 +353,7 @@ def _rules(
     if len(set(epsilons)) < len(epsilons):
         raise InputError(f"epsilon {', '.join(f'{one:g}' for one in epsilons)}: name each level once")
     return {
-        float(one): choices.choose_test(test, epsilon=one, delta=None, looks=looks, first_look=first_look)
+        float(one): decisions.choose_test(test, epsilon=one, delta=None, looks=looks, first_look=first_look)
         if one
         else Exact()
         for one in sorted(epsilons)
@@ -362,7 +362,7 @@ def _rules(
 
 def _budget(max_time: float | None, max_steps: int | None) -> Budget:
     if max_steps is not None:
-        choices.check_count("max_steps", max_steps, at_least=100)
+        limits.check_count("max_steps", max_steps, at_least=100)
     if max_time is not None and not 0 < max_time < math.inf:
         raise InputError(f"max_time {max_time} must be a number of seconds above 0")
     if max_time is None:

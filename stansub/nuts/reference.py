@@ -23,7 +23,8 @@ from stansub.nuts.base import Engine, Program, Run, Settings
 from stansub.output import files, inference_data
 from stansub.output.checks import R_HAT_MAX
 from stansub.output.statistics import affordable, table
-from stansub.run.choices import check_count, cores
+from stansub.run.choices import cores
+from stansub.run.limits import check_count
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.stan import data as data_module
 from stansub.stan.data import Data

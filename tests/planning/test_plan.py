@@ -286,7 +286,7 @@ def test_estimates() -> None:
 
 
 def test_help() -> None:
-    result = CliRunner().invoke(stansub.cli.app, ["plan", "--help"])
+    result = CliRunner().invoke(stansub.cli.application.app, ["plan", "--help"])
     assert result.exit_code == 0
     assert "--budget" in result.output
 
