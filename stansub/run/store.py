@@ -19,7 +19,7 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -32,6 +32,7 @@ _MAGIC = _FAMILY + b"2\n"
 # Magic, who writes the file, where the root begins, its length and its digest; then a digest of these.
 _HEAD = struct.Struct("<21s16sQQ32s")
 _CHECK = 16
+_LENGTH = _HEAD.size + _CHECK
 _SQLITE = b"SQLite format 3\x00"
 # Bytes that nothing refers to for which it is not worth while to write a file anew.
 _LITTLE = 1 << 20
@@ -52,6 +53,15 @@ class _Head(NamedTuple):
     def packed(self) -> bytes:
         content = _HEAD.pack(_MAGIC, self.owner, self.start, self.size, bytes.fromhex(self.digest))
         return content + _check(content)
+
+
+class _Written(NamedTuple):
+    """What a store has written: the head, where arrays stand, the end of all that, and the bytes that are in use."""
+
+    head: bytes
+    places: Mapping[str, tuple[int, int]]
+    end: int
+    used: int
 
 
 def is_store(path: Path) -> bool:
@@ -107,9 +117,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self._path, self._owner = path, secrets.token_bytes(16)
-        self._places: dict[str, tuple[int, int]] = {}
-        # End of what the head refers to; 0 before the first time. What is used of it.
-        self._end = self._used = 0
+        self._written: _Written | None = None
 
     def write(self, value: Encoded) -> None:
         """Have the file hold a value.
@@ -121,35 +129,36 @@ class Store:
         TakenOverError
             When another process has written to it since.
         """
-        if self._end and self._end <= 2 * self._used + _LITTLE:
+        written = self._written
+        if written is not None:
             with self._path.open("r+b") as file:
-                self._check_owner(file)
-                try:
-                    self._append(file, value, self._places)
-                except OSError:
-                    with contextlib.suppress(OSError):
-                        file.truncate(self._end)
-                    raise
-        else:
-            self._write_anew(value)
-
-    def _write_anew(self, value: Encoded) -> None:
-        if self._end:
-            with self._path.open("rb") as file:
-                self._check_owner(file)
+                content = file.read(_LENGTH)
+                head = _parsed(content)
+                if head is None or head.owner != self._owner:
+                    raise TakenOverError("another run goes on from there")
+                # Another head than was written last: an interrupt came before what was written was noted.
+                if content == written.head and written.end <= 2 * written.used + _LITTLE:
+                    try:
+                        self._written = self._append(file, value, written.places, written.end)
+                    except OSError:
+                        with contextlib.suppress(OSError):
+                            file.truncate(written.end)
+                        raise
+                    return
         part = self._path.with_name(f".stansub-{self._owner.hex()[:8]}.part")
         try:
             with part.open("w+b") as file:
-                file.write(bytes(_HEAD.size + _CHECK))
-                self._append(file, value, {})
+                file.write(bytes(_LENGTH))
+                written = self._append(file, value, {}, _LENGTH)
             os.replace(part, self._path)
+            self._written = written
         finally:
             part.unlink(missing_ok=True)
 
-    def _append(self, file: BinaryIO, value: Encoded, places: dict[str, tuple[int, int]]) -> None:
-        """Write what of the arrays is not among these places, the root, and then the head."""
+    def _append(self, file: BinaryIO, value: Encoded, places: Mapping[str, tuple[int, int]], end: int) -> _Written:
+        """Write at the end what of the arrays is not among these places, and the root; then the head."""
         now = {digest: places[digest] for digest in value.arrays if digest in places}
-        end = file.seek(max(self._end if places else 0, _HEAD.size + _CHECK))
+        file.seek(end)
         for digest, content in value.arrays.items():
             if digest not in now:
                 file.write(content)
@@ -162,13 +171,8 @@ class Store:
         file.seek(0)
         file.write(head)
         _flush(file)
-        self._places, self._end = now, end + len(root)
-        self._used = len(head) + len(root) + sum(length for _, length in now.values())
-
-    def _check_owner(self, file: BinaryIO) -> None:
-        head = _parsed(file.read(_HEAD.size + _CHECK))
-        if head is None or head.owner != self._owner:
-            raise TakenOverError("another run goes on from there")
+        used = len(head) + len(root) + sum(length for _, length in now.values())
+        return _Written(head, now, end + len(root), used)
 
 
 @contextlib.contextmanager
@@ -182,7 +186,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def _root(path: Path, file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
     """What the root holds: the value, and where arrays stand."""
-    content = file.read(_HEAD.size + _CHECK)
+    content = file.read(_LENGTH)
     if content.startswith(_SQLITE):
         raise InputError(
             f"{path} is an SQLite database, as checkpoints of earlier versions were, which this one does not read: "
@@ -224,7 +228,7 @@ def _part(path: Path, file: BinaryIO, start: int, length: int, digest: str) -> b
 def _parsed(content: bytes) -> _Head | None:
     """A head; None where it is none."""
     packed = content[: _HEAD.size]
-    if len(content) != _HEAD.size + _CHECK or _check(packed) != content[_HEAD.size :]:
+    if len(content) != _LENGTH or _check(packed) != content[_HEAD.size :]:
         return None
     magic, owner, start, size, digest = _HEAD.unpack(packed)
     return _Head(owner, start, size, digest.hex()) if magic == _MAGIC else None

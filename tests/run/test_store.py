@@ -15,7 +15,7 @@ from stansub.run import store
 from stansub.run.kinds import CODEC
 from stansub.run.store import Store, TakenOverError
 
-HEAD = store._HEAD.size + store._CHECK
+HEAD = store._LENGTH
 
 
 def value(number: int, n: int = 100) -> Encoded:
@@ -97,6 +97,7 @@ class TestStore:
     def test_a_disk_that_is_full_leaves_the_last_value(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         kept = Store(path)
         kept.write(value(1))
+        before = path.read_bytes()
 
         def full(file: Any) -> None:
             file.flush()
@@ -107,9 +108,40 @@ class TestStore:
             with pytest.raises(OSError, match="No space left"):
                 kept.write(value(2))
         assert number_in(path) == 1
-        assert path.stat().st_size == kept._end
+        assert path.read_bytes() == before
         kept.write(value(3))
         assert number_in(path) == 3
+
+    @pytest.mark.parametrize("anew", [False, True])
+    def test_an_interrupt_at_the_last_moment_does_no_harm(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, anew: bool
+    ) -> None:
+        """The file has the next value, and the store has not noted it yet."""
+        kept, flush, replace, n = Store(path), store._flush, os.replace, 0
+        monkeypatch.setattr(store, "_LITTLE", -(10**9) if anew else 1 << 20)
+        kept.write(value(1))
+
+        def interrupted(file: Any) -> None:
+            nonlocal n
+            flush(file)
+            n += 1
+            if n == 2 and not anew:
+                raise KeyboardInterrupt
+
+        def replaced(part: Path, target: Path) -> None:
+            replace(part, target)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "_flush", interrupted)
+            if anew:
+                patch.setattr(store.os, "replace", replaced)
+            with pytest.raises(KeyboardInterrupt):
+                kept.write(value(2, 5))
+        assert number_in(path) == 2
+        for number in (3, 4):
+            kept.write(value(number))
+            assert number_in(path) == number
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
     def test_a_file_that_may_only_be_read_is_read(self, path: Path) -> None:
