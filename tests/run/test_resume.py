@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -418,3 +419,42 @@ def test_only_draws_are_replaced_by_a_resumed_run(
     assert ended.value.code == 2
     assert "notes.txt" in capsys.readouterr().err
     assert other.read_text() == "mine"
+
+
+class Dying:
+    """An executor that runs turns in this process, as in one that is killed after so many."""
+
+    def __init__(self, n_turns: int) -> None:
+        self.n_turns = n_turns
+
+    def submit(self, function: Any, /, *args: Any) -> Future[Any]:
+        self.n_turns -= 1
+        if self.n_turns < 0:
+            raise BrokenExecutor("terminated abruptly")
+        done: Future[Any] = Future()
+        done.set_result(function(*args))
+        return done
+
+
+@pytest.mark.parametrize("n_turns", [0, 60])
+def test_a_run_whose_processes_were_killed_says_how_to_resume(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    mean_data: dict[str, Any],
+    n_turns: int,
+) -> None:
+    data, output = tmp_path / "data.json", tmp_path / "draws.nc"
+    data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in mean_data.items()}))
+    monkeypatch.setattr("stansub.run.executors.opened", lambda *given: contextlib.nullcontext(Dying(n_turns)))
+    monkeypatch.setattr("stansub.run.elsewhere._TURN", 0.0)
+    command = ["sample", str(EXAMPLES / "normal_mean.stan"), str(data), "--output", str(output), "--quiet"]
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command, "--chains", "2", "--iter-warmup", "200", "--iter-sampling", "100000000", "--thin", "1000"])
+    error = " ".join(capsys.readouterr().err.split())
+    assert ended.value.code == 1, error
+    assert "the processes have failed" in error
+    named = f"resume the run with --resume {tmp_path / 'draws.checkpoint'}"
+    assert (named if n_turns else "resume the run from it (--resume)") in error
+    assert output.exists() == bool(n_turns)
+    assert (tmp_path / "draws.checkpoint").exists()
