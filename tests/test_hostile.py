@@ -273,8 +273,8 @@ def check_facts(draws: Path, folder: Path, name: str, value: Any) -> None:
     """A file with one other fact is refused, or its summary and pictures are made."""
     made = [json.dumps(value)] if name in inference_data.JSON_ATTRS else [json.dumps(value), value]
     for one in made:
-        if isinstance(one, list | dict | None) or (isinstance(one, int) and abs(one) >= 2**63):
-            continue
+        if type(one) not in (str, float, int) or (isinstance(one, int) and abs(one) >= 2**63):
+            continue  # NetCDF has no such attributes
         try:
             idata = inference_data.read(with_attribute(draws, folder / "draws.nc", name, one))
         except InputError:

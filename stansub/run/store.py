@@ -135,7 +135,7 @@ class Store:
                 content = file.read(_LENGTH)
                 head = _parsed(content)
                 if head is None or head.owner != self._owner:
-                    raise TakenOverError("another run goes on from there")
+                    raise TakenOverError("another run has resumed from it")
                 # Another head than was written last: an interrupt came before what was written was noted.
                 if content == written.head and written.end <= 2 * written.used + _LITTLE:
                     try:

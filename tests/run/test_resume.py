@@ -403,7 +403,7 @@ def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
         turns: Any = {"checkpoint_every": 1e-9, "parallel_chains": 1}
         first = stansub.sample(logistic, logistic_data, checkpoint=file, **turns, **SHORT)
     assert_same(whole, first)
-    assert "another run goes on from there" in " ".join(capsys.readouterr().err.split())
+    assert "another run has resumed from it" in " ".join(capsys.readouterr().err.split())
     assert_same(whole, stansub.read_checkpoint(file, show_progress=False))
 
 
