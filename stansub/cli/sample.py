@@ -52,6 +52,7 @@ def sample(
     from stansub.output import files, inference_data, summary
     from stansub.output.record import missed_modes
     from stansub.run import sample as run
+    from stansub.run.executors import BROKEN
 
     target = output or Path(f"{model.stem}.nc")
     # Draws of the run that is resumed may be replaced by more of them.
@@ -76,6 +77,8 @@ def sample(
         raise InterruptError(trouble or f"interrupted; the draws are in {written}", written=True) from None
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []
+    if stopped.startswith(BROKEN) and (checkpoint := Path(options["checkpoint"])).is_file():
+        failures.append(f"resume the run with `resume={checkpoint}`")
     if failures or trouble:
         raise RunError("; ".join([*failures, *([trouble] if trouble else [])]))
     if stopped.startswith("interrupted"):

@@ -24,10 +24,11 @@ from stansub.findings import HeavyTail, TrialDecisionsWrong
 from stansub.output.checks import normality_fails
 from stansub.output.words import clause, percent
 from stansub.run import choices, decisions, limits
-from stansub.run.chain import WARMUP_STRETCH, Chain, Plan
+from stansub.run.chain import WARMUP_STRETCH, Chain
 from stansub.run.inits import Init, Inits, load
 from stansub.run.prepare import about_mode, make_chain, make_posterior
 from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.state import Plan
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ

@@ -16,7 +16,7 @@ from stansub.diagnostics.risk_functions import MEANS, VARIANCES, Functions
 from stansub.kernels.base import Oversight, Records, totals_of
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import RandomWalk
-from stansub.run.chain import Totals
+from stansub.run.state import Totals
 from stansub.stan.library import Rng
 from stansub.types import FloatArray
 

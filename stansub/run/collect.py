@@ -27,12 +27,13 @@ from stansub.memory import reason
 from stansub.output import convergence, files, inference_data
 from stansub.output.words import sentence
 from stansub.progress import Progress, TimeLimitError
-from stansub.run.chain import Chain, Totals
+from stansub.run.chain import Chain
 from stansub.run.constrain import PARAMETERS, Kept, constrain
 from stansub.run.executors import BROKEN, Outcome
 from stansub.run.inits import Inits
 from stansub.run.prepare import Prepared, Setup
 from stansub.run.progress import stage_progress
+from stansub.run.state import Totals
 from stansub.run.until import Check
 from stansub.stan.posterior import Posterior
 from stansub.tuning.anchored import Anchored
@@ -132,7 +133,10 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
             "or lower `iter_warmup`"
         )
     if outcome.stopped == BROKEN:
-        raise RunError(f"{BROKEN} before the first draw after warmup: there is nothing to write")
+        raise RunError(
+            f"{BROKEN} before the first draw after warmup: there is nothing to write; if there is a checkpoint, resume "
+            "the run from it (`resume`)"
+        )
     raise InterruptError("sampling was interrupted before the first draw after warmup: there is nothing to write")
 
 

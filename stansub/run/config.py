@@ -7,10 +7,7 @@ line answers at once.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import numbers
-import pickle
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -293,7 +290,7 @@ class SampleConfig:
     resume: Path | str | None = _option(
         None,
         "Checkpoint of a run that was killed, stopped or, with more `iter_sampling`, finished: it goes on draw for "
-        "draw as if it had never ended. Where nothing was kept yet it begins anew.",
+        "draw as if it had never ended. If there is no such file yet, a new run starts and is kept there.",
         OUTPUT,
         type_="path",
         metavar="FILE",
@@ -428,7 +425,12 @@ class SampleConfig:
 
     def record(self) -> dict[str, Any]:
         """The options by name in values that JSON has; what has no name of its own by type and digest."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self) if declared(one.name).recorded}
+        options = {one.name: declared(one.name) for one in fields(self)}
+        return {
+            name: _plain(getattr(self, name), exact=option.resume != "any")
+            for name, option in options.items()
+            if option.recorded
+        }
 
     def differences(self, earlier: SampleConfig | Mapping[str, Any]) -> tuple[str, ...]:
         """Names of the options with which a run cannot go on where another has ended.
@@ -508,7 +510,8 @@ def _type_text(name: str, option: Option) -> str:
     return plain_type(name).__name__
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, *, exact: bool) -> Any:
+    """A value as JSON has it; what JSON does not have by name and, if it must be exact, a digest of what it holds."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, numbers.Integral):
@@ -518,28 +521,13 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "__fspath__"):
         return str(value)
     if isinstance(value, Sequence):
-        return [_plain(one) for one in value]
-    return _digest(value)
-
-
-def _digest(value: Any) -> str:
-    """A value's type or, of a function, name, and where it can be taken, a digest of what it holds."""
+        return [_plain(one, exact=exact) for one in value]
     name = str(getattr(value, "__qualname__", type(value).__name__))
-    try:
-        if isinstance(value, Mapping):
-            import orjson
-
-            content = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_SORT_KEYS)
-        else:
-            # Without a memo: the bytes of equal values do not depend on which of their parts are one object.
-            stream = io.BytesIO()
-            pickler = pickle.Pickler(stream, protocol=5)
-            pickler.fast = True
-            pickler.dump(value)
-            content = stream.getvalue()
-    except Exception:  # values of any class fail in any way
+    if not exact:
         return name
-    return f"{name} {hashlib.sha256(content).hexdigest()[:16]}"
+    from stansub.run.identity import digest_of
+
+    return f"{name} {digest_of(value)}"
 
 
 documented(SampleConfig)

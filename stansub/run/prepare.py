@@ -24,11 +24,12 @@ from stansub.kernels.recipes import Leaf, Metropolis, Recipe
 from stansub.progress import Progress
 from stansub.run import choices
 from stansub.run.bench import Bench
-from stansub.run.chain import Chain, Plan
+from stansub.run.chain import Chain
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import Kept, check_draws
 from stansub.run.functions import posterior_of
 from stansub.run.inits import Init, load, start
+from stansub.run.state import Plan
 from stansub.stan import data as data_module
 from stansub.stan import source
 from stansub.stan.compiled import CompiledModel, compile_model
@@ -51,7 +52,7 @@ Data = str | Path | Mapping[str, Any] | data_module.Data | None
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run does, in values that can be pickled; with the program and the data it decides the draws.
+    """What a run does, in values; with the program and the data it decides the draws.
 
     Attributes
     ----------
@@ -90,7 +91,7 @@ class Setup:
     notes: Choices
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields; an executor is left out, which belongs to one process."""
+        """The fields, for workers in other processes; an executor is left out, which belongs to one process."""
         config = self.config
         if not isinstance(config.executor, str):
             config = replace(config, executor="threads")
@@ -126,7 +127,7 @@ class Prepared:
     Attributes
     ----------
     setup : Setup
-        Can be pickled; the others belong to this process.
+        The others belong to this process.
     posterior : Posterior
     ranges : Ranges
         Where the chains' deciders have the range constant from.
@@ -183,7 +184,6 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         isinstance(model, Posterior | FunctionFactors) and not model.any_block_size
     )
     audit, audit_note = _audits(posterior, fitted, promise, config)
-    moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
     setup = Setup(
         config=config,
         # What meetings begin with is the test before its looks were fitted, or that which took its place.
@@ -192,7 +192,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         guarantee=promise.value,
         range_kind=ranges.kind,
         found=found,
-        moves=without_race(moves) if isinstance(moves, str) else moves,
+        moves=moves_of(config, found),
         starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
         plan=Plan(
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
@@ -202,6 +202,12 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     )
     data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
     return Prepared(setup, posterior, ranges, compiled_at, data_file)
+
+
+def moves_of(config: SampleConfig, found: Anchored | None) -> str | Proposal | Recipe:
+    """What chains propose with, or the kernel that does."""
+    moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
+    return without_race(moves) if isinstance(moves, str) else moves
 
 
 def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress) -> list[Chain]:
@@ -229,7 +235,7 @@ def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress)
 
 
 def _settled(config: SampleConfig) -> SampleConfig:
-    """The options with what chance and the machine decide, and without the console, which cannot be pickled."""
+    """The options with what chance and the machine decide, and without the console, which belongs to this process."""
     seed = secrets.randbits(31) if config.seed is None else int(config.seed)
     threads = min(config.chains, config.parallel_chains or choices.cores())
     return replace(config, seed=seed, parallel_chains=threads, console=None)
