@@ -263,6 +263,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "a folder as program": (lambda: ["sample", folder("f.stan"), "data.json"], "f.stan: cannot be read"),
     "a program that is no program": (lambda: stan("parameters {"), "bad.stan, line 1"),
     "no parameters": (lambda: stan("data { int<lower=0> N; } model { }"), "no parameters"),
+    "no parameters to check": (lambda: ["check", *stan("data { int<lower=0> N; } model { }")[1:]], "no parameters"),
     # the data
     "no data": (lambda: ["sample", LOGISTIC, "none.json"], "none.json: no such file"),
     "a folder as data": (lambda: ["sample", LOGISTIC, folder("f.json")], "f.json: cannot be read"),
