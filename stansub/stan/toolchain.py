@@ -154,7 +154,7 @@ class _Wanted(NamedTuple):
     @classmethod
     def of(cls, code: str, name: str, user_header: Path | None, stanc_args: Sequence[str]) -> _Wanted:
         """From the arguments of `compile_library`."""
-        home, stem = find_home(), _stem(name)
+        home, stem = find_home(), stem_of(name)
         flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
         if not any(flag.startswith("--name") for flag in flags):
             flags.append(f"--name={stem}_model")
@@ -184,8 +184,8 @@ def in_background() -> Iterator[Callable[..., Future[Path]]]:
             raise
 
 
-def _stem(name: str) -> str:
-    """A name that serves as a file name and in C++."""
+def stem_of(name: str) -> str:
+    """Return a name that serves as a file name, in make, in a shell and in C++, whatever the program is called."""
     stem = re.sub(r"\W", "_", name, flags=re.ASCII)[:60]
     return stem if stem[:1].isalpha() else f"program_{stem}"
 
