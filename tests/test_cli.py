@@ -267,6 +267,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "a folder as program": (lambda: ["sample", folder("f.stan"), "data.json"], "f.stan: cannot be read"),
     "a program that is no program": (lambda: stan("parameters {"), "bad.stan, line 1"),
     "no parameters": (lambda: stan("data { int<lower=0> N; } model { }"), "no parameters"),
+    "no parameters to check": (lambda: ["check", *stan("data { int<lower=0> N; } model { }")[1:]], "no parameters"),
     # the data
     "no data": (lambda: ["sample", LOGISTIC, "none.json"], "none.json: no such file"),
     "a folder as data": (lambda: ["sample", LOGISTIC, folder("f.json")], "f.json: cannot be read"),
@@ -279,8 +280,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "not integers": (lambda: write(json.dumps(data(2, y=[0.5, 1]))), "variable 'y'"),
     "text": (lambda: write(json.dumps(data(2, y=["a", "b"]))), "variable 'y'"),
     "ragged": (lambda: write(json.dumps(data(2, K=2, x=[[1, 2], [3]]))), "variable 'x'"),
-    "NaN": (lambda: write(json.dumps(data(2, x=[[1.0], [float("nan")]]))), "x[2, 1] is nan"),
-    "infinite": (lambda: write(json.dumps(data(2, x=[[1.0], [float("inf")]]))), "x[2, 1] is inf"),
+    "400 digits": (lambda: write(json.dumps(data(2, x=[[1.0], [10**399]]))), "but x[2, 1] is 1000"),
     "against its constraint": (lambda: write(json.dumps(data(2, y=[0, 2]))), "bad.json"),
     "no observations": (lambda: write(json.dumps(data(0, y=[], x=[]))), "there are no observations (N = 0)"),
     # options

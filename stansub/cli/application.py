@@ -21,7 +21,7 @@ from stansub.cli.plan import plan
 from stansub.cli.reference import reference
 from stansub.cli.risk import risk
 from stansub.cli.sample import sample
-from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
+from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError, printable
 
 _READER_GONE = 141  # as a shell says of a program that SIGPIPE has ended
 
@@ -107,7 +107,7 @@ def _usage(error: Any) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"stansub: error: {as_flags(message)}", err=True)
+    typer.echo(f"stansub: error: {printable(as_flags(message))}", err=True)
     return code
 
 

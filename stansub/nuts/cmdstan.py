@@ -28,6 +28,7 @@ from stansub.nuts.progress import file_progress
 from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.progress import stage_progress
+from stansub.stan import toolchain
 from stansub.stan.cache import cache_dir, cache_errors
 from stansub.stan.data import Data
 from stansub.stan.download import without_meter
@@ -225,8 +226,7 @@ def _compiled(cmdstanpy: Any, program: Program, log: Callable[[str], None]) -> s
     folder = cache_dir() / "cmdstan" / key
     with cache_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    stem = re.sub(r"\W", "_", program.name, flags=re.ASCII)
-    file = folder / f"{stem if stem[:1].isalpha() else f'program_{stem}'}.stan"
+    file = folder / f"{toolchain.stem_of(program.name)}.stan"
     with FileLock(folder / "lock"):
         with cache_errors(folder):
             if not file.exists():

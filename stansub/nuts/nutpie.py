@@ -153,7 +153,8 @@ def _with_data(path: Path, program: Program, data: Data, *, seed: int) -> Any:
         import nutpie
 
         bridgestan.set_bridgestan_path(str(toolchain.find_home().path))
-        return nutpie.compile_stan_model(code=program.code, model_name=program.name).with_data(**data.values)
+        name = toolchain.stem_of(program.name)
+        return nutpie.compile_stan_model(code=program.code, model_name=name).with_data(**data.values)
 
 
 def _makespan(work: Sequence[int], workers: int) -> int:

@@ -460,8 +460,6 @@ def _compiled(
     with ThreadPoolExecutor(max_workers=1) as pool:
         raw = pool.submit(data_module.load, data)
         read = source.read(model)
-        if not read.program.parameters.declarations:
-            raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
         values = raw.result().checked(read.program.data.declarations)
     compiled = compile_model(read, progress=log, rewritten=evaluator != "instances", predictors=predictors)
     return compiled, values

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -294,6 +295,35 @@ def test_a_program_that_cannot_be_read(tmp_path):
 
 
 # Libraries
+
+
+HOSTILE = [
+    "$(touch pwned)",
+    "`touch pwned`",
+    "$$(touch pwned)",
+    "a; touch pwned",
+    "a\ntouch pwned",
+    "a' && touch pwned '",
+    'a" | touch pwned "',
+    "# %.stan: ; touch pwned",
+    "../../pwned",
+    "-f pwned",
+    "$(shell touch pwned)",
+    "%",
+    "",
+    "\x1b[31mred",
+    "x" * 300,
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_a_program_is_called_reaches_neither_make_nor_a_shell(name, own_cache, fake_make):
+    library = toolchain.compile_library(CODE, name=name)
+    assert re.fullmatch(r"[A-Za-z]\w{0,70}-[0-9a-f]{20}\.so", library.name, re.ASCII)
+    assert library.parent == own_cache / "libraries"
+    (call,) = [line for line in fake_make() if "--version" not in line]
+    assert "touch " not in call
+    assert not set(call) & set('$`;"&|#%\n')
 
 
 def test_a_library_is_compiled_once(no_download, fake_make):
