@@ -16,7 +16,7 @@ from stansub.cli.check import check, doctor
 from stansub.cli.compare import compare
 from stansub.cli.diagnose import diagnose
 from stansub.cli.draws import plot, summary
-from stansub.cli.flags import as_flags
+from stansub.cli.flags import in_one_line
 from stansub.cli.plan import plan
 from stansub.cli.reference import reference
 from stansub.cli.risk import risk
@@ -107,7 +107,7 @@ def _usage(error: Any) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"stansub: error: {as_flags(message)}", err=True)
+    typer.echo(f"stansub: error: {in_one_line(message)}", err=True)
     return code
 
 
