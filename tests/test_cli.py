@@ -268,6 +268,9 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "a program that is no program": (lambda: stan("parameters {"), "bad.stan, line 1"),
     "no parameters": (lambda: stan("data { int<lower=0> N; } model { }"), "no parameters"),
     "no parameters to check": (lambda: ["check", *stan("data { int<lower=0> N; } model { }")[1:]], "no parameters"),
+    "a line break in a name": (lambda: ["sample", "a\nb.stan", "data.json"], r"a\nb.stan: no such file"),
+    "a colour in a name": (lambda: ["sample", "\x1b[31mb.stan", "data.json"], r"\x1b[31mb.stan: no such file"),
+    "markup in a name": (lambda: ["sample", "[red]b.stan", "data.json"], "[red]b.stan: no such file"),
     # the data
     "no data": (lambda: ["sample", LOGISTIC, "none.json"], "none.json: no such file"),
     "a folder as data": (lambda: ["sample", LOGISTIC, folder("f.json")], "f.json: cannot be read"),
@@ -795,6 +798,14 @@ def test_a_reader_that_goes_before_the_end(place: Path) -> None:
     os.close(read)
     _, err = running.communicate(timeout=HANGS)
     assert (running.returncode, err) == (141, "")
+
+
+def test_output_whose_encoding_lacks_characters(place: Path) -> None:
+    program = Path(LOGISTIC).read_text().replace("y ~ bernoulli", "/* für alle */ y ~ bernoulli")
+    Path("ü.stan").write_text(program)
+    done = command(["check", "ü.stan"], PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (5, "")
+    assert "y ~ bernoulli" in done.stdout
 
 
 def test_closed_output_does_not_get_into_the_draws(place: Path) -> None:

@@ -16,12 +16,12 @@ from stansub.cli.check import check, doctor
 from stansub.cli.compare import compare
 from stansub.cli.diagnose import diagnose
 from stansub.cli.draws import plot, summary
-from stansub.cli.flags import as_flags
+from stansub.cli.flags import in_one_line
 from stansub.cli.plan import plan
 from stansub.cli.reference import reference
 from stansub.cli.risk import risk
 from stansub.cli.sample import sample
-from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError, printable
+from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 
 _READER_GONE = 141  # as a shell says of a program that SIGPIPE has ended
 
@@ -107,7 +107,7 @@ def _usage(error: Any) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"stansub: error: {printable(as_flags(message))}", err=True)
+    typer.echo(f"stansub: error: {in_one_line(message)}", err=True)
     return code
 
 

@@ -71,7 +71,7 @@ def sample(
     try:
         lines = result.attrs["warnings"].splitlines()
         note = f" ({len(lines)} warning{'s' * (len(lines) > 1)} below the summary)" if lines else ""
-        console.print(f"Draws: {written}{note}", highlight=False, soft_wrap=True)
+        console.print(f"Draws: {written}{note}", soft_wrap=True)
         summary.render(result, FlagConsole(), summary=found, verbose=verbose)
     except KeyboardInterrupt:
         raise InterruptError(trouble or f"interrupted; the draws are in {written}", written=True) from None
@@ -100,5 +100,5 @@ def _planned(
     level = "" if chosen.epsilon is None else f" with epsilon {chosen.epsilon:g}"
     level += "" if chosen.final_epsilon is None else f" falling to {chosen.final_epsilon:g}"
     line = f"Plan: {chosen.test}{level}, {chosen.iter_sampling:,} steps of each chain{other}"
-    console.print(line, highlight=False, soft_wrap=True)
+    console.print(line, soft_wrap=True)
     return chosen

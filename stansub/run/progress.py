@@ -200,7 +200,7 @@ def _written(stage: Callable[[], Stage | None], console: Console) -> Iterator[No
 def _write(console: Console, line: str) -> None:
     """A line, if it can be written: nobody shall lose draws because nobody reads it."""
     if redrawn(console):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
         return
     with suppress(OSError, ValueError):
         console.file.write(f"{line}\n")
@@ -209,5 +209,5 @@ def _write(console: Console, line: str) -> None:
 
 def default_console() -> Console:
     """Console on standard error, so that standard output holds results alone; notebooks show it in the cell."""
-    console = Console()
-    return console if console.is_jupyter else Console(stderr=True)
+    console = Console(markup=False, highlight=False)
+    return console if console.is_jupyter else Console(stderr=True, markup=False, highlight=False)
