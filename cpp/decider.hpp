@@ -207,8 +207,12 @@ class Decider {
   void restore(const DeciderState& state) {
     if (state.theta.size() != current_.theta.size() || state.known.size() != state.values.size())
       throw std::invalid_argument("the state is of a decider of another model");
-    for (const std::int32_t b : state.known)
-      if (b < 0 || b >= n_blocks_) throw std::invalid_argument("the state is of a decider of another model");
+    for (const auto& blocks : {state.known, state.subset})
+      for (const std::int32_t b : blocks)
+        if (b < 0 || b >= n_blocks_) throw std::invalid_argument("the state is of a decider of another model");
+    const double n_places = observations_ ? static_cast<double>(observations_->size()) : 0;
+    for (const double place : state.ahead)
+      if (!(place >= 0 && place <= n_places)) throw std::invalid_argument("the state is of a decider of other data");
     all_.urn.restore(state.order);
     turn_to(state.subset);
     some_.urn.restore(state.subset_order);

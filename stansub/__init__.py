@@ -4,13 +4,14 @@
 >>> idata = stansub.sample("model.stan", "data.json")  # doctest: +SKIP
 """
 
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
-from stansub._version import __version__
-
+# As in `typing`. Nothing is imported here that the command line would have to wait for.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    from stansub._version import __version__
     from stansub.acceptance.rules import (
         Austerity,
         Barker,
@@ -99,6 +100,7 @@ __all__ = [
 
 # Imported when first asked for, so that the command line answers at once.
 _HOMES = {
+    "__version__": "_version",
     **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "acceptance.rules"),
     **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "acceptance.rules"),
     **dict.fromkeys(("Barker", "Factorised", "Penalty"), "acceptance.rules"),
@@ -128,6 +130,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+    from importlib.util import find_spec
+
     if name == "_loop" and find_spec("stansub._loop") is None:
         raise ImportError(
             f"{__path__[0]} is a checkout whose extension module is not built: start Python in another folder, or run "

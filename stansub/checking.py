@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,11 +11,12 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from stansub import clock
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.errors import InputError
 from stansub.output import files
 from stansub.output.layout import Layout
-from stansub.run.choices import choose_test
+from stansub.run.decisions import choose_test
 from stansub.run.progress import stage_progress
 from stansub.stan import source as source_module
 from stansub.stan.elementwise.elements import NotSeparableError
@@ -260,9 +260,9 @@ def _measure(posterior: Posterior) -> _Costs:
 def _seconds(action: Callable[[], object], tries: int = 5) -> float:
     best = math.inf
     for _ in range(tries):
-        began = time.perf_counter()
+        began = clock.now()
         action()
-        best = min(best, time.perf_counter() - began)
+        best = min(best, clock.now() - began)
     return best
 
 

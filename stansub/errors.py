@@ -46,3 +46,8 @@ class DrawsWarning(UserWarning):
 def one_line(error: BaseException) -> str:
     """An error's message in one line, or its type where it has none."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def printable(text: str) -> str:
+    """Return a text with control characters spelled out: a file's name may hold line breaks or codes for terminals."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -2,47 +2,71 @@
 
 from __future__ import annotations
 
+import math
+import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+from stansub import clock
 
 _ENDINGS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 # Seconds within which signals count as one: `timeout`, shells and service managers send them twice.
 _AT_ONCE = 1.0
 
 
-class _Interrupt:
-    """Handler that raises KeyboardInterrupt, once for signals that come twice at once."""
+class Interrupt:
+    """Handler that raises KeyboardInterrupt, or ends the process at once.
 
-    def __init__(self) -> None:
-        self._last = -_AT_ONCE
+    Attributes
+    ----------
+    exit_code : int or None
+        That of a process that is to end at once, as where nothing has begun or all is done: exceptions that are raised
+        during imports or while the interpreter shuts down may be lost, or be shown.
+    """
+
+    def __init__(self, exit_code: int | None = None) -> None:
+        self.exit_code = exit_code
+        self._last = -math.inf
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
-        repeated, self._last = now - self._last < _AT_ONCE, now
-        if not repeated:
+        if self.exit_code is not None:
+            os._exit(self.exit_code)
+        if number == signal.SIGINT:
             raise KeyboardInterrupt
+        before = self._last
+        self.note()
+        if self._last - before >= _AT_ONCE:
+            raise KeyboardInterrupt
+
+    def note(self) -> None:
+        """Take a signal of this moment for handled: its twin interrupts nothing."""
+        self._last = clock.now()
 
 
 @contextmanager
-def like_ctrl_c() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP raise KeyboardInterrupt while the block runs, unless they are ignored (`nohup`)."""
+def handled(exit_code: int | None = None) -> Iterator[Interrupt]:
+    """Have SIGINT, SIGTERM and SIGHUP treated alike while the block runs, unless they are ignored (`nohup`).
+
+    If the handler has an exit code when the block ends, it stays: the process is about to end too.
+    """
+    handler = Interrupt(exit_code)
     if not _in_main_thread():
-        yield
+        yield handler
         return
-    handler = _Interrupt()
-    taken = [number for number in _ENDINGS if signal.getsignal(number) is signal.SIG_DFL]
+    defaults = (signal.SIG_DFL, signal.default_int_handler)
+    taken = {number: old for number in (signal.SIGINT, *_ENDINGS) if (old := signal.getsignal(number)) in defaults}
     for number in taken:
         signal.signal(number, handler)
     try:
-        yield
+        yield handler
     finally:
-        for number in taken:
-            signal.signal(number, signal.SIG_DFL)
+        if handler.exit_code is None:
+            for number, old in taken.items():
+                signal.signal(number, old)
 
 
 @contextmanager
@@ -59,11 +83,13 @@ def first(handle: Callable[[], None]) -> Iterator[None]:
     seen: list[float] = []
 
     def on(number: int, frame: FrameType | None) -> None:
-        now = time.monotonic()
         if not seen:
-            seen.append(now)
+            seen.append(clock.now())
+            for handler in previous.values():
+                if isinstance(handler, Interrupt):
+                    handler.note()
             handle()
-        elif number == signal.SIGINT or now - seen[0] > _AT_ONCE:
+        elif number == signal.SIGINT or clock.now() - seen[0] > _AT_ONCE:
             previous[signal.Signals(number)](number, frame)
 
     for number in previous:
@@ -80,7 +106,7 @@ def _interrupting(number: signal.Signals) -> Callable[[int, FrameType | None], A
     handler = signal.getsignal(number)
     if not callable(handler):
         return None
-    interrupts = isinstance(handler, _Interrupt) or handler is signal.default_int_handler
+    interrupts = isinstance(handler, Interrupt) or handler is signal.default_int_handler
     return handler if interrupts or number == signal.SIGINT else None
 
 

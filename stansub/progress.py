@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import clock
 from stansub.errors import RunError
 
 # Seconds from which on a stage is worth naming, and of counting before the time left is estimated.
@@ -40,7 +40,7 @@ class Stage:
     remedy : str
         What would make it shorter.
     began, counted_from : float
-        When it and its present count began, as `time.perf_counter` gives it.
+        When it and its present count began, as `stansub.clock.now` gives it.
     done, total : int
         How far it is; 0 of 0 where that is not known.
     """
@@ -56,12 +56,12 @@ class Stage:
     @property
     def seconds(self) -> float:
         """Since it began."""
-        return time.perf_counter() - self.began
+        return clock.now() - self.began
 
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the count; None where there is none."""
-        passed = time.perf_counter() - self.counted_from
+        passed = clock.now() - self.counted_from
         return passed * (self.total - self.done) / self.done if self.done and passed > _COUNTED else None
 
     @property
@@ -98,7 +98,7 @@ class Progress:
     Attributes
     ----------
     began : float
-        When this was made, as `time.perf_counter` gives it.
+        When this was made, as `stansub.clock.now` gives it.
     stage : Stage or None
         The present one.
     seconds : dict of str to float
@@ -113,7 +113,7 @@ class Progress:
         stop: NDArray[np.int32] | None = None,
         on_end: Callable[[str, float], None] | None = None,
     ) -> None:
-        self.began = time.perf_counter()
+        self.began = clock.now()
         self.stage: Stage | None = None
         self.seconds: dict[str, float] = {}
         self._log, self._max_time, self._stop, self._on_end = log, max_time, stop, on_end
@@ -128,7 +128,7 @@ class Progress:
             What the user can do for it to take less time, to follow "or".
         """
         self.check()
-        name, now = re.split(r": | \(", text, maxsplit=1)[0], time.perf_counter()
+        name, now = re.split(r": | \(", text, maxsplit=1)[0], clock.now()
         with self._lock:
             if self.stage is None or self.stage.name != name:
                 self._end()
@@ -145,14 +145,14 @@ class Progress:
             stage = self.stage
             if stage is not None:
                 again = done < stage.done or total != stage.total
-                since = time.perf_counter() if again and stage.total else stage.counted_from
+                since = clock.now() if again and stage.total else stage.counted_from
                 self.stage = replace(stage, done=done, total=total, counted_from=since)
 
     def check(self) -> None:
         """Raise TimeLimitError or StoppedError where it is time."""
         if self._stop is not None and self._stop[0]:
             raise StoppedError("the run is to stop")
-        if self._max_time is not None and time.perf_counter() - self.began > self._max_time:
+        if self._max_time is not None and clock.now() - self.began > self._max_time:
             raise TimeLimitError(self._time_limit())
 
     def end(self) -> None:
@@ -162,7 +162,7 @@ class Progress:
 
     def left(self) -> float | None:
         """Seconds until the time limit; None without one."""
-        return None if self._max_time is None else self._max_time - (time.perf_counter() - self.began)
+        return None if self._max_time is None else self._max_time - (clock.now() - self.began)
 
     def spent(self) -> str:
         """What the stages that are over have taken, in words; those that took no time are left out."""

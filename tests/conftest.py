@@ -1,18 +1,54 @@
 """Fixtures that several test files share."""
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from clocks import Clock, set_clock
+from hypothesis import HealthCheck, settings
 
 from stansub.stan import toolchain
 from stansub.stan.home import _find_home
 
+# The same examples in every run, and no example too slow.
+settings.register_profile(
+    "tests", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tests")
+
+
+# What changes the layout and the colours of output.
+SURROUNDINGS = ("CI", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "LINES", "NO_COLOR")
+
 
 def pytest_configure() -> None:
-    """Have interrupts do what they do on a terminal; a shell's background jobs, and what they start, ignore them."""
+    """Give tests, and the programs that they start, the same surroundings wherever they run."""
+    # A shell's background jobs ignore interrupts, and so would what they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.umask(0o022)
+    os.environ["TERM"] = "xterm"
+    for name in SURROUNDINGS:
+        os.environ.pop(name, None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each process neighbouring tests, which share fixtures; one that is done takes half of what another has."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    """The clock of this process, which stands still unless the test moves it."""
+    with set_clock() as made:
+        yield made
 
 
 NORMAL = """

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clocks import HANGS
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -37,7 +38,7 @@ MACHINE = {
 
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, BENCHMARKS / "run.py", *arguments]
-    return subprocess.run(program, capture_output=True, text=True, timeout=300)
+    return subprocess.run(program, capture_output=True, text=True, timeout=HANGS)
 
 
 def made_up(draws: np.ndarray, **options: Any) -> Run:
@@ -243,7 +244,7 @@ def test_the_committed_report_does_not_stand_in_the_way(tmp_path, scaling):
 
 
 def test_a_failure_or_a_timeout_costs_a_row_and_no_more():
-    failed = run.work({"task": "run", "workload": "nothing", "folder": "."}, limit=60)
+    failed = run.work({"task": "run", "workload": "nothing", "folder": "."}, limit=HANGS)
     assert failed == {"status": "failed", "notes": ["KeyError: 'nothing'"]}
     late = run.work({"task": "run", "workload": "nothing", "folder": "."}, limit=0.001)
     assert late["status"] == "failed"
@@ -255,6 +256,7 @@ def test_a_small_workload(tmp_path):
     engines = ["--engine", "stansub-exact", "--engine", "laplace-ir"]
     options = ["--workload", "logistic-500", "--output-dir", tmp_path / "out", "--data-dir", tmp_path / "data"]
     file = tmp_path / "rows.json"
+    options += ["--time-limit", str(HANGS)]  # both come to their end
     done = command("--quick", "--json", file, *options, *engines)
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["rows"]

@@ -1,12 +1,14 @@
 """The command line as a user meets it: results, one-line errors, exit codes, nothing computed lost."""
 
 import errno
+import fcntl
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,12 +16,14 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from clocks import HANGS, Clock
 
 from stansub import CompiledModel, cli, compile_model
 from stansub.acceptance import rules as boundary
-from stansub.cli.main import app
+from stansub.cli.application import app
 from stansub.output import convergence, inference_data, summary
-from stansub.run import choices, collect, config, progress
+from stansub.run import collect, config, decisions, limits, progress
+from stansub.run.chain import Chain, Phase
 from stansub.stan import download
 from stansub.stan.home import find_home
 from stansub.tuning import anchored
@@ -193,7 +197,7 @@ def test_a_time_limit_within_set_up_is_told_in_one_line(place: Path, capsys: pyt
     assert not list(place.glob("*.nc"))
 
 
-def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str], clock: Clock) -> None:
     program = str(EXAMPLES / "normal_mean.stan")
     y = np.random.default_rng(1).normal(1, 2, 600)
     Path("mean.json").write_text(json.dumps({"N": 600, "y": y.tolist(), "sigma": 2.0}))
@@ -263,6 +267,10 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "a folder as program": (lambda: ["sample", folder("f.stan"), "data.json"], "f.stan: cannot be read"),
     "a program that is no program": (lambda: stan("parameters {"), "bad.stan, line 1"),
     "no parameters": (lambda: stan("data { int<lower=0> N; } model { }"), "no parameters"),
+    "no parameters to check": (lambda: ["check", *stan("data { int<lower=0> N; } model { }")[1:]], "no parameters"),
+    "a line break in a name": (lambda: ["sample", "a\nb.stan", "data.json"], r"a\nb.stan: no such file"),
+    "a colour in a name": (lambda: ["sample", "\x1b[31mb.stan", "data.json"], r"\x1b[31mb.stan: no such file"),
+    "markup in a name": (lambda: ["sample", "[red]b.stan", "data.json"], "[red]b.stan: no such file"),
     # the data
     "no data": (lambda: ["sample", LOGISTIC, "none.json"], "none.json: no such file"),
     "a folder as data": (lambda: ["sample", LOGISTIC, folder("f.json")], "f.json: cannot be read"),
@@ -275,8 +283,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "not integers": (lambda: write(json.dumps(data(2, y=[0.5, 1]))), "variable 'y'"),
     "text": (lambda: write(json.dumps(data(2, y=["a", "b"]))), "variable 'y'"),
     "ragged": (lambda: write(json.dumps(data(2, K=2, x=[[1, 2], [3]]))), "variable 'x'"),
-    "NaN": (lambda: write(json.dumps(data(2, x=[[1.0], [float("nan")]]))), "x[2, 1] is nan"),
-    "infinite": (lambda: write(json.dumps(data(2, x=[[1.0], [float("inf")]]))), "x[2, 1] is inf"),
+    "400 digits": (lambda: write(json.dumps(data(2, x=[[1.0], [10**399]]))), "but x[2, 1] is 1000"),
     "against its constraint": (lambda: write(json.dumps(data(2, y=[0, 2]))), "bad.json"),
     "no observations": (lambda: write(json.dumps(data(0, y=[], x=[]))), "there are no observations (N = 0)"),
     # options
@@ -486,21 +493,25 @@ def test_a_cache_that_others_can_write_to(place: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-# Runs the command line with something changed: a signal that comes at a certain time, an import that takes its time.
+# Runs the command line with something changed: signals within a stretch of steps, each after the one before has been
+# handled, and all at once by a clock that stands still; an import that takes its time.
 DRIVER = """
-import os, signal, sys, time
-from stansub import cli
+import os, signal, sys, threading, time
+from stansub import cli, clock
 from stansub.run import prepare, sample as run
 from stansub.run.chain import Chain
+
+clock.now = lambda: 0.0
 
 def signalled(when, *numbers):
     stretch = Chain._stretch
     def stretch_and_signal(self, phase, *arguments):
         n = stretch(self, phase, *arguments)
-        if phase is getattr(self, when):
-            while numbers_left:
-                os.kill(os.getpid(), numbers_left.pop(0))
-                time.sleep(0.3)
+        while numbers_left and phase is getattr(self, when):
+            number = numbers_left.pop(0)
+            os.kill(os.getpid(), number)
+            while signal.getsignal(number) != signal.SIG_IGN and not self._stop[0]:
+                time.sleep(0.01)
         return n
     numbers_left = list(numbers)
     Chain._stretch = stretch_and_signal
@@ -529,7 +540,7 @@ def driven(changes: str, arguments: list[str]) -> subprocess.Popen[str]:
 )
 def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
     running = driven(f"signalled('sampling', {signals})", options(*LONG))
-    out, err = running.communicate(timeout=300)
+    out, err = running.communicate(timeout=HANGS)
     assert running.returncode == 3, err
     assert err.splitlines()[0].startswith("Stopping after the current step")
     assert err.splitlines()[1].startswith("Draws: logistic.nc (")
@@ -545,7 +556,7 @@ def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
         ("signalled('warmup', signal.SIGTERM)", "interrupted before the first draw after warmup"),
         ("signalled('sampling', signal.SIGTERM, signal.SIGINT)", "interrupted"),
         (
-            "prepare.make_posterior = lambda *_, **__: (os.kill(os.getpid(), signal.SIGTERM), time.sleep(9))",
+            "prepare.make_posterior = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)",
             "interrupted",
         ),
     ],
@@ -553,7 +564,7 @@ def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
 )
 def test_an_interrupt_that_leaves_nothing_to_write(place: Path, changes: str, told: str) -> None:
     running = driven(changes, options(*LONG))
-    out, err = running.communicate(timeout=300)
+    out, err = running.communicate(timeout=HANGS)
     assert running.returncode == 130, err
     assert told in err.splitlines()[-1]
     assert "Traceback" not in err
@@ -565,7 +576,7 @@ def test_what_nohup_ignores_is_ignored(place: Path) -> None:
     running = driven(
         "signal.signal(signal.SIGHUP, signal.SIG_IGN); signalled('sampling', signal.SIGHUP)", options(*QUICK)
     )
-    _, err = running.communicate(timeout=300)
+    _, err = running.communicate(timeout=HANGS)
     assert running.returncode == 0, err
 
 
@@ -591,18 +602,117 @@ run.import_module = importing
 def test_an_error_while_libraries_are_imported_ends_in_one_line(place: Path) -> None:
     """A thread that is left in the middle, here of holding a lock, takes the interpreter with it."""
     running = driven(SLOW_OUTPUT, ["sample", LOGISTIC, "none.json"])
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=HANGS)
     assert (running.returncode, err) == (2, "stansub: error: none.json: no such file\n")
 
 
+ENDLESS_IMPORT = """
+def importing(name):
+    while threading.main_thread().is_alive():
+        time.sleep(0.01)
+    os.write(2, b"waiting for the import\\n")
+    threading.Event().wait()
+
+run.import_module = importing
+"""
+
+
 def test_an_interrupt_while_the_program_ends_is_quiet(place: Path) -> None:
-    running = driven("run.import_module = lambda name: time.sleep(30)", ["sample", LOGISTIC, "none.json"])
+    running = driven(ENDLESS_IMPORT, ["sample", LOGISTIC, "none.json"])
     assert running.stderr is not None
-    running.stderr.readline()
-    time.sleep(0.5)
+    assert running.stderr.readline() == "stansub: error: none.json: no such file\n"
+    assert running.stderr.readline() == "waiting for the import\n"
     running.send_signal(2)
-    _, err = running.communicate(timeout=20)
-    assert (running.returncode, err) == (-2, "")
+    _, err = running.communicate(timeout=HANGS)
+    assert (running.returncode, err) == (2, ""), "the code of the error that ended the command"
+
+
+INTERRUPTED_IMPORT = """
+import os, sys
+
+class Interrupting:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), {number})
+
+sys.meta_path.insert(0, Interrupting)
+sys.argv[1:] = ["summary", "none.nc"]
+from stansub.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "number"),
+    [
+        ("stansub.interrupts", signal.SIGINT),
+        ("stansub.cli.application", signal.SIGINT),
+        ("stansub.cli.application", signal.SIGTERM),
+        ("rich.console", signal.SIGHUP),
+        ("stansub.cli.risk", signal.SIGINT),
+    ],
+)
+def test_an_interrupt_of_the_first_imports_is_quiet(place: Path, module: str, number: int) -> None:
+    script = INTERRUPTED_IMPORT.format(module=module, number=int(number))
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_an_interrupt_of_imports_within_a_command_is_told(place: Path) -> None:
+    script = INTERRUPTED_IMPORT.format(module="numpy", number=2)
+    done = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stansub: error: interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ("check_modes", "Whether the chains missed a mode could not be found out"),
+        ("constrain", "were interrupted and are left out"),
+    ],
+)
+def test_an_interrupt_after_the_last_step_loses_no_draws(
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: str,
+    told: str,
+    number: signal.Signals,
+) -> None:
+    work, waiting = getattr(collect, stage), [number]
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        if waiting:
+            os.kill(os.getpid(), waiting.pop())
+            threading.Event().wait(HANGS)
+        return work(*arguments, **options)
+
+    monkeypatch.setattr(collect, stage, interrupted)
+    code, out, _ = run(options(*QUICK), capsys)
+    assert code == 0
+    assert told in " ".join(out.split())
+    assert inference_data.group(inference_data.read("logistic.nc"), "posterior").sizes["draw"] == 60
+
+
+def test_an_interrupt_of_the_last_step_changes_nothing(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stretch, sampled = Chain._stretch, dict[Chain, int]()
+
+    def stretch_and_signal(chain: Chain, phase: Phase, *arguments: Any) -> Any:
+        records = stretch(chain, phase, *arguments)
+        sampled[chain] = chain.sampling.n_steps
+        if list(sampled.values()) == [60, 60]:
+            os.kill(os.getpid(), signal.SIGHUP)
+        return records
+
+    monkeypatch.setattr(Chain, "_stretch", stretch_and_signal)
+    code, out, err = run(options(*QUICK, "--parallel-chains", "1"), capsys)
+    assert code == 0
+    assert err.startswith("Stopping after the current step")
+    assert "interrupted" not in out
 
 
 def test_an_interrupt_while_draws_are_written_waits(
@@ -661,8 +771,7 @@ LOST = "stansub: error: could not write to standard output: "
 @pytest.mark.parametrize(
     ("line", "codes", "told"),
     [
-        ("stansub --version | (exec <&-; sleep 2)", [141, 0], ""),
-        ("stansub sample --help | head -n 1", [141, 0], ""),
+        ("mkfifo closed; (read < closed; stansub --version) | (exec <&-; echo > closed)", [141, 0], ""),
         ("stansub --version > /dev/full", [1], f"{LOST}No space left on device\n"),
         ("stansub sample --help > /dev/full", [1], f"{LOST}No space left on device\n"),
         ("stansub --version >&-", [1], f"{LOST}Bad file descriptor\n"),
@@ -678,6 +787,27 @@ def test_output_that_finds_no_reader(place: Path, line: str, codes: list[int], t
     assert shell(line) == (codes, told)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not set the size of a pipe")
+def test_a_reader_that_goes_before_the_end(place: Path) -> None:
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)  # less than there is to read
+    arguments = [sys.executable, "-P", "-m", "stansub.cli", "sample", "--help"]
+    running = subprocess.Popen(arguments, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    os.read(read, 80)
+    os.close(read)
+    _, err = running.communicate(timeout=HANGS)
+    assert (running.returncode, err) == (141, "")
+
+
+def test_output_whose_encoding_lacks_characters(place: Path) -> None:
+    program = Path(LOGISTIC).read_text().replace("y ~ bernoulli", "/* für alle */ y ~ bernoulli")
+    Path("ü.stan").write_text(program)
+    done = command(["check", "ü.stan"], PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (5, "")
+    assert "y ~ bernoulli" in done.stdout
+
+
 def test_closed_output_does_not_get_into_the_draws(place: Path) -> None:
     codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(QUICK)} --quiet >&-")
     assert codes == [1]
@@ -689,7 +819,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = run(["sample", "--help"], capsys)
     assert code == 0
-    assert f"[default: ({choices.DEFAULT_TEST})]" in out
+    assert f"[default: ({decisions.DEFAULT_TEST})]" in out
     assert run(["--version"], capsys)[1].startswith("stansub ")
     code, out, err = run([], capsys)
     assert (code, err) == (0, "")
@@ -701,12 +831,12 @@ def test_choices_are_those_of_the_library() -> None:
 
     def names(option: str) -> list[str]:
         bounds = config.declared(option).bounds
-        assert isinstance(bounds, config.Named)
+        assert isinstance(bounds, limits.Named)
         return sorted(bounds.names)
 
     parameters = inspect.signature(CompiledModel.with_data, eval_str=True).parameters
     assert names("test") == sorted(boundary.TEST_NAMES)
-    assert names("range_source") == sorted(config.RANGES.names)
+    assert names("range_source") == sorted(limits.RANGES.names)
     assert names("evaluator") == sorted(get_args(parameters["evaluator"].annotation))
     assert names("proposal") == sorted(PROPOSALS)
     assert names("control_variates") == sorted(anchored.ORDERS)
@@ -717,6 +847,8 @@ def test_the_command_line_starts_without_heavy_imports() -> None:
 import sys
 def imported(*names): return [name for name in names if name in sys.modules]
 import stansub.cli
+assert not imported("signal", "typing", "typer", "stansub._version"), "interrupts are not handled before `main`"
+import stansub.cli.application
 assert not imported("numpy", "scipy", "arviz", "xarray"), imported("numpy", "scipy", "arviz", "xarray")
 from stansub.run import sample as run
 found = imported("scipy.special", "scipy.optimize", "scipy.stats", "arviz", "matplotlib", "pandas", "xarray")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stansub.cli import app
+from stansub.cli.application import app
 
 ROOT = Path(__file__).resolve().parent.parent
 

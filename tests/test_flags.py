@@ -11,7 +11,7 @@ from rich.text import Text
 
 import stansub
 from stansub import InputError, cli
-from stansub.cli.flags import FlagConsole, as_flags
+from stansub.cli.flags import FlagConsole, as_flags, in_one_line
 
 PACKAGE = Path(stansub.__file__).parent
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
@@ -40,6 +40,25 @@ def test_options_in_backticks_are_shown_as_flags(text: str, shown: str) -> None:
     written = StringIO()
     FlagConsole(file=written, width=200).print(Text(text, style="bold"))
     assert written.getvalue() == f"{shown}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("[red]x[/].nc", "[red]x[/].nc"),
+        ("\x1b[31mred\x9b0m", "\\x1b[31mred\\x9b0m"),
+        ("\udcff.nc", "\\udcff.nc"),
+        ("é\u00a0ü", "é\u00a0ü"),
+        ("a\nb\tc", "a\nb\tc"),
+    ],
+)
+def test_texts_of_the_user_are_neither_markup_nor_control_sequences(text: str, shown: str) -> None:
+    written = StringIO()
+    console = FlagConsole(file=written, width=200)
+    console.print(text)
+    console.print(Text(text))
+    assert written.getvalue() == f"{shown}\n{shown}\n".expandtabs()
+    assert in_one_line(text) == shown.replace("\n", "\\n")
 
 
 def test_nothing_below_the_command_line_speaks_of_flags() -> None:

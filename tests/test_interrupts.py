@@ -2,10 +2,10 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 
 import pytest
+from clocks import Clock
 
 from stansub import interrupts
 
@@ -20,19 +20,18 @@ def harmless() -> Iterator[None]:
 
 
 def send(number: int) -> None:
-    os.kill(os.getpid(), number)
-    time.sleep(0.01)
+    """The handler has run when this returns."""
+    signal.raise_signal(number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_is_handled_and_a_later_one_interrupts(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_is_handled_and_a_later_one_interrupts(number: int, clock: Clock) -> None:
     signal.signal(number, signal.default_int_handler)
-    monkeypatch.setattr(interrupts, "_AT_ONCE", 0.05)
     handled = []
     with interrupts.first(lambda: handled.append(True)):
         send(number)
         assert handled == [True]
-        time.sleep(0.1)
+        clock.advance(1.1)
         with pytest.raises(KeyboardInterrupt):
             send(number)
     assert handled == [True]
@@ -40,12 +39,28 @@ def test_the_first_is_handled_and_a_later_one_interrupts(number: int, monkeypatc
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_those_that_come_at_once_count_as_one(number: int) -> None:
+def test_those_that_come_at_once_count_as_one(number: int, clock: Clock) -> None:
     signal.signal(number, signal.default_int_handler)
     handled = []
     with interrupts.first(lambda: handled.append(True)):
         send(number)
+        clock.advance(0.9)
         send(number)
+    assert handled == [True]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_twin_of_one_that_was_handled_may_come_after_the_block(number: int, clock: Clock) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    handled = []
+    with interrupts.like_ctrl_c():
+        with interrupts.first(lambda: handled.append(True)):
+            send(number)
+        clock.advance(0.9)
+        send(number)
+        clock.advance(1.1)
+        with pytest.raises(KeyboardInterrupt):
+            send(number)
     assert handled == [True]
 
 
@@ -53,18 +68,37 @@ def test_handlers_of_the_program_are_left_alone() -> None:
     got = []
     signal.signal(signal.SIGTERM, lambda *_: got.append("own"))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with interrupts.like_ctrl_c(), interrupts.first(lambda: got.append("ours")):
+    with interrupts.handled(), interrupts.first(lambda: got.append("ours")):
         send(signal.SIGTERM)
         send(signal.SIGHUP)
     assert got == ["own"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_like_ctrl_c(number: int) -> None:
+def test_like_ctrl_c(number: int, clock: Clock) -> None:
     signal.signal(number, signal.SIG_DFL)
-    with interrupts.like_ctrl_c():
+    with interrupts.handled():
         assert callable(signal.getsignal(number))
         with pytest.raises(KeyboardInterrupt):
             send(number)
         send(number)  # its twin
     assert signal.getsignal(number) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_exit_code_ends_the_process_at_once(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    signal.signal(number, signal.default_int_handler)
+    with interrupts.handled(130) as interrupt:
+        with pytest.raises(KeyboardInterrupt):  # it goes on only because nothing ends here
+            send(number)
+        interrupt.exit_code = None
+        monkeypatch.setattr(interrupts, "_AT_ONCE", 0.0)
+        with pytest.raises(KeyboardInterrupt):
+            send(number)
+        assert ended == [130]
+        interrupt.exit_code = 4
+    with pytest.raises(KeyboardInterrupt):
+        send(number)
+    assert ended == [130, 4]

@@ -1,11 +1,12 @@
 """Stages, how far they are, and the time limit."""
 
 import threading
-import time
 
 import numpy as np
 import pytest
+from clocks import Clock
 
+from stansub.clock import now
 from stansub.errors import RunError
 from stansub.progress import Progress, StoppedError, TimeLimitError, as_progress, duration
 
@@ -29,39 +30,35 @@ def test_texts_of_one_name_are_one_stage() -> None:
     assert progress.stage is None
 
 
-def test_a_count_gives_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+def test_a_count_gives_the_time_left(clock: Clock) -> None:
     progress = Progress()
     progress("Differentiating: 60 blocks")
     assert progress.stage is not None
     assert progress.stage.line == "Differentiating: 60 blocks; 0.0 s so far"
-    now[0] += 20
+    clock.advance(20)
     progress.advance(15, 60)
     assert progress.stage.line == "Differentiating: 60 blocks; 20 s so far, 15 of 60, about 60 s left"
-    now[0] += 20
+    clock.advance(20)
     progress.advance(5, 60)  # the same once more
     assert progress.stage.seconds_left is None, "counted anew"
-    now[0] += 10
+    clock.advance(10)
     progress.advance(15, 60)
     assert progress.stage.line == "Differentiating: 60 blocks; 50 s so far, 15 of 60, about 30 s left"
 
 
 @pytest.mark.parametrize("call", ["text", "advance", "check"])
-def test_every_call_meets_the_time_limit(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+def test_every_call_meets_the_time_limit(call: str, clock: Clock) -> None:
     progress = Progress(max_time=30)
     calls = {"text": lambda: progress("Next"), "advance": lambda: progress.advance(1, 4), "check": progress.check}
     progress("Compiling m (about half a minute)")
-    now[0] = 14
+    clock.advance(14)
     progress("Blinking")
     progress("Proving the cut", remedy="take fewer")
     progress.advance(1, 4)
-    now[0] = 29.5
+    clock.advance(15.5)
     assert progress.left() == 0.5
     calls[call]() if call != "text" else progress("Proving the cut", remedy="take fewer")
-    now[0] = 30.5
+    clock.advance(1)
     with pytest.raises(TimeLimitError) as caught:
         calls[call]()
     message = str(caught.value)
@@ -101,7 +98,7 @@ def test_stages_of_several_threads_are_all_counted() -> None:
         thread.join()
     progress.end()
     assert sorted(progress.seconds) == [f"Stage {n}" for n in range(4)]
-    assert sum(progress.seconds.values()) <= time.perf_counter() - progress.began
+    assert sum(progress.seconds.values()) <= now() - progress.began
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stansub.cli import app
+from stansub.cli.application import app
 from stansub.kernels.base import Stat
 from stansub.kernels.combine import InMixture
 from stansub.kernels.metropolis import COUNTS, LEVEL, STATS

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
@@ -23,6 +23,7 @@ from stansub import _loop
 from stansub.acceptance.looks import Schedule, Table, check_units
 from stansub.acceptance.names import BOUNDS
 from stansub.acceptance.ranges import Range
+from stansub.codec import GIVEN
 from stansub.errors import InputError
 from stansub.target.blocks import PLAIN_BLOCK_SIZE, VARIATES_BLOCK_SIZE, fitting_size
 
@@ -238,8 +239,13 @@ class Factorised(Exact):
         return Guarantee.LEARNED if self.learns_bounds else Guarantee.PROVED
 
 
-class _Given(StoppingRule):
+@dataclass(init=False, eq=False)
+class GivenRule(StoppingRule):
     """A rule of somebody's own that has the least that a rule must have."""
+
+    rule: Any = field(metadata=GIVEN)
+    name: str
+    needs_range: bool
 
     def __init__(self, rule: Any) -> None:
         self.rule = rule
@@ -274,7 +280,7 @@ def as_rule(value: Any) -> StoppingRule:
         raise InputError(
             f"test {value!r} is no test: give a name, or a value with `name`, `needs_range` and `table(n_units)`"
         )
-    return _Given(value)
+    return GivenRule(value)
 
 
 def check_level(what: str, value: float, *, zero: bool = False) -> None:

@@ -1,5 +1,35 @@
-"""The command line: a module a group of commands, gathered in `main`."""
+"""The command line: a module a group of commands, gathered in `application`."""
 
-from stansub.cli.main import app, main
+from __future__ import annotations
 
-__all__ = ["app", "main"]
+import sys
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with a code.
+
+    0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 4 draws that must not be used,
+    5 a program that may qualify, 130 interrupted and nothing to write, 141 nobody reads the output any more.
+
+    Parameters
+    ----------
+    arguments : list of str, optional
+        Those of the process by default. The process is then the command's own: before the command begins and after it
+        has ended, an interrupt ends it at once.
+    """
+    own = arguments is None
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        from stansub import interrupts  # nothing else is imported before interrupts are handled
+        from stansub.errors import InterruptError
+
+        with interrupts.handled(InterruptError.NOTHING if own else None) as interrupt:
+            from stansub.cli import application
+
+            interrupt.exit_code = None
+            code = application.run(given or ["--help"])
+            if own:
+                interrupt.exit_code = code
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)

@@ -1,5 +1,5 @@
 """`python -m stansub.cli`."""
 
-from stansub.cli.main import main
+from stansub.cli import main
 
 main()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from stansub.cli.flags import FlagConsole
 from stansub.cli.options import Debug, Model, shared, taking
@@ -53,9 +54,9 @@ def doctor(
     console = FlagConsole()
     width = max(len(one.name) for one in checks)
     for one in checks:
-        mark = "[green]ok[/]" if one.ok else "[red]--[/]"
-        console.print(f"{mark}  {one.name:<{width}}  {one.value}", highlight=False, soft_wrap=True)
+        mark = ("ok", "green") if one.ok else ("--", "red")
+        console.print(Text.assemble(mark, f"  {one.name:<{width}}  {one.value}"), soft_wrap=True)
         if not one.ok and one.remedy:
-            console.print(f"    {'':<{width}}  {one.remedy}", style="yellow", highlight=False, soft_wrap=True)
+            console.print(f"    {'':<{width}}  {one.remedy}", style="yellow", soft_wrap=True)
     if not all(one.ok for one in checks):
         raise typer.Exit(1)

@@ -42,12 +42,12 @@ def plot(
     debug: Debug = False,
 ) -> None:
     """Draw trace and rank pictures and, for subsampled draws, the share of the data used."""
-    from stansub.output import files, inference_data, plots
+    from stansub.output import files, plots
     from stansub.run.sample import read_draws
 
     result = read_draws(draws)
     makers: dict[str, Callable[[Path], None]] = {"trace": lambda path: plots.trace(result, path, var_names=var_names)}
-    if "n_obs_used" in inference_data.group(result, "sample_stats"):
+    if plots.records_share(result):
         makers["data"] = lambda path: plots.share_of_data(result, path)
     folder = (output_dir or draws.parent).expanduser()
     names = {f"{draws.stem}_{kind}.png": make for kind, make in makers.items()}

@@ -1,4 +1,8 @@
-"""Options in messages: the package names them as Python does, in backticks, and the command line shows its flags."""
+"""Messages as the command line shows them.
+
+The package names options as Python does, in backticks, and the command line shows its flags. What file names and other
+texts of the user hold is shown as it is, save that it controls no terminal.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,8 @@ OTHERS = {
     },
     "overwrite": "--force",
 }
+# Control characters, tabs and ends of lines left out, and bytes of file names that are no text.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _MARKED = re.compile(r"""`(?P<name>[a-z_]+)(=(?P<quote>["']?)(?P<value>[^`]*?)(?P=quote))?`""")
 
 
@@ -52,8 +58,21 @@ def _flag(found: re.Match[str]) -> str:
     return flag if value in (None, "True") else f"{flag} {value}"
 
 
+def shown(text: str) -> str:
+    """A text with options as flags, and escapes in place of what cannot be seen."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), as_flags(text))
+
+
+def in_one_line(text: str) -> str:
+    """The same in one line, whatever the file names in it are."""
+    return shown(text).replace("\n", r"\n")
+
+
 class FlagConsole(Console):
-    """A console that shows options as flags."""
+    """A console for such messages; nothing in them is taken for markup."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"markup": False, "highlight": False} | options)
 
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*map(_shown, objects), **options)
@@ -61,7 +80,7 @@ class FlagConsole(Console):
 
 def _shown(item: Any) -> Any:
     if isinstance(item, str):
-        return as_flags(item)
-    if isinstance(item, Text) and (plain := as_flags(item.plain)) != item.plain:
+        return shown(item)
+    if isinstance(item, Text) and (plain := shown(item.plain)) != item.plain:
         return Text(plain, style=item.style)
     return item

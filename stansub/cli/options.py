@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import as_flags, flag_of
-from stansub.run import config
+from stansub.run import config, limits
 from stansub.run.config import DECISIONS, OUTPUT
 
 __all__ = ["DECISIONS", "OUTPUT", "Data", "Debug", "Draws", "Model", "Quiet", "Verbose", "declared", "shared", "taking"]
@@ -43,7 +43,7 @@ def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
     option = replace(config.declared(name), **changes)
     kind: Any = config.plain_type(name)
     default = value[0] if value else config.DEFAULTS[name]
-    if isinstance(option.bounds, config.Named) and option.bounds.only:
+    if isinstance(option.bounds, limits.Named) and option.bounds.only:
         make: Any = StrEnum
         kind = make(name, {one: one for one in option.bounds.names})
         default = default if default is None else kind(default)

@@ -77,7 +77,7 @@ def plan(
         else:
             for line in lines(found, model, data):
                 typer.echo(line)
-    console.print(f"Picture: {picture}", highlight=False, soft_wrap=True)
+    console.print(f"Picture: {picture}", soft_wrap=True)
 
 
 def lines(found: BudgetPlan, model: Path, data: Path) -> Iterator[str]:

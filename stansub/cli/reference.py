@@ -101,11 +101,9 @@ def reference(
     facts = inference_data.attrs(kept.draws)
     where = f"Reference: {kept.path}" if kept.made else f"Reference: {kept.path}, made before (--force runs it again)"
     for line in (describe(facts), where):
-        console.print(line, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     if facts.get("equivalence"):
-        console.print(f"Reference model {facts['equivalence']}", highlight=False, soft_wrap=True)
+        console.print(f"Reference model {facts['equivalence']}", soft_wrap=True)
     summary.render(kept.draws, FlagConsole())
     if doubts := reservations(facts):
-        FlagConsole().print(
-            f"This reference is not to be trusted: {'; '.join(doubts)}.", style="bold red", highlight=False
-        )
+        FlagConsole().print(f"This reference is not to be trusted: {'; '.join(doubts)}.", style="bold red")

@@ -139,7 +139,7 @@ def risk(
         risk_figure.save(found, picture)
     finally:
         _print(found)
-    console.print(f"Picture: {picture}\nFigures: {figures}", highlight=False, soft_wrap=True)
+    console.print(f"Picture: {picture}\nFigures: {figures}", soft_wrap=True)
     if found.facts["stopped"] == "interrupted":
         raise typer.Exit(InterruptError.WRITTEN)
 

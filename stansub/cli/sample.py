@@ -52,6 +52,7 @@ def sample(
     from stansub.output import files, inference_data, summary
     from stansub.output.record import missed_modes
     from stansub.run import sample as run
+    from stansub.run.executors import BROKEN
 
     target = output or Path(f"{model.stem}.nc")
     # Draws of the run that is resumed may be replaced by more of them.
@@ -70,12 +71,14 @@ def sample(
     try:
         lines = result.attrs["warnings"].splitlines()
         note = f" ({len(lines)} warning{'s' * (len(lines) > 1)} below the summary)" if lines else ""
-        console.print(f"Draws: {written}{note}", highlight=False, soft_wrap=True)
+        console.print(f"Draws: {written}{note}", soft_wrap=True)
         summary.render(result, FlagConsole(), summary=found, verbose=verbose)
     except KeyboardInterrupt:
         raise InterruptError(trouble or f"interrupted; the draws are in {written}", written=True) from None
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []
+    if stopped.startswith(BROKEN) and (checkpoint := Path(options["checkpoint"])).is_file():
+        failures.append(f"resume the run with `resume={checkpoint}`")
     if failures or trouble:
         raise RunError("; ".join([*failures, *([trouble] if trouble else [])]))
     if stopped.startswith("interrupted"):
@@ -97,5 +100,5 @@ def _planned(
     level = "" if chosen.epsilon is None else f" with epsilon {chosen.epsilon:g}"
     level += "" if chosen.final_epsilon is None else f" falling to {chosen.final_epsilon:g}"
     line = f"Plan: {chosen.test}{level}, {chosen.iter_sampling:,} steps of each chain{other}"
-    console.print(line, highlight=False, soft_wrap=True)
+    console.print(line, soft_wrap=True)
     return chosen

@@ -36,7 +36,7 @@ def guarded() -> Iterator[None]:
 
 
 class _Stream:
-    """A text stream whose failures to write are handed to a function."""
+    """A text stream that takes any text, and whose failures to write are handed to a function."""
 
     def __init__(self, stream: TextIO, failed: Callable[[OSError], None]) -> None:
         self._stream, self._failed = stream, failed
@@ -46,10 +46,17 @@ class _Stream:
 
     def write(self, text: str) -> int:
         try:
-            return self._stream.write(text)
+            return self._write(text)
         except OSError as error:
             self._failed(error)
             return len(text)
+
+    def _write(self, text: str) -> int:
+        """Write a text, with escapes in place of characters that the stream's encoding does not have."""
+        try:
+            return self._stream.write(text)
+        except UnicodeEncodeError as error:
+            return self._stream.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
 
     def flush(self) -> None:
         try:

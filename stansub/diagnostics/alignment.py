@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import spatial
 
 from stansub.errors import InputError
 from stansub.output.inference_data import attrs, group
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _MIN_DRAWS = 4  # what R-hat and ESS need
 _SAME = 1e-5  # relative: what text files of six digits leave of equal values
 _STILL = 1e-12  # relative spread below which a quantity moves by rounding alone
+_COPY = 1e-6  # sds by which a linear function of a quantity may differ from it, for rounding
+_SIGNATURE = 16  # draws in which quantities must be alike before all draws are compared
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class Alignment:
         Quantities of the model that the reference did not keep and the draws do not have.
     constant
         Names of scalar quantities that have one and the same value throughout both sides; they are not compared.
+    copies
+        Scalar quantities that are, on both sides, the same linear function of one that is compared, with its name in
+        brackets; they are not compared, as every test would repeat that quantity's.
     """
 
     common: tuple[str, ...]
@@ -51,6 +57,7 @@ class Alignment:
     not_numeric: tuple[str, ...]
     in_neither: tuple[str, ...]
     constant: tuple[str, ...]
+    copies: tuple[str, ...]
 
 
 def align(
@@ -98,8 +105,11 @@ def align(
     constant = _same_constant(x, y)
     if constant.all():
         raise InputError("every common parameter is constant: there is nothing to compare")
+    originals = _copies(x, y)
+    compared = ~constant
+    compared[list(originals)] = False
     alignment = Alignment(
-        common=tuple(name for name, still in zip(names, constant, strict=True) if not still),
+        common=tuple(name for name, kept in zip(names, compared, strict=True) if kept),
         only_in_draws=tuple(name for name in left if name not in right),
         only_in_reference=tuple(name for name in right if name not in left),
         other_shape=tuple(
@@ -108,8 +118,9 @@ def align(
         not_numeric=tuple(dict.fromkeys(others)),
         in_neither=tuple(lacking),
         constant=tuple(name for name, still in zip(names, constant, strict=True) if still),
+        copies=tuple(f"{names[copy]} ({names[original]})" for copy, original in sorted(originals.items())),
     )
-    return alignment, x[:, :, ~constant], y[:, :, ~constant]
+    return alignment, x[:, :, compared], y[:, :, compared]
 
 
 def check_comparable(draws: InferenceData, var_names: Sequence[str] | None) -> None:
@@ -192,6 +203,36 @@ def _same_constant(x: FloatArray, y: FloatArray) -> NDArray[np.bool_]:
     equal = np.isclose(x[0, 0], y[0, 0], rtol=_SAME, atol=0, equal_nan=True)
     both: NDArray[np.bool_] = still(x) & still(y) & equal
     return both
+
+
+def _copies(x: FloatArray, y: FloatArray) -> dict[int, int]:
+    """Columns that are the same linear function of an earlier column on both sides, each with that column.
+
+    In sds from their means over both sides, such columns of `x` and `y`, (chain, draw, quantity), are equal but for
+    the sign.
+    """
+    sides = [one.reshape(-1, one.shape[-1]) for one in (x, y)]
+    n = sum(map(len, sides))
+    with np.errstate(all="ignore"):
+        mean = sum(one.sum(axis=0) for one in sides) / n
+        sd = np.sqrt(sum(((one - mean) ** 2).sum(axis=0) for one in sides) / n)
+    moving = np.flatnonzero(np.isfinite(sd) & ~still(x) & ~still(y))
+
+    def scores(side: FloatArray, column: int) -> FloatArray:
+        return np.asarray((side[:, column] - mean[column]) / sd[column])
+
+    some = [one[np.linspace(0, len(one) - 1, _SIGNATURE).astype(int)] for one in sides]
+    signatures = (np.abs(np.concatenate(some)[:, moving] - mean[moving]) / sd[moving]).T
+    tree, found = spatial.KDTree(signatures), dict[int, int]()
+    for original, signature in zip(moving.tolist(), signatures, strict=True):
+        if original in found:
+            continue
+        for column in moving[tree.query_ball_point(signature, _COPY, p=np.inf)].tolist():
+            if column > original and column not in found:
+                pairs = [(scores(one, original), scores(one, column)) for one in sides]
+                if any(all(np.allclose(a, sign * b, rtol=0, atol=_COPY) for a, b in pairs) for sign in (1, -1)):
+                    found[column] = original
+    return found
 
 
 def _numeric(idata: InferenceData) -> dict[str, Any]:

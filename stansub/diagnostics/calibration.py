@@ -24,8 +24,8 @@ from stansub.output.inference_data import attrs, group
 from stansub.output.statistics import scalars, table
 from stansub.output.style import CHAIN_COLOURS, DPI, INK, STYLE
 from stansub.progress import as_progress
-from stansub.run import choices
-from stansub.run.config import MOST, SampleConfig
+from stansub.run import limits
+from stansub.run.config import SampleConfig
 from stansub.run.sample import check as check_draws
 from stansub.run.sample import draw
 from stansub.stan.compiled import CompiledModel, compile_model
@@ -252,8 +252,8 @@ def calibrate(
     are ranked all the same: leaving them out would make any sampler look calibrated; ``warned`` counts them. A repeat
     that fails with `RunError` has no ranks, and is in ``failed``.
     """
-    choices.check_count("repeats", repeats, at_most=MOST["repeats"], at_least=2)
-    choices.check_count("seed", seed, at_least=0, at_most=MOST["seed"])
+    limits.check_count("repeats", repeats, at_most=limits.MOST["repeats"], at_least=2)
+    limits.check_count("seed", seed, at_least=0, at_most=limits.MOST["seed"])
     log = as_progress(progress)
     model = compile_model(program, progress=log) if isinstance(program, str | Path) else program
     done = []

@@ -23,11 +23,12 @@ from stansub.errors import InputError
 from stansub.findings import HeavyTail, TrialDecisionsWrong
 from stansub.output.checks import normality_fails
 from stansub.output.words import clause, percent
-from stansub.run import choices
-from stansub.run.chain import WARMUP_STRETCH, Chain, Plan
+from stansub.run import choices, decisions, limits
+from stansub.run.chain import WARMUP_STRETCH, Chain
 from stansub.run.inits import Init, Inits, load
 from stansub.run.prepare import about_mode, make_chain, make_posterior
 from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.state import Plan
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
@@ -233,22 +234,22 @@ def _try(
 
 
 def _check_counts(pairs: int, subsets: int, iter_warmup: int, block_size: int | None, seed: int | None) -> None:
-    choices.check_count("pairs", pairs, at_least=8, at_most=_MOST)
-    choices.check_count("subsets", subsets, at_least=50, at_most=_MOST)
+    limits.check_count("pairs", pairs, at_least=8, at_most=_MOST)
+    limits.check_count("subsets", subsets, at_least=50, at_most=_MOST)
     for name, value, least in (
         ("iter_warmup", iter_warmup, 8 * WARMUP_STRETCH),
         ("block_size", block_size, 1),
         ("seed", seed, 0),
     ):
         if value is not None:
-            choices.check_count(name, value, at_least=least)
+            limits.check_count(name, value, at_least=least)
 
 
 def _t_test(
     test: StoppingRule | str | None, epsilon: float | None, looks: str | None, first_look: int | None
 ) -> StoppingRule:
     """The test asked for; InputError for one that does not rely on normal means."""
-    rule = choices.choose_test(test, epsilon=epsilon, delta=None, looks=looks, first_look=first_look)
+    rule = decisions.choose_test(test, epsilon=epsilon, delta=None, looks=looks, first_look=first_look)
     if rule.guarantee(None) == Guarantee.ASYMPTOTIC and rule.rests_on_t:
         return rule
     promise = "takes every decision on all the data" if not rule.needs_range else "holds for any data"
@@ -414,7 +415,7 @@ def _advice(
     for factor in _LOOK_FACTORS:
         if 2 * first * factor <= n_blocks:
             log(f"Trying a first look of {factor * first:,} blocks")
-            if outcome := passes(pairs, choices.with_looks(test, None, factor * first)):
+            if outcome := passes(pairs, decisions.with_looks(test, None, factor * first)):
                 share = percent(factor * first / n_blocks)
                 remedies.append(f"`first_look={factor * first}` passes the trial ({share} of the data): {outcome}.")
                 break

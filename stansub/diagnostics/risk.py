@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import secrets
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
+from stansub import clock
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Exact, StoppingRule
 from stansub.diagnostics.risk_curves import MIN_REPEATS
@@ -33,7 +33,7 @@ from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, S
 from stansub.memory import reason
 from stansub.output import files, inference_data
 from stansub.output.words import percent
-from stansub.run import choices, collect, executors, inits
+from stansub.run import choices, collect, decisions, executors, inits, limits
 from stansub.run.prepare import make_posterior
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.sample import sample
@@ -283,7 +283,7 @@ def _check_counts(
         ("seed", seed, 0),
     ):
         if value is not None:
-            choices.check_count(name, value, at_least=least)
+            limits.check_count(name, value, at_least=least)
     if not 0 <= audit <= 1:
         raise InputError(f"audit {audit} must be a share between 0 and 1")
 
@@ -353,7 +353,7 @@ def _rules(
     if len(set(epsilons)) < len(epsilons):
         raise InputError(f"epsilon {', '.join(f'{one:g}' for one in epsilons)}: name each level once")
     return {
-        float(one): choices.choose_test(test, epsilon=one, delta=None, looks=looks, first_look=first_look)
+        float(one): decisions.choose_test(test, epsilon=one, delta=None, looks=looks, first_look=first_look)
         if one
         else Exact()
         for one in sorted(epsilons)
@@ -362,7 +362,7 @@ def _rules(
 
 def _budget(max_time: float | None, max_steps: int | None) -> Budget:
     if max_steps is not None:
-        choices.check_count("max_steps", max_steps, at_least=100)
+        limits.check_count("max_steps", max_steps, at_least=100)
     if max_time is not None and not 0 < max_time < math.inf:
         raise InputError(f"max_time {max_time} must be a number of seconds above 0")
     if max_time is None:
@@ -425,9 +425,9 @@ def _exact_steps(posterior: Posterior, experiment: _Experiment) -> int:
     budget, steps = experiment.budget, experiment.budget.steps
     if math.isfinite(budget.seconds):
         evaluator, theta = posterior.population.evaluator(), np.zeros(posterior.dim)
-        began = time.thread_time()
+        began = clock.computed()
         evaluator.block_log_lik(theta)
-        steps = min(steps, int(budget.seconds / max(time.thread_time() - began, 1e-9)))
+        steps = min(steps, int(budget.seconds / max(clock.computed() - began, 1e-9)))
     return int(np.clip(2 * experiment.repeats * steps // _EXACT_CHAINS, *_EXACT_STEPS))
 
 

@@ -16,7 +16,7 @@ from stansub.diagnostics.risk_functions import MEANS, VARIANCES
 from stansub.diagnostics.risk_runs import Course
 from stansub.diagnostics.risk_truth import Truth
 from stansub.output.record import audit_of
-from stansub.run.chain import Totals
+from stansub.run.state import Totals
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:

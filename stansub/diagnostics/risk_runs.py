@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import clock
 from stansub._loop import Decider
 from stansub.diagnostics.risk_functions import MEANS, VARIANCES, Functions
 from stansub.kernels.base import Oversight, Records, totals_of
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import RandomWalk
-from stansub.run.chain import Totals
+from stansub.run.state import Totals
 from stansub.stan.library import Rng
 from stansub.types import FloatArray
 
@@ -222,10 +222,10 @@ class Run:
         """Steps done, counted in ``totals``."""
         kernel = self._kernel
         oversight = Oversight(self._audit_rng, audit, self._stop, self._counters)
-        evaluated, began = kernel.n_evaluated, time.thread_time()
+        evaluated, began = kernel.n_evaluated, clock.computed()
         _, n = kernel.batch(self._rng, kernel.here, self._proposal, self._buffer, n_steps, oversight)
         counted = {
-            "seconds": time.thread_time() - began,
+            "seconds": clock.computed() - began,
             "n_obs_evaluated": kernel.n_evaluated - evaluated,
             "n_steps": n,
         }

@@ -13,15 +13,15 @@ did to the posterior.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from stansub.diagnostics.covariance import Pair
+from stansub.diagnostics.covariance import NEGLIGIBLE, Pair
 from stansub.diagnostics.health import Health
-from stansub.diagnostics.statistics import POWER, detectable, share
+from stansub.diagnostics.statistics import POWER, TESTS, detectable, share
 from stansub.output.checks import R_HAT_MAX
 
 if TYPE_CHECKING:
@@ -34,12 +34,13 @@ MEAN_GRAVE, SD_GRAVE = 0.5, 1.5  # sds that a mean, and a factor that an sd, may
 MEAN_RESOLUTION, SD_RESOLUTION = 0.3, 0.25  # coarser than this, in sds and as a share, a comparison says too little
 _NAMED = 3  # quantities named in a reason
 _KINDS = {
-    "mean": "Means",
-    "sd": "Sds",
-    "q5": "5 % quantiles",
-    "q50": "Medians",
-    "q95": "95 % quantiles",
-    "ks": "Distributions",
+    "mean": ("the mean", "Means"),
+    "sd": ("the sd", "Sds"),
+    "q5": ("the 5 % quantile", "5 % quantiles"),
+    "q50": ("the median", "Medians"),
+    "q95": ("the 95 % quantile", "95 % quantiles"),
+    "ks": ("the distribution", "Distributions"),
+    "correlation": ("the correlation", "Correlations"),
 }
 
 
@@ -85,14 +86,16 @@ def judge(evidence: Evidence, *, level: float) -> Verdict:
     # Whether a difference is grave can be asked of sound draws only.
     grave = [] if unfit else list(_grave(evidence, level))
     blunt = [] if unfit or grave else list(_too_few(evidence, level))
-    differences = list(_differences(evidence, level))
+    differing = list(_differing(evidence, level))
+    differences = [one.sentence for one in differing]
     remarks = list(_remarks(evidence))
     against = [*unfit, *grave, *blunt]
     if against:
         first = against[0].removesuffix(".")
         return Verdict("do not use", f"do not use: {_lower(first)}", (*against, *differences, *remarks))
     if differences:
-        return Verdict("differs", _differs(evidence.parameters), (*differences, *remarks))
+        limits = _limits(evidence.parameters, level)
+        return Verdict("differs", _differs(differing), (*differences, limits, *remarks))
     return Verdict("agrees", _agrees(evidence.parameters), tuple(remarks))
 
 
@@ -101,16 +104,22 @@ def n_tests(evidence: Evidence) -> int:
     return 6 * len(evidence.parameters) + (evidence.pair.n_pairs if evidence.pair else 0)
 
 
-def _differs(parameters: pd.DataFrame) -> str:
+def _differs(differing: Sequence[_Differing]) -> str:
+    return f"differs: {_names(one.worst for one in differing)}"
+
+
+def _limits(parameters: pd.DataFrame, level: float) -> str:
     mean, sd = parameters["mean_limit_sd"].max(), parameters["sd_limit"].max()
-    return f"differs by at most {_sds(mean)} in any mean and {_percent(sd)} in any sd{_tested(parameters)}"
+    sds = f" and no sd{_tested(parameters)} by more than {_percent(sd)}" if math.isfinite(sd) else ""
+    return f"No mean is off by more than {_sds(mean)}{sds} ({_percent(1 - level)} confidence)."
 
 
 def _agrees(parameters: pd.DataFrame) -> str:
     mean, sd = parameters["mean_detectable_sd"].max(), parameters["sd_detectable"].max()
+    sds = f" or {_percent(sd)} in any sd{_tested(parameters)}" if math.isfinite(sd) else ""
     return (
-        f"agrees within Monte Carlo error: a difference of {_sds(mean)} in any mean or {_percent(sd)} in any "
-        f"sd{_tested(parameters)} would have shown with probability {POWER:g}"
+        f"agrees within Monte Carlo error: a difference of {_sds(mean)} in any mean{sds} would have shown with "
+        f"probability {POWER:g}"
     )
 
 
@@ -201,35 +210,54 @@ def _too_few(evidence: Evidence, level: float) -> Iterator[str]:
             return
 
 
-def _differences(evidence: Evidence, level: float) -> Iterator[str]:
-    """What is significant, a sentence for each kind of test."""
+class _Size(NamedTuple):
+    """A significant difference: of what, how large, and how sure."""
+
+    name: str
+    size: str
+    evidence: str
+
+
+class _Differing(NamedTuple):
+    """The significant differences of a kind of test, the surest first."""
+
+    kind: str
+    sizes: Sequence[_Size]
+
+    @property
+    def worst(self) -> str:
+        return f"{_KINDS[self.kind][0]} of {self.sizes[0].name} by {self.sizes[0].size}"
+
+    @property
+    def sentence(self) -> str:
+        return f"{_KINDS[self.kind][1]} differ: {_names(f'{n} by {size} ({why})' for n, size, why in self.sizes)}."
+
+
+def _differing(evidence: Evidence, level: float) -> Iterator[_Differing]:
+    """What is significant, by kind of test."""
     parameters, pair = evidence.parameters, evidence.pair
     alpha = share(level, len(parameters))
 
-    def found(kind: str) -> Iterator[tuple[str, pd.Series[float]]]:
+    def size(kind: str, row: pd.Series[float]) -> tuple[str, str]:
+        if kind == "ks":
+            return f"a Kolmogorov-Smirnov distance of {row['ks']:.2g}", f"p {_p(row['ks_p'])}"
+        by = _change(row["sd_ratio"]) if kind == "sd" else f"{row[f'{kind}_diff_sd']:+.2g} sd"
+        return by, _errors(row[f"{kind}_z"])
+
+    for kind in TESTS:
         rows = parameters[(parameters[f"{kind}_p"] < alpha) & np.isfinite(parameters["worst"])]
-        by = f"{kind}_z" if kind != "ks" else "ks"
-        for name in rows[by].abs().sort_values(ascending=False, kind="stable").index:
-            yield str(name), rows.loc[name]
-
-    def differing(kind: str, figure: Callable[[pd.Series[float]], str]) -> Iterator[str]:
-        some = [f"{name} by {figure(row)}" for name, row in found(kind)]
-        if some:
-            yield f"{_KINDS[kind]} differ: {_names(some)}."
-
-    def standard(kind: str) -> Callable[[pd.Series[float]], str]:
-        return lambda row: f"{row[f'{kind}_diff_sd']:+.2g} sd ({abs(row[f'{kind}_z']):.1f} standard errors)"
-
-    yield from differing("mean", standard("mean"))
-    yield from differing("sd", lambda row: f"{_change(row['sd_ratio'])} ({abs(row['sd_z']):.1f} standard errors)")
-    for kind in ("q5", "q50", "q95"):
-        yield from differing(kind, standard(kind))
-    yield from differing("ks", lambda row: f"a Kolmogorov-Smirnov distance of {row['ks']:.2g} (p {_p(row['ks_p'])})")
+        by = rows[f"{kind}_z" if kind != "ks" else "ks"].abs()
+        names = by.sort_values(ascending=False, kind="stable").index
+        if len(names):
+            yield _Differing(kind, [_Size(str(name), *size(kind, rows.loc[name])) for name in names])
     if pair is not None and pair.p < share(level, pair.n_pairs):
-        yield (
-            f"Correlations differ: that of {' and '.join(pair.names)} is {pair.correlation:.2f} "
-            f"instead of {pair.correlation_reference:.2f} ({abs(pair.z):.1f} standard errors)."
-        )
+        own, other = pair.correlation, pair.correlation_reference
+        why = f"{own:.2f} instead of {other:.2f}, {_errors(pair.z)} beyond {NEGLIGIBLE:g}"
+        yield _Differing("correlation", [_Size(" and ".join(pair.names), f"{own - other:+.2g}", why)])
+
+
+def _errors(z: float) -> str:
+    return f"{abs(z):.1f} standard errors"
 
 
 def _remarks(evidence: Evidence) -> Iterator[str]:
@@ -247,7 +275,7 @@ def _remarks(evidence: Evidence) -> Iterator[str]:
         if health.wrong_decisions:
             yield (
                 f"More audited decisions of the {side} were wrong than was accepted, or estimates further off; the "
-                "comparison shows what came of it."
+                "comparison shows the effect."
             )
     untested = parameters.index[parameters["sd_z"].isna() & np.isfinite(parameters["worst"])]
     if len(untested):

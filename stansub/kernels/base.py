@@ -83,10 +83,31 @@ class Records:
     def __len__(self) -> int:
         return len(self.theta)
 
+    def is_like(self, other: Records) -> bool:
+        """Whether rows have the same columns, of the same types, and as many parameters, as those of ``other``."""
+        columns = [{name: (one.dtype, one.shape[1:]) for name, one in each.columns.items()} for each in (self, other)]
+        return columns[0] == columns[1] and {len(one) for one in self.columns.values()} == {len(self)}
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """All arrays: positions, and statistics by name."""
+        return {"theta": self.theta, **{f"stat {name}": one for name, one in self.stats.items()}}
+
+    @classmethod
+    def of(cls, columns: Mapping[str, NDArray[Any]]) -> Records:
+        """From `columns`."""
+        stats = {name.removeprefix("stat "): one for name, one in columns.items() if name != "theta"}
+        return cls(columns["theta"], stats)
+
+    @classmethod
+    def together(cls, parts: Sequence[Records]) -> Records:
+        """The rows of several, which have the same columns."""
+        return cls.of({name: np.concatenate([one.columns[name] for one in parts]) for name in parts[0].columns})
+
     @property
     def row_bytes(self) -> int:
         """Bytes of a step."""
-        return sum(one[:1].nbytes for one in (self.theta, *self.stats.values()))
+        return sum(one[:1].nbytes for one in self.columns.values())
 
     def rows(self, which: slice | NDArray[np.int64]) -> Records:
         """Some of the rows; a slice gives a view."""
@@ -185,7 +206,10 @@ class Kernel(Protocol):
         ...
 
     def save(self) -> Any:
-        """All that its next step depends on besides the position, as a value that can be pickled."""
+        """All that its next step depends on besides the position, in values that a checkpoint can hold.
+
+        They are None, numbers, text, bytes, numpy arrays and generators, and lists, tuples and dicts of these.
+        """
         ...
 
     def restore(self, state: State, saved: Any) -> None:

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections import abc
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub._loop import Decider, Table
+from stansub.codec import GIVEN
 from stansub.errors import InputError, RunError
 from stansub.kernels.base import Info, Kernel, Oversight, Records, Stat, State, step_by_step
 from stansub.kernels.metropolis import MetropolisHastings
@@ -167,7 +168,7 @@ class Moves(BuiltIn):
     """
 
     names: tuple[str, ...]
-    moves: tuple[Move, ...]
+    moves: tuple[Move, ...] = field(metadata=GIVEN)
     paired: tuple[int, ...]
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
@@ -267,7 +268,7 @@ class Moves(BuiltIn):
     def adapter(self, dim: int) -> Adapter:
         """What the moves that learn make of themselves in warmup."""
         learning = {number: move.adapter(dim) for number, move in enumerate(self.moves) if hasattr(move, "adapter")}
-        return _MovesAdapter(self, learning) if learning else NoAdapter(self)
+        return MovesAdapter(self, learning) if learning else NoAdapter(self)
 
     def probabilities(self, position: FloatArray) -> FloatArray:
         """With which each move is picked; RunError when weights make no sense."""
@@ -293,11 +294,12 @@ class Moves(BuiltIn):
         return float(value)
 
 
-class _MovesAdapter:
-    """Adapters of the moves that learn, each of which sees the steps in which its move was tried."""
+@dataclass(eq=False)
+class MovesAdapter:
+    """Adapters of the moves that learn, by their numbers; each sees the steps in which its move was tried."""
 
-    def __init__(self, moves: Moves, learning: abc.Mapping[int, Any]) -> None:
-        self._moves, self._learning = moves, dict(learning)
+    _moves: Moves
+    _learning: dict[int, Any]
 
     @property
     def n_evaluated(self) -> int:

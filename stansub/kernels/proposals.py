@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from stansub._loop import Proposals
 from stansub.chosen import Chosen
+from stansub.codec import GIVEN
 from stansub.errors import InputError
 from stansub.kernels.base import Records
 from stansub.types import FloatArray
@@ -113,9 +114,10 @@ class Adaptive(Proposal, Protocol):
     """A proposal of one's own that learns in warmup, or has a state in each chain.
 
     `stansub.sample` makes one adapter a chain and has it give the proposal that the chain asks, so that what it gives
-    may change from step to step: it is nobody else's, and goes into checkpoints with the chain. Adapters and what they
-    give must be values that can be pickled, and a step may depend on the past through them only where that leaves the
-    posterior as it is (a cycle of directions does; anything learned after warmup in general does not).
+    may change from step to step: it is nobody else's, and goes into checkpoints with the chain. For that adapters and
+    what they give must be dataclasses, whose fields hold numbers, text, arrays, generators, containers of these or
+    other such dataclasses. A step may depend on the past through them only where that leaves the posterior as it is (a
+    cycle of directions does; anything learned after warmup in general does not).
     """
 
     def adapter(self, dim: int) -> Adapter:
@@ -151,18 +153,12 @@ class Adapter(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class NoAdapter:
     """Keeps the proposal it is given."""
 
-    n_evaluated = 0
-
-    def __init__(self, proposal: Proposal) -> None:
-        self._proposal = proposal
-
-    @property
-    def batches(self) -> Any:
-        """Mini-batches that the proposal was given with, which stay out of the saved state of a chain."""
-        return getattr(self._proposal, "batches", None)
+    _proposal: Proposal = field(metadata=GIVEN)
+    n_evaluated: ClassVar[int] = 0
 
     def learn(self, records: Records) -> None:
         pass
@@ -355,11 +351,11 @@ class Checked(BuiltIn):
         return NoAdapter(self) if make is None else CheckedAdapter(make(dim))
 
 
+@dataclass(eq=False)
 class CheckedAdapter:
     """An adapter of the user's own, whose proposals are looked at."""
 
-    def __init__(self, adapter: Adapter) -> None:
-        self._adapter = adapter
+    _adapter: Adapter
 
     @property
     def n_evaluated(self) -> int:

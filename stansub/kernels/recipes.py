@@ -1,4 +1,4 @@
-"""Kernels as a user writes them: values that can be pickled, bound to a target by each chain.
+"""Kernels as a user writes them: values, bound to a target by each chain.
 
 For example the scales of a multilevel model, which touch no data where effects are centred, beside everything else::
 
@@ -175,8 +175,11 @@ class OnParameters:
         return Leaf(self.kernel.proposal, find(names, self.names), self.kernel.exact)
 
 
+@dataclass(init=False, eq=False)
 class _Parts:
     """Named kernels."""
+
+    kernels: dict[str, Recipe]
 
     def __init__(self, kernels: Mapping[str, Recipe]) -> None:
         if not kernels:
@@ -200,6 +203,7 @@ class _Parts:
         return {name: kernel.bind(bench) for name, kernel in self.kernels.items()}
 
 
+@dataclass(init=False, eq=False)
 class Sequence(_Parts):
     """All kernels at every step, in the order in which they are given: ``Sequence(first=..., second=...)``."""
 
@@ -211,6 +215,7 @@ class Sequence(_Parts):
         return InSequence(self._bound(bench))
 
 
+@dataclass(init=False, eq=False)
 class Mixture(_Parts):
     """One of the kernels at each step, drawn with probabilities in proportion to weights, equal ones by default.
 
@@ -219,6 +224,8 @@ class Mixture(_Parts):
     InputError
         When there are no kernels, or the weights are not one positive number for each.
     """
+
+    weights: FloatArray
 
     def __init__(self, weights: Mapping[str, float] | None = None, **kernels: Recipe) -> None:
         super().__init__(kernels)

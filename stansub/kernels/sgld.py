@@ -9,13 +9,14 @@ posterior as it is (Tierney 1994, section 2.4), however rough the gradient. A de
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub.chosen import Chosen, MiniBatchGradients
+from stansub.codec import GIVEN
 from stansub.kernels.proposals import BuiltIn
 from stansub.target.taylor import ControlVariates
 from stansub.types import FloatArray
@@ -122,7 +123,7 @@ class Sgld(BuiltIn):
         L; the paper has the square root of the step size alpha times the identity.
     """
 
-    batches: MiniBatches
+    batches: MiniBatches = field(metadata=GIVEN)
     cholesky: FloatArray
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:

@@ -7,7 +7,8 @@ counts for nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -98,7 +99,7 @@ class StiefelWalk(BuiltIn):
         """Learns the scale unless it is given."""
         if dim % self.rows or dim < self.rows**2 or dim == 1:
             raise InputError(f"{dim} parameters are no matrix with {self.rows} orthonormal rows that can move")
-        return NoAdapter(self) if self.scale is not None else _ScaleLearner(self)
+        return NoAdapter(self) if self.scale is not None else ScaleLearner(self)
 
     def _matrix(self, position: FloatArray) -> FloatArray:
         matrix = position.reshape(-1, self.rows).T
@@ -110,13 +111,13 @@ class StiefelWalk(BuiltIn):
         return matrix
 
 
-class _ScaleLearner:
+@dataclass(eq=False)
+class ScaleLearner:
     """The scale follows the acceptance rate (Robbins-Monro)."""
 
-    n_evaluated = 0
-
-    def __init__(self, walk: StiefelWalk) -> None:
-        self._walk, self._log_scales = walk, [float(np.log(_FIRST))]
+    _walk: StiefelWalk
+    _log_scales: list[float] = field(default_factory=lambda: [float(np.log(_FIRST))])
+    n_evaluated: ClassVar[int] = 0
 
     def learn(self, records: Records) -> None:
         gain = max(3.0 * len(self._log_scales) ** -0.6, 0.1)

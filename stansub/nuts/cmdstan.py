@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
@@ -21,6 +20,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from rich.console import Console
 
+from stansub import clock
 from stansub.errors import InputError, RunError
 from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.nuts.processes import run_all
@@ -28,6 +28,7 @@ from stansub.nuts.progress import file_progress
 from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.progress import stage_progress
+from stansub.stan import toolchain
 from stansub.stan.cache import cache_dir, cache_errors
 from stansub.stan.data import Data
 from stansub.stan.download import without_meter
@@ -115,17 +116,17 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     """
     with _quiet() as cmdstanpy, _scratch() as place:
         scratch = Path(place)
-        began = time.perf_counter()
+        began = clock.now()
         with stage_progress(console, show=show) as log:
             executable = _compiled(cmdstanpy, program, log)
-        compiled_at = time.perf_counter()
+        compiled_at = clock.now()
         file = scratch / "data.json"
         file.write_bytes(data.json())
-        ready_at = time.perf_counter()
+        ready_at = clock.now()
         outputs = [scratch / f"chain_{chain + 1}.csv" for chain in range(settings.chains)]
         with file_progress(scratch, settings, console=console, show=show):
             _sample(program.name, executable, file, outputs, settings)
-        wall_time = time.perf_counter() - ready_at
+        wall_time = clock.now() - ready_at
         with files.rescuing(lambda: files.keep_files(outputs)):
             fit = cmdstanpy.from_csv([str(output) for output in outputs], method="sample")
             return _collect(
@@ -225,8 +226,7 @@ def _compiled(cmdstanpy: Any, program: Program, log: Callable[[str], None]) -> s
     folder = cache_dir() / "cmdstan" / key
     with cache_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    stem = re.sub(r"\W", "_", program.name, flags=re.ASCII)
-    file = folder / f"{stem if stem[:1].isalpha() else f'program_{stem}'}.stan"
+    file = folder / f"{toolchain.stem_of(program.name)}.stan"
     with FileLock(folder / "lock"):
         with cache_errors(folder):
             if not file.exists():

@@ -5,11 +5,11 @@ It shows what decisions from subsets change and save; whether the sampler itself
 
 from __future__ import annotations
 
-import time
 import warnings
 
 from rich.console import Console
 
+from stansub import clock
 from stansub._version import __version__
 from stansub.errors import DrawsWarning
 from stansub.nuts.base import Missing, Program, Run, Settings
@@ -29,9 +29,9 @@ def unavailable() -> Missing | None:
 
 def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
     """All chains, with as many steps as iterations were asked for; nothing aims at `adapt_delta`."""
-    began = time.perf_counter()
+    began = clock.now()
     compiled = compile_model(Source(program.name, program.code, program.syntax))
-    compiled_at = time.perf_counter()
+    compiled_at = clock.now()
     with warnings.catch_warnings():
         # The comparison says what speaks against either side.
         warnings.simplefilter("ignore", DrawsWarning)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import re
-import time
 from collections.abc import Sequence
 from importlib import metadata
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from stansub import clock
 from stansub.errors import InputError, RunError
 from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.output import files, inference_data
@@ -58,11 +58,11 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     inference_data.arviz_module()  # nutpie imports it too, less quietly
     import nutpie
 
-    began = time.perf_counter()
+    began = clock.now()
     with stage_progress(console, show=show) as log:
         path = toolchain.compile_library(rewrite.silent(program.code), name=program.name, progress=log)
         library = Library(path)  # loading it here silences the program's print statements
-        compiled_at = time.perf_counter()
+        compiled_at = clock.now()
         log(f"Loading {data.source}")
         try:
             model = _with_data(path, program, data, seed=settings.seed)
@@ -71,7 +71,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
     own = data.model(library) if "complex" in program.code else None
     if own is not None and not any(map(_COMPLEX_ELEMENT.search, own.param_names(include_tp=True, include_gq=True))):
         own = None
-    ready_at = time.perf_counter()
+    ready_at = clock.now()
     sampler = nutpie.sample(
         model,
         draws=settings.iter_sampling,
@@ -87,7 +87,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
         blocking=False,
     )
     drawn = _wait(sampler, program.name)
-    wall_time = time.perf_counter() - ready_at
+    wall_time = clock.now() - ready_at
     posterior = inference_data.group(drawn, "posterior").data_vars
     arrays = {str(name): np.asarray(values.values) for name, values in posterior.items()}
     with files.rescuing(lambda: files.keep_arrays(arrays)):
@@ -153,7 +153,8 @@ def _with_data(path: Path, program: Program, data: Data, *, seed: int) -> Any:
         import nutpie
 
         bridgestan.set_bridgestan_path(str(toolchain.find_home().path))
-        return nutpie.compile_stan_model(code=program.code, model_name=program.name).with_data(**data.values)
+        name = toolchain.stem_of(program.name)
+        return nutpie.compile_stan_model(code=program.code, model_name=name).with_data(**data.values)
 
 
 def _makespan(work: Sequence[int], workers: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import platform
 import secrets
-import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub import memory
+from stansub import clock, memory
 from stansub._version import __version__
 from stansub.errors import InputError
 from stansub.nuts import cmdstan, equivalence, exact, nutpie
@@ -24,7 +23,8 @@ from stansub.nuts.base import Engine, Program, Run, Settings
 from stansub.output import files, inference_data
 from stansub.output.checks import R_HAT_MAX
 from stansub.output.statistics import affordable, table
-from stansub.run.choices import check_count, cores
+from stansub.run.choices import cores
+from stansub.run.limits import check_count
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.stan import data as data_module
 from stansub.stan.data import Data
@@ -114,11 +114,11 @@ def reference(
     show = wanted(show_progress, console)
     settings = _settings(chains, parallel_chains, iter_warmup, iter_sampling, seed, adapt_delta, max_treedepth)
     engine = _asked_engine(engine, install_cmdstan=install_cmdstan)
-    began = time.perf_counter()
+    began = clock.now()
     program = _program(model)
-    parsed_at = time.perf_counter()
+    parsed_at = clock.now()
     values = _read(program, data)
-    read_at = time.perf_counter()
+    read_at = clock.now()
     ran, ran_values, found = program, values, ""
     with stage_progress(console, show=show) as log:
         if install_cmdstan:

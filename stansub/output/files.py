@@ -200,6 +200,13 @@ def keep_files(paths: Iterable[Path]) -> Path:
     return elsewhere("", lambda folder: [shutil.move(path, folder) for path in paths])
 
 
+def missing(path: Path) -> str:
+    """Why there is no file to be read."""
+    if path.is_dir():
+        return "a folder; name a file in it"
+    return "not a regular file" if path.exists() else "no such file"
+
+
 def _writable(folder: Path) -> bool:
     """Whether files can be made in a folder, tried out: permissions alone do not tell."""
     try:
@@ -209,17 +216,13 @@ def _writable(folder: Path) -> bool:
         return False
 
 
-def is_database(path: Path) -> bool:
-    """Whether a file is an SQLite database, as checkpoints are."""
-    return _starts_with(path, b"SQLite format 3\x00")
-
-
 def is_hdf5(path: Path) -> bool:
     """Whether a file is an HDF5 file, as draws are."""
-    return _starts_with(path, b"\x89HDF\r\n\x1a\n")
+    return starts_with(path, b"\x89HDF\r\n\x1a\n")
 
 
-def _starts_with(path: Path, signature: bytes) -> bool:
+def starts_with(path: Path, signature: bytes) -> bool:
+    """Whether a path is of a regular file that begins with these bytes."""
     if not path.is_file():
         return False
     with path.open("rb") as file:

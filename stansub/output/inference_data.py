@@ -8,9 +8,10 @@ takes seconds to import, which a command that writes a file and prints a summary
 import importlib.metadata
 import io
 import json
+import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,6 +23,7 @@ from stansub._version import __version__
 from stansub.errors import InputError, InterruptError
 from stansub.memory import reason
 from stansub.output import files
+from stansub.output.facts import misfits
 
 if TYPE_CHECKING:
     import arviz
@@ -244,7 +246,8 @@ def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceDa
     Raises
     ------
     InputError
-        If the file is missing, is no NetCDF file, was not written by stansub or holds no posterior.
+        If the file is missing, is no NetCDF file, was not written by stansub, holds no posterior, or says something of
+        the run that stansub does not write.
     """
     return container(load(path, foreign=foreign))
 
@@ -256,16 +259,17 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.Data
 
     source = Path(path).expanduser()
     if not source.is_file():
-        raise InputError(f"{path}: no such file")
+        raise InputError(f"{path}: {files.missing(source)}")
     try:
         with h5netcdf.File(source, "r") as file:
             root = _restored({name: file.attrs[name] for name in file.attrs})
             own = root.get("creation_library") == LIBRARY
             names = [name for name in file.groups if own or name in _FOREIGN_GROUPS]
         datasets = {name: xarray.load_dataset(source, group=name, engine="h5netcdf") for name in names}
+        restored = {name: dataset.assign_attrs(_restored(dataset.attrs)) for name, dataset in datasets.items()}
     except PermissionError as err:
         raise InputError(f"{path}: not readable: {err.strerror}") from err
-    except (OSError, RuntimeError, ValueError, KeyError) as err:
+    except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as err:
         raise InputError(f"{path}: not a NetCDF file, or a damaged one") from err
     if not own and not foreign:
         raise InputError(f"{path}: not written by stansub; give a file that `stansub sample` wrote")
@@ -273,8 +277,27 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.Data
         raise InputError(f"{path}: holds no posterior draws")
     if not {"chain", "draw"} <= set(datasets["posterior"].dims):
         raise InputError(f"{path}: the posterior has no dimensions chain and draw, as ArviZ's schema wants them")
-    restored = {name: dataset.assign_attrs(_restored(dataset.attrs)) for name, dataset in datasets.items()}
-    return _tree(restored, root)
+    tree = _tree(restored, root)
+    if unusual := next(_unusual(tree), ""):
+        raise InputError(f"{path}: damaged: {unusual}; sample again, or restore a copy of the file")
+    return tree
+
+
+def _unusual(tree: "xarray.DataTree") -> Iterator[str]:
+    """What stands in a file that no run has written, in words."""
+    for name, values in group(tree, "posterior").data_vars.items():
+        if values.dims[:2] != ("chain", "draw") or values.size == 0 < math.prod(values.shape[2:]):
+            yield f"{name} is no array of draws of chains"
+    for name in JSON_ATTRS:
+        try:
+            json.loads(text) if isinstance(text := tree.attrs.get(name), str) else None
+        except (ValueError, RecursionError):
+            yield f"its attribute `{name}` is no JSON"
+            return
+    counts = group(tree, CHAIN_STATS) if CHAIN_STATS in groups(tree) else {}
+    totals = {str(name): values.values.tolist() for name, values in counts.items()}
+    facts = {name: value for name, value in attrs(tree).items() if name not in totals}
+    yield from (f"`{name}` is not what a run records there" for name in misfits(facts, totals))
 
 
 def arviz_module() -> Any:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
 _RANK_BINS = 20
+_HEADING: dict[str, Any] = {"fontsize": 11, "weight": "bold"}
+# Beyond, the lengths of axes overflow.
+_LARGEST = 1e300
 
 
 def trace(
@@ -74,9 +77,19 @@ def trace(
         axes[0][1].set_title("Ranks among all draws, per chain", loc="left")
         axes[-1][0].set_xlabel("Draw")
         axes[-1][1].set_xlabel("Rank")
-        figure.suptitle(_title(attrs(idata), f"traces{note}"), x=0.01, ha="left", fontsize=11, weight="bold")
+        figure.suptitle(_title(attrs(idata), f"traces{note}"), x=0.01, ha="left", parse_math=False, **_HEADING)
         _chain_legend(figure, draws.shape[0])
         save(figure, path)
+
+
+def records_share(idata: "InferenceData") -> bool:
+    """Whether draws record how much of the data each decision used."""
+    if "sample_stats" not in groups(idata) or not attrs(idata).get("n_observations"):
+        return False
+    stats = group(idata, "sample_stats")
+    needed = [name for name in ("n_obs_used", "accepted", "audited", "audit_wrong") if name in stats]
+    numbers = all(stats[name].dims == ("chain", "draw") and stats[name].dtype.kind in "biuf" for name in needed)
+    return {"n_obs_used", "accepted"} <= set(needed) and numbers and ("audited" in needed) <= ("audit_wrong" in needed)
 
 
 def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
@@ -97,7 +110,7 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
     import matplotlib
 
     facts = attrs(idata)
-    if "sample_stats" not in groups(idata) or "n_observations" not in facts:
+    if not records_share(idata):
         raise InputError("these draws do not record how much data their decisions used")
     stats = group(idata, "sample_stats")
     share = stats["n_obs_used"].values / facts["n_observations"]
@@ -115,7 +128,7 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
         corner.axis("off")
         handles, labels = over.get_legend_handles_labels()
         corner.legend(handles, labels, loc="center left", bbox_to_anchor=(0, 0.5))
-        figure.suptitle(_title(facts, "share of the data used"), x=0.01, ha="left", fontsize=11, weight="bold")
+        figure.suptitle(_title(facts, "share of the data used"), x=0.01, ha="left", parse_math=False, **_HEADING)
         save(figure, path)
 
 
@@ -134,9 +147,9 @@ def _colour(chain: int) -> str:
 
 
 def _trace_of(ax: "Axes", name: str, draws: np.ndarray[Any, Any]) -> None:
-    for chain, values in enumerate(draws):
+    for chain, values in enumerate(np.clip(draws, -_LARGEST, _LARGEST)):
         ax.plot(values, color=_colour(chain), linewidth=0.5, alpha=0.75, rasterized=True)
-    ax.set_ylabel(clipped(name))
+    ax.set_ylabel(clipped(name), parse_math=False)
     ax.yaxis.set_major_locator(few_ticks())
     ax.margins(x=0)
 

@@ -157,7 +157,7 @@ def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]
         drawn += f", {percent(record.acceptance_rate)} of the proposals accepted"
     yield "Draws", drawn
     if "last_check" in facts:
-        yield "Ended", last_check(facts["last_check"], str(facts["settings"]["until"]))
+        yield "Ended", last_check(facts["last_check"], str(facts.get("settings", {}).get("until")))
     yield from _nuts(facts)
     if "mode_check" in facts:
         yield "Modes", _modes(facts["mode_check"])
@@ -235,10 +235,11 @@ def _details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, st
 
 def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:
     """How decisions were taken that count the noise of their estimates in."""
+    noise, epsilon = (facts.get(name, math.nan) for name in ("noise", "epsilon"))
     return (
-        f"{facts['test']}, on estimated log ratios with a standard error of at most {facts['noise']:g}, which holds as "
-        f"far as subset means are near normal; {percent(fallback_share)} of the decisions were noisier and left to "
-        f"pocock with epsilon = {facts['epsilon']:g}"
+        f"{facts['test']}, on estimated log ratios with a standard error of at most {noise:g}, which holds as far as "
+        f"subset means are near normal; {percent(fallback_share)} of the decisions were noisier and left to pocock "
+        f"with epsilon = {epsilon:g}"
     )
 
 

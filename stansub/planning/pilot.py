@@ -8,7 +8,6 @@ the same uniform number, so that a decision that differs is known, with the jump
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -17,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stansub import streams
+from stansub import clock, streams
 from stansub._loop import Decider
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.noise import Penalty
@@ -269,11 +268,11 @@ class _Pilot:
         out = Records.allocate(_LONGEST, kernel.dim, kernel.stats)
         kept: list[FloatArray] = []
         n = accepted = used = 0
-        batch, start = 1, time.perf_counter()
+        batch, start = 1, clock.now()
         began = now = start
         while now - start < seconds or n < _FEWEST:
             state, done = kernel.batch(rng, state, proposal, out, batch, Oversight.none())
-            before, now = now, time.perf_counter()
+            before, now = now, clock.now()
             if now - before < seconds / _BATCHES:
                 batch = min(2 * batch, _LONGEST)
             if not kept and now - start < _START * seconds:
@@ -312,8 +311,8 @@ class _Pilot:
         decider.reset(np.ascontiguousarray(theta))
         jumps: list[FloatArray] = []
         squares: list[FloatArray] = []
-        start = time.perf_counter()
-        while time.perf_counter() - start < seconds or len(squares) < _FEWEST:
+        start = clock.now()
+        while clock.now() - start < seconds or len(squares) < _FEWEST:
             here = np.array(decider.theta)
             proposed, log_q_ratio = proposal(rng, here)
             log_u = float(np.log1p(-rng.random()))

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from stansub import streams
+from stansub import clock, streams
 from stansub.errors import InputError
 from stansub.output import files
 from stansub.planning.falling import schedules
@@ -407,7 +406,7 @@ def plan(
     progress = progress or Progress()
     prepared = prepare(model, data, config or SampleConfig(), progress)
     prepared = replace(prepared, posterior=prepared.posterior.for_decisions(progress))
-    set_up = time.perf_counter() - prepared.compiled_at
+    set_up = clock.now() - prepared.compiled_at
     setup, posterior = prepared.setup, prepared.posterior
     share = float(np.clip(_SHARE * seconds, _LEAST_SECONDS, _MOST_SECONDS))
     ways = ways_of(prepared, progress)
@@ -423,7 +422,7 @@ def plan(
         n_observations=posterior.blocks.n_observations,
         ways=with_schedule([Sampled(one, set_up, chains) for one in seen], seconds),
         trees=None if cost is None else Trees(cost, chains, setup.threads),
-        seconds=time.perf_counter() - prepared.compiled_at,
+        seconds=clock.now() - prepared.compiled_at,
     )
     best_of(made.ways, seconds)  # raises where nothing is ready in time
     return made

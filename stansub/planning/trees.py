@@ -9,12 +9,12 @@ turn pi longest sds (half a period), and a tree has 2^k - 1 steps. Posteriors th
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from stansub import clock
 from stansub.stan.posterior import Posterior
 from stansub.target.gradients import Objective, Team
 from stansub.target.laplace import Mode
@@ -73,9 +73,9 @@ def tree_cost(posterior: Posterior, mode: Mode, rng: np.random.Generator) -> Tre
         gradient(mode.position)
         while len(times) < _FEWEST or (len(times) < _MOST and sum(times) < _SECONDS):
             theta = mode.position + mode.cholesky @ rng.standard_normal(mode.dim)
-            began = time.perf_counter()
+            began = clock.now()
             gradient(theta)
-            times.append(time.perf_counter() - began)
+            times.append(clock.now() - began)
     seconds = float(np.mean(times))
     return TreeCost(
         seconds, float(np.std(times, ddof=1) / math.sqrt(len(times)) / seconds), leapfrog_steps(mode.cholesky)

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stansub._version import __version__
+from stansub.diagnostics.covariance import NEGLIGIBLE
 from stansub.diagnostics.statistics import share as test_level
 from stansub.output.checks import R_HAT_MAX
 from stansub.output.inference_data import attrs, group
@@ -161,7 +162,7 @@ _OVERALL: dict[str, tuple[str, Callable[[float], str]]] = {
     "covariance_expected": ("what Monte Carlo error alone makes of the latter", lambda value: fixed(value, 3)),
     "worst_pair_correlation": ("Correlation of the pair that differs most, subsampled", lambda value: fixed(value, 2)),
     "worst_pair_correlation_reference": ("the same, reference", lambda value: fixed(value, 2)),
-    "worst_pair_z": ("z of the difference", lambda value: signed(value, 1)),
+    "worst_pair_z": (f"z of what the difference has beyond {NEGLIGIBLE:g}", lambda value: signed(value, 1)),
 }
 
 _GLOSSARY = (
@@ -412,6 +413,7 @@ def apart(comparison: "Comparison", samplers: tuple[str, str], *, most: int = MA
         ("Not numbers", alignment.not_numeric),
         ("Kept on neither side", alignment.in_neither),
         ("Constant and equal in both", alignment.constant),
+        ("The same linear function of another on both sides", alignment.copies),
     ):
         if names:
             more = f" and {len(names) - most:,} more" if len(names) > most else ""

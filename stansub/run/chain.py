@@ -1,27 +1,25 @@
 """One chain: warmup with adaptation, then sampling with the proposal held fixed.
 
-What a chain is beside its kernel is an explicit value, `ChainState`, that can be pickled: a checkpoint keeps it, and a
-worker in another process goes on from it, draw for draw.
+What a chain is beside its kernel is an explicit value, `ChainState`, of types that a checkpoint can hold: from it a
+resumed run, or a worker in another process, continues draw for draw.
 """
 
 from __future__ import annotations
 
 import copy
-import io
-import pickle
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import clock
 from stansub.acceptance.normality import Trial
-from stansub.acceptance.schedule import Falling
+from stansub.codec import Encoded, MalformedError
 from stansub.kernels.base import Kernel, Oversight, Records, Stat, State, totals_of
 from stansub.kernels.proposals import Adapter, Proposal
-from stansub.kernels.sgld import MiniBatches
+from stansub.run.kinds import CODEC
+from stansub.run.state import ChainState, Counted, Plan, Totals
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
 
@@ -33,57 +31,6 @@ SAMPLING_STRETCH = 100
 _SECONDS, _BYTES = 0.01, 1 << 20
 # Draws of warmup that a chain remembers for a meeting, about.
 _REMEMBERED = 4000
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long a chain runs and what it keeps.
-
-    Attributes
-    ----------
-    iter_warmup, iter_sampling : int
-        Steps.
-    thin : int
-        Every ``thin``-th step is kept.
-    audit : float
-        Share of the sampling decisions decided again on all the data.
-    save_warmup : bool
-        Whether warmup steps are kept.
-    levels : Falling or None
-        How the error level of decisions falls after warmup; None where it stays.
-    """
-
-    iter_warmup: int
-    iter_sampling: int
-    thin: int
-    audit: float
-    save_warmup: bool
-    levels: Falling | None = None
-
-
-class Totals(dict[str, Any]):
-    """Sums over all steps of a phase, or largest values, thinned-away ones included; what was never counted is 0.
-
-    Besides the totals that the kernel's statistics declare there are ``n_steps`` and ``seconds``, audits left out.
-    """
-
-    def __missing__(self, name: str) -> int:
-        return 0
-
-    def add(self, counted: Mapping[str, float], largest: Mapping[str, float] | None = None) -> None:
-        """Add what was counted, and take what was larger than before."""
-        for name, value in counted.items():
-            self[name] += value
-        for name, value in (largest or {}).items():
-            self[name] = max(self[name], value)
-
-
-@dataclass
-class Counted:
-    """How far a phase is: its totals, and the rows that are kept so far."""
-
-    n_kept: int = 0
-    totals: Totals = field(default_factory=Totals)
 
 
 class Phase:
@@ -124,13 +71,21 @@ class Phase:
         self.counted.n_kept += len(kept)
 
     def go_on_from(self, counted: Counted, kept: Records | None) -> None:
-        """Go on from where a phase was, with the rows it has kept since this one's; None for rows kept elsewhere."""
+        """Continue where a phase was, with the rows it has kept since this one's; None for rows kept elsewhere.
+
+        Raises
+        ------
+        MalformedError
+            When the rows are not those of such a phase.
+        """
         if kept is None:
             self._elsewhere = counted.n_kept
         else:
+            if self.n_kept + len(kept) != counted.n_kept or counted.n_kept > self._capacity:
+                raise MalformedError("the records are not those of the state")
+            if not kept.is_like(self.kept):
+                raise MalformedError("the records are of another kernel")
             self.put(kept)
-            if self.n_kept != counted.n_kept:
-                raise ValueError("the records kept are not those of this state")
         self.counted = counted
 
     def rows(self, start: int, end: int | None = None) -> Records:
@@ -157,56 +112,6 @@ class Status(NamedTuple):
     warmup: bool
     acceptance: float
     share: float
-
-
-@dataclass
-class ChainState:
-    """All that the further draws of a chain depend on, and what it has counted; its kept records stand beside it.
-
-    Attributes
-    ----------
-    state : State
-        Of the kernel.
-    proposal : Proposal
-        The kernel's params.
-    adapter : Adapter
-    rng, audit_rng : Generator
-    counters, counted_in_warmup : ndarray of int64, shape (4,)
-        Steps, accepted, observations used and evaluated, as a kernel counts them; at the end of warmup.
-    pause : int
-        Steps of warmup after which the chain waits for the others; until then it remembers its draws. 0 for none.
-    rest : int
-        Steps of sampling after which the chain waits for the others; 0 for none.
-    ended : bool
-        Whether its draws have been found to be enough.
-    remembered, accepted : list
-        Draws since then, and shares accepted.
-    trial_rng : Generator or None
-        For the trial at the end of warmup.
-    trial : Trial or None
-        What it came to.
-    warmup, sampling : Counted
-    kernel : object
-        What the kernel remembers (`Kernel.save`); None for one that stands at ``state`` and remembers nothing.
-    """
-
-    state: State
-    proposal: Proposal
-    adapter: Adapter
-    rng: np.random.Generator
-    audit_rng: np.random.Generator
-    counters: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
-    counted_in_warmup: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, np.int64))
-    pause: int = 0
-    rest: int = 0
-    ended: bool = False
-    remembered: list[FloatArray] = field(default_factory=list)
-    accepted: list[float] = field(default_factory=list)
-    trial_rng: np.random.Generator | None = None
-    trial: Trial | None = None
-    warmup: Counted = field(default_factory=Counted)
-    sampling: Counted = field(default_factory=Counted)
-    kernel: Any = None
 
 
 class Chain:
@@ -259,6 +164,8 @@ class Chain:
             warmup=self.warmup.counted,
             sampling=self.sampling.counted,
         )
+        # Of the options, before anything is learned: the same where the run is resumed.
+        self._foreign = CODEC.foreign(state, adapter, self._now.proposal)
         self._same_level()
         self._buffer = Records.allocate(max(WARMUP_STRETCH, SAMPLING_STRETCH), kernel.dim, kernel.stats)
 
@@ -271,9 +178,9 @@ class Chain:
             return not self.waits
         left = (self._now.rest or self.plan.iter_sampling) - self.sampling.n_steps
         if left > 0:
-            began = time.perf_counter()
+            began = clock.now()
             self._stretch(self.sampling, min(self._length, left, self._same_level()), self.plan.audit)
-            self._suit(time.perf_counter() - began)
+            self._suit(clock.now() - began)
         return not (self.done or self.waits)
 
     def _warm_up(self) -> None:
@@ -294,7 +201,7 @@ class Chain:
 
     def _stretch(self, phase: Phase, n_steps: int, audit: float) -> Records:
         """Up to so many steps; the records of those that were made."""
-        now, began, before = self._now, time.perf_counter(), self._counts()
+        now, began, before = self._now, clock.now(), self._counts()
         oversight = Oversight(now.audit_rng, audit, self._stop, now.counters)
         now.state, n = self.kernel.batch(now.rng, now.state, now.proposal, self._buffer, n_steps, oversight)
         records = self._buffer.rows(slice(0, n))
@@ -302,7 +209,7 @@ class Chain:
         counts = self._counts()
         largest = {one.name: counts.pop(one.name) for one in self.kernel.stats if one.largest}
         counted = {name: value - before[name] for name, value in counts.items()}
-        seconds = time.perf_counter() - began - counted.get("audit_time", 0.0)
+        seconds = clock.now() - began - counted.get("audit_time", 0.0)
         phase.totals.add(counted | {"seconds": seconds}, largest)
         return records
 
@@ -331,11 +238,11 @@ class Chain:
     def _try_out(self) -> None:
         if self.trial is None:
             return
-        began, evaluated = time.perf_counter(), self._counts()["n_obs_evaluated"]
+        began, evaluated = clock.now(), self._counts()["n_obs_evaluated"]
         # A copy, for proposals that keep a state: draws are the same without a trial.
         self._now.trial, n_passes = self.trial(self.position, copy.deepcopy(self.proposal))
         evaluated = self._counts()["n_obs_evaluated"] - evaluated
-        self.charge(n_passes * self._n_observations + int(evaluated), time.perf_counter() - began)
+        self.charge(n_passes * self._n_observations + int(evaluated), clock.now() - began)
 
     def rest_after(self, n_steps: int) -> None:
         """Have `advance` end after so many steps of sampling; 0 for after all of them."""
@@ -363,29 +270,43 @@ class Chain:
         """Count as warmup's what was done for the chain from outside."""
         self.warmup.totals.add({"n_obs_evaluated": n_obs_evaluated, "seconds": seconds})
 
-    def save(self) -> bytes:
-        """The chain's `ChainState`; what belongs to the target (evaluators) is left out."""
-        self._now.kernel = self.kernel.save()
-        stream = io.BytesIO()
-        _Pickler(stream).dump(self._now)
-        return stream.getvalue()
+    def save(self) -> Encoded:
+        """The chain's `ChainState`; what belongs to the target (evaluators) or follows from options is left out.
 
-    def restore(self, saved: bytes, kept: tuple[Records | None, Records | None] = (None, None)) -> None:
-        """Go on from what `save` gave.
+        Raises
+        ------
+        NotKeptError
+            When a kernel, proposal or adapter of the user's own holds what no checkpoint can.
+        """
+        self._now.kernel = self.kernel.save()
+        return CODEC.encode(self._now, self._foreign)
+
+    def restore(self, saved: Encoded, kept: tuple[Records | None, Records | None] = (None, None)) -> None:
+        """Continue from what `save` gave.
 
         Parameters
         ----------
         kept : tuple of Records or None
             What was kept of warmup and of sampling since this chain's own records; None where they stay elsewhere.
+
+        Raises
+        ------
+        MalformedError
+            When it is no state of such a chain.
         """
-        batches = getattr(self._now.adapter, "batches", None)
-        now: ChainState = _Unpickler(io.BytesIO(saved), batches).load()
+        now: ChainState = CODEC.decode(saved, self._foreign, hint=ChainState)
+        shapes = now.state.position.shape, now.counters.shape, now.counted_in_warmup.shape
+        if shapes != ((self.kernel.dim,), (4,), (4,)):
+            raise MalformedError("the state is of a chain with other parameters")
         for phase, counted, rows in ((self.warmup, now.warmup, kept[0]), (self.sampling, now.sampling, kept[1])):
             phase.go_on_from(counted, rows)
         self._now = now
         self.kernel.init(now.state.position)
         if now.kernel is not None:
-            self.kernel.restore(now.state, now.kernel)
+            try:
+                self.kernel.restore(now.state, now.kernel)
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise MalformedError(f"the kernel does not know its state: {error}") from error
         if self.trial is not None and now.trial_rng is not None:
             self.trial.rng = now.trial_rng
 
@@ -397,7 +318,8 @@ class Chain:
     @property
     def proposal(self) -> Proposal:
         """The present one."""
-        return self._now.proposal
+        proposal: Proposal = self._now.proposal
+        return proposal
 
     @property
     def tried(self) -> Trial | None:
@@ -445,19 +367,3 @@ class Chain:
     def draws(self) -> FloatArray:
         """Kept sampling draws so far, shape (n_kept, dim)."""
         return self.sampling.kept.theta[: self.sampling.n_kept]
-
-
-class _Pickler(pickle.Pickler):
-    """Leaves out mini-batches, which hold an evaluator and nothing that changes."""
-
-    def persistent_id(self, value: Any) -> str | None:
-        return "batches" if isinstance(value, MiniBatches) else None
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, batches: MiniBatches | None) -> None:
-        super().__init__(file)
-        self._batches = batches
-
-    def persistent_load(self, name: str) -> Any:
-        return self._batches

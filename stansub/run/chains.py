@@ -5,7 +5,6 @@ Sampling is one stage, or several with a check between them of whether the draws
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub import clock
 from stansub.progress import StoppedError
 from stansub.run import executors
 from stansub.run.chain import Chain
@@ -93,7 +93,7 @@ class _Stage:
     ) -> None:
         self._chains, self._meetings, self._turns, self._parallel = chains, meetings, turns, parallel
         self._elsewhere, self._keeper = elsewhere, keeper
-        self._end = None if max_time is None else time.perf_counter() + max_time
+        self._end = None if max_time is None else clock.now() + max_time
         self.outcome = executors.Outcome()
         self._settle()
 
@@ -159,6 +159,6 @@ class _Stage:
             self._keeper.met()
 
     def _go(self, work: Sequence[executors.Work], **options: Any) -> dict[int, Exception]:
-        part = self._turns(work, max_time=None if self._end is None else self._end - time.perf_counter(), **options)
+        part = self._turns(work, max_time=None if self._end is None else self._end - clock.now(), **options)
         self.outcome.stopped = part.stopped
         return part.failures

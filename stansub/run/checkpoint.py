@@ -1,47 +1,36 @@
-"""Checkpoints: a run in a file while it goes on, so that one that was killed can go on where it was.
+"""Checkpoints: a run in a file while it goes on, from which one that was killed resumes.
 
-The file is an SQLite database. Each checkpoint is one transaction, in which what was drawn since the one before is
-added: whenever the process dies, the file holds the last whole one, and it can be read meanwhile.
+What a file holds are numbers, text, arrays and values of a closed list of types (`stansub.run.kinds`), so that reading
+it runs no code. Functions, and whatever else only the user's program can make, are given again.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
-import secrets
-import sqlite3
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from stansub import clock
+from stansub.codec import Encoded, Foreign, MalformedError, NotKeptError
 from stansub.errors import InputError
 from stansub.kernels.base import Records
 from stansub.output import files
+from stansub.run import store
 from stansub.run.chain import Chain, Phase
-from stansub.run.prepare import Prepared, Setup
+from stansub.run.config import SampleConfig, declared
+from stansub.run.kinds import CODEC
+from stansub.run.prepare import Prepared
 from stansub.run.stages import Meetings
-from stansub.stan.data import Data
+from stansub.run.state import Facts, Met, Options
+from stansub.stan import syntax
+from stansub.stan.data import Data, Raw
 from stansub.stan.source import Source
 
-_FORMAT = "stansub checkpoint 1"
-_TABLES = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value BLOB);
-CREATE TABLE IF NOT EXISTS chains (number INTEGER PRIMARY KEY, state BLOB);
-CREATE TABLE IF NOT EXISTS records (number INTEGER, phase TEXT, start INTEGER, rows BLOB);
-"""
-_OWNER = "SELECT value FROM facts WHERE name = 'owner'"
 _PHASES = ("warmup", "sampling")
-# What pickle raises for functions and other values that it does not take.
-_UNPICKLABLE = (pickle.PicklingError, TypeError, AttributeError)
-
-
-class _TakenOverError(Exception):
-    """Another run writes the file now."""
+# Bytes of rows that are written once and for all; a shorter stretch is written again with the rows that follow.
+_STRETCH = 1 << 18
 
 
 class Kept(NamedTuple):
@@ -49,13 +38,13 @@ class Kept(NamedTuple):
 
     Attributes
     ----------
-    state : bytes
+    state : Encoded
         Of `Chain.save`.
     warmup, sampling : Records or None
         What was kept; None for nothing.
     """
 
-    state: bytes
+    state: Encoded
     warmup: Records | None
     sampling: Records | None
 
@@ -66,66 +55,113 @@ class Checkpoint:
 
     Attributes
     ----------
-    setup : Setup
-        Before the chains met.
-    meetings : object
-        Of `Meetings.save`; None for a run without.
+    path : Path
+    options : Options
     chains : dict of int to Kept
-    block_size : int
-    evaluator : str
-    model_hash, data_hash : str
-        Of the program and the data.
-    source : Source
-        The program.
-    data : str or Data
-        The file of the data, or what was given in its place.
     seconds : float
         For which chains have run.
     finished : bool
         Whether all chains have come to their end.
     """
 
-    setup: Setup
-    meetings: Any
+    path: Path
+    options: Options
     chains: dict[int, Kept]
-    block_size: int
-    evaluator: str
-    model_hash: str
-    data_hash: str
-    source: Source
-    data: str | Data
     seconds: float
     finished: bool
+    _facts: Encoded
+    _met: Encoded | None
+
+    def config(self) -> SampleConfig:
+        """The options of the run.
+
+        Raises
+        ------
+        InputError
+            When some of them were values that no file can hold.
+        """
+        record, values = self.options.record, self.options.values
+        if missing := [name for name in record if name not in values]:
+            raise InputError(
+                f"{self.path} is of a run with a `{missing[0]}` of its own, which is not in the file: resume the run "
+                "with it (`resume`)"
+            )
+        with undamaged(self.path):
+            try:
+                return SampleConfig(**values)
+            except Exception as error:  # of whatever type, the file says something that no run does
+                raise MalformedError(f"its options: {error}") from error
+
+    def facts(self, config: SampleConfig) -> Facts:
+        """What was settled before the first step, with options that fit (see `SampleConfig.differences`)."""
+        with undamaged(self.path):
+            facts: Facts = CODEC.decode(self._facts, _rules(config), hint=Facts)
+            return facts
+
+    def met(self, config: SampleConfig) -> Met | None:
+        """What came of the meetings of its chains; None for a run without."""
+        if self._met is None:
+            return None
+        with undamaged(self.path):
+            met: Met = CODEC.decode(self._met, _rules(config), hint=Met)
+            return met
+
+    def program(self, config: SampleConfig) -> tuple[Source, str | Data]:
+        """The program of the run, and the file of its data or the data themselves.
+
+        Raises
+        ------
+        InputError
+            When they are not in the file, or no program and its data.
+        """
+        facts = self.facts(config)
+        if not facts.code:
+            raise InputError(
+                f"{self.path} is of a posterior of functions, which are not in the file: resume the run (`resume`)"
+            )
+        source = Source(facts.name, facts.code, syntax.parse(facts.code))
+        if facts.data is not None:
+            return source, Raw(facts.data, facts.data_source).checked(source.program.data.declarations)
+        if not Path(facts.data_file).is_file():
+            raise InputError(f"{self.path}: the data of this run are no longer in {facts.data_file}: put them there")
+        return source, facts.data_file
 
 
-def read(path: Path) -> Checkpoint | None:
-    """What there is of a run; None where nothing was kept yet.
+@contextmanager
+def undamaged(path: Path) -> Iterator[None]:
+    """Raise InputError where what a file holds makes no sense."""
+    try:
+        yield
+    except MalformedError as error:
+        raise store.damaged(path, str(error)) from error
+
+
+def read(path: Path) -> Checkpoint:
+    """The run that a file holds.
 
     Raises
     ------
     InputError
-        When the file is no checkpoint.
+        When the file is missing, is no checkpoint of this version, or is damaged.
     """
-    target, there = files.locate(path)
-    files.check_regular(path, there)
-    if there is None or there.st_size == 0:
-        return None
-    try:
-        with _connected(target) as database:
-            database.execute("BEGIN")  # all of one checkpoint, while the run may be writing the next
-            facts = dict(database.execute("SELECT name, value FROM facts"))
-            if not facts:
-                return None
-            if facts.get("format") != _FORMAT:
-                raise InputError(f"{path} is not a checkpoint of this version of stansub")
+    files.check_regular(path, files.locate(path)[1])
+    found = store.read(path.expanduser())
+    with undamaged(path):
+        try:
+            root, options = found.document, _part(found, found.document["options"], Options)
             chains = {
-                number: Kept(state, *(_records(database, number, phase) for phase in _PHASES))
-                for number, state in database.execute("SELECT number, state FROM chains")
+                int(number): Kept(
+                    Encoded(one["state"], found.arrays), *(_records(found, one[phase]) for phase in _PHASES)
+                )
+                for number, one in root["chains"].items()
             }
-    except sqlite3.DatabaseError as error:
-        raise InputError(f"{path} is not a checkpoint: {error}") from error
-    values = {name: pickle.loads(value) for name, value in facts.items() if name not in ("format", "owner")}
-    return Checkpoint(chains=chains, **values) if chains else None
+            facts, met = Encoded(root["facts"], found.arrays), root["met"]
+            seconds, finished = float(root["seconds"]), bool(root["finished"])
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise MalformedError("its root has other parts") from error
+    return Checkpoint(
+        path, options, chains, seconds, finished, facts, None if met is None else Encoded(met, found.arrays)
+    )
 
 
 class Keeper:
@@ -158,41 +194,39 @@ class Keeper:
     ) -> None:
         self._path, self._every, self._prepared = path, every, prepared
         self._chains, self._meetings, self._on_failure = chains, meetings, on_failure
-        self._began = time.monotonic() - seconds
-        self._due = time.monotonic() + every
-        self._saved: dict[int, tuple[bytes, int, int]] = {}
+        self._began = clock.now() - seconds
+        self._due = clock.now() + every
+        # Chains that were saved since the last checkpoint, and all chains as they were saved last.
+        self._saved: set[int] = set()
+        self._latest: dict[int, tuple[Encoded, int, int]] = {}
         # Chains that have come to the end of a stage, as they were saved there.
         self._resting: set[int] = set()
-        self._rows = {(number, phase): 0 for number in range(len(chains)) for phase in _PHASES}
-        self._new, self._failed = True, False
-        # Of two runs that go on from one file only the later one writes it any more.
-        self._token, self._claimed = secrets.token_hex(8), False
-
-    def continue_from(self) -> None:
-        """What the chains have now stands in the file already."""
-        self._new = False
-        self._rows = {
-            (number, phase): getattr(chain, phase).n_kept
-            for number, chain in enumerate(self._chains)
+        self._stretches = {
+            (number, phase): _Stretches(getattr(chain, phase))
+            for number, chain in enumerate(chains)
             for phase in _PHASES
         }
+        self._unchanging: dict[str, Encoded] = {}
+        self._meeting: tuple[int, Encoded] | None = None
+        self._store, self._failed = store.Store(path), False
 
     def between(self, number: int, more: bool, living: Sequence[int]) -> None:
         """Save a chain that stands still, if it is time; write the file when all that live are saved.
 
         A chain that has nothing more to do in this stage is saved in any case: it does not come here again.
         """
-        if more and time.monotonic() < self._due:
+        if more and clock.now() < self._due:
             return
         self._save(number)
         if not more:
             self._resting.add(number)
-        if time.monotonic() >= self._due and set(living) <= set(self._saved) | self._resting:
+        if clock.now() >= self._due and set(living) <= self._saved | self._resting:
             self.write()
 
     def met(self) -> None:
         """The chains have met: what was saved of them before no longer fits together."""
         self._saved.clear()
+        self._latest.clear()
         self._resting.clear()
 
     def finish(self, living: Sequence[int]) -> None:
@@ -202,21 +236,16 @@ class Keeper:
         self.write()
 
     def write(self) -> None:
-        """Write what is saved, in one transaction."""
-        self._due = time.monotonic() + self._every
-        saved, self._saved = self._saved, {}
+        """Write what is saved."""
+        self._due = clock.now() + self._every
+        saved, self._saved = self._saved, set()
         if self._failed or not saved:
             return
         try:
-            if self._new:
-                self._path.unlink(missing_ok=True)
-            with _connected(self._path) as database:
-                if self._new:
-                    database.executescript(_TABLES)
-                with database:
-                    self._write(database, saved)
-            self._new, self._claimed = False, True
-        except (OSError, sqlite3.Error, _TakenOverError, *_UNPICKLABLE) as error:
+            self._store.write(self._root())
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+        except (NotKeptError, store.TakenOverError) as error:
             self._fail(str(error))
 
     def _save(self, number: int) -> None:
@@ -224,47 +253,68 @@ class Keeper:
         if self._failed:
             return
         try:
-            self._saved[number] = (chain.save(), chain.warmup.n_kept, chain.sampling.n_kept)
-        except _UNPICKLABLE as error:
-            self._fail(str(error))
+            self._latest[number] = chain.save(), chain.warmup.n_kept, chain.sampling.n_kept
+            self._saved.add(number)
+        except NotKeptError as error:
+            self._fail(f"no file can hold {error}")
 
     def _fail(self, reason: str) -> None:
         self._failed = True
+        self._latest.clear()
         self._on_failure(f"{self._path}: {reason}")
 
-    def _write(self, database: sqlite3.Connection, saved: dict[int, tuple[bytes, int, int]]) -> None:
-        put = "INSERT OR REPLACE INTO facts VALUES (?, ?)"
-        database.execute("BEGIN IMMEDIATE")
-        if self._claimed and database.execute(_OWNER).fetchone() != (self._token,):
-            raise _TakenOverError("another run goes on from there")
-        database.execute(put, ("owner", self._token))
-        if self._new:
-            database.execute(put, ("format", _FORMAT))
-            for name, value in _unchanging(self._prepared).items():
-                database.execute(put, (name, pickle.dumps(value)))
-        changing = {
-            "setup": self._prepared.setup,
-            "meetings": self._meetings.save() if self._meetings is not None else None,
-            "seconds": time.monotonic() - self._began,
-            "finished": all(chain.done for chain in self._chains),
-        }
-        for name, value in changing.items():
-            database.execute(put, (name, pickle.dumps(value)))
-        for number, (state, *n_kept) in saved.items():
-            database.execute("INSERT OR REPLACE INTO chains VALUES (?, ?)", (number, state))
-            for phase, end in zip(_PHASES, n_kept, strict=True):
-                self._append(database, number, phase, end)
+    def _root(self) -> Encoded:
+        """All that a checkpoint holds."""
+        arrays: dict[str, bytes | memoryview] = {}
 
-    def _append(self, database: sqlite3.Connection, number: int, phase: str, end: int) -> None:
-        start, kept = self._rows[number, phase], getattr(self._chains[number], phase)
-        if not self._claimed:  # what another run has added since this one went on from there
-            database.execute(
-                "DELETE FROM records WHERE number = ? AND phase = ? AND start >= ?", (number, phase, start)
-            )
-        if end > start:
-            rows = _packed(kept, start, end)
-            database.execute("INSERT INTO records VALUES (?, ?, ?, ?)", (number, phase, start, rows))
-            self._rows[number, phase] = end
+        def placed(one: Encoded) -> Any:
+            arrays.update(one.arrays)
+            return one.document
+
+        if not self._unchanging:
+            self._unchanging = {"options": _options(self._prepared), "facts": _facts(self._prepared)}
+        root: dict[str, Any] = {name: placed(one) for name, one in self._unchanging.items()}
+        root["met"] = None if self._meetings is None else placed(self._met(self._meetings))
+        root["seconds"] = clock.now() - self._began
+        root["finished"] = all(chain.done for chain in self._chains)
+        root["chains"] = {
+            str(number): {
+                "state": placed(state),
+                **{
+                    phase: [placed(one) for one in self._stretches[number, phase].until(end)]
+                    for phase, end in zip(_PHASES, ends, strict=True)
+                },
+            }
+            for number, (state, *ends) in sorted(self._latest.items())
+        }
+        return Encoded(root, arrays)
+
+    def _met(self, meetings: Meetings) -> Encoded:
+        """What came of the meetings, which is the same until the next one."""
+        if self._meeting is None or self._meeting[0] != meetings.last:
+            rules = _rules(self._prepared.setup.config)
+            self._meeting = meetings.last, CODEC.encode(meetings.save(), rules, copy=False)
+        return self._meeting[1]
+
+
+class _Stretches:
+    """The rows of a phase in stretches, so that few are written more than once."""
+
+    def __init__(self, phase: Phase) -> None:
+        self._phase, self._last = phase, 0
+        self._whole: list[Encoded] = []
+
+    def until(self, end: int) -> list[Encoded]:
+        """All rows before ``end``."""
+        if end == self._last:
+            return self._whole
+        rows = self._phase.kept.rows(slice(self._last, end))
+        stretch = CODEC.encode(rows.columns, copy=False)
+        if rows.row_bytes * len(rows) < _STRETCH:
+            return [*self._whole, stretch]
+        self._whole.append(stretch)
+        self._last = end
+        return self._whole
 
 
 def check_target(path: Path, *, overwrite: bool = False) -> None:
@@ -284,73 +334,80 @@ def check_target(path: Path, *, overwrite: bool = False) -> None:
     files.check_regular(path, there)
     if there is None or there.st_size == 0:
         return
-    if not _is_checkpoint(target):
+    if store.is_database(target):
+        raise InputError(
+            f"{path} is an SQLite database, as checkpoints of earlier versions were, and is left as it is; choose "
+            "another name, or delete it"
+        )
+    if not store.is_store(target):
         raise InputError(f"{path} is not a checkpoint, and is left as it is; choose another name")
     if overwrite:
         return
-    found = read(target)
-    if found is not None and not found.finished:
-        raise InputError(
-            f"{path} holds a run that has not come to its end: go on with it (`resume={path}`), or delete it"
-        )
+    root = store.read_root(target)
+    if not (isinstance(root, Mapping) and root.get("finished") is True):
+        raise InputError(f"{path} holds a run that has not come to its end: resume it (`resume={path}`), or delete it")
 
 
-def _is_checkpoint(path: Path) -> bool:
-    """Whether a file is one of any version, or the beginning of one."""
-    try:
-        with _connected(path) as database:
-            tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            return tables <= {"facts", "chains", "records"}
-    except sqlite3.DatabaseError:
-        return False
-
-
-def check_same(found: Checkpoint, path: Path, *, model_hash: str, data_hash: str) -> None:
+def check_same(facts: Facts, path: Path, *, model_hash: str, data_hash: str) -> None:
     """Raise InputError unless a checkpoint is of this program and these data."""
     for what, now, before in (
-        ("another program", model_hash, found.model_hash),
-        ("other data", data_hash, found.data_hash),
+        ("another program", model_hash, facts.model_hash),
+        ("other data", data_hash, facts.data_hash),
     ):
         if now != before:
-            raise InputError(f"{path} is of {what}: a run goes on with the same program and data only")
+            raise InputError(f"{path} is of {what}: a run resumes with the same program and data only")
 
 
-def _unchanging(prepared: Prepared) -> dict[str, Any]:
-    posterior = prepared.posterior
-    return {
-        "block_size": posterior.blocks.size,
-        "evaluator": type(posterior.population).__name__.lower(),
-        "model_hash": posterior.model_hash,
-        "data_hash": posterior.values.digest(),
-        "source": Source(posterior.name, posterior.program.code, posterior.program),
-        "data": prepared.data_file or posterior.values,
-    }
+def _rules(config: SampleConfig) -> Foreign:
+    """What a test of the user's own brings along; it is given again itself."""
+    test = config.make_test()
+    given, types = CODEC.foreign(test)
+    return Foreign((test, *given), types)
 
 
-@contextmanager
-def _connected(path: Path) -> Iterator[sqlite3.Connection]:
-    database = sqlite3.connect(path, timeout=20)
-    try:
-        yield database
-    finally:
-        database.close()
+def _options(prepared: Prepared) -> Encoded:
+    config = prepared.setup.config
+    values = {}
+    for one in fields(SampleConfig):
+        if declared(one.name).recorded:
+            value = getattr(config, one.name)
+            if one.name == "executor" and not isinstance(value, str):
+                value = "threads"
+            try:
+                CODEC.encode(kept := str(value) if isinstance(value, Path) else value)
+            except NotKeptError:
+                continue
+            values[one.name] = kept
+    return CODEC.encode(Options(config.record(), values))
 
 
-def _packed(phase: Phase, start: int, end: int) -> bytes:
-    records, stream = phase.rows(start, end), io.BytesIO()
-    columns: dict[str, Any] = {f"stat {name}": one for name, one in records.stats.items()}
-    np.savez(stream, theta=records.theta, **columns)
-    return stream.getvalue()
+def _facts(prepared: Prepared) -> Encoded:
+    setup, posterior = prepared.setup, prepared.posterior
+    in_file = bool(prepared.data_file) or not posterior.program.code
+    facts = Facts(
+        seed=setup.seed,
+        **{
+            name: getattr(setup, name)
+            for name in ("asked_rule", "rule", "guarantee", "range_kind", "found", "plan", "trial")
+        },
+        notes=dict(setup.notes),
+        block_size=posterior.blocks.size,
+        evaluator=type(posterior.population).__name__.lower(),
+        model_hash=posterior.model_hash,
+        data_hash=posterior.values.digest(),
+        name=posterior.name,
+        code=posterior.program.code,
+        data_file=prepared.data_file,
+        data=None if in_file else dict(posterior.values.values),
+        data_source=posterior.values.source,
+    )
+    return CODEC.encode(facts, _rules(setup.config), copy=False)
 
 
-def _records(database: sqlite3.Connection, number: int, phase: str) -> Records | None:
-    query = "SELECT rows FROM records WHERE number = ? AND phase = ? ORDER BY start"
-    parts = []
-    for (rows,) in database.execute(query, (number, phase)):
-        with np.load(io.BytesIO(rows)) as arrays:
-            parts.append({name: arrays[name] for name in arrays.files})
-    if not parts:
-        return None
-    together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    theta = together.pop("theta")
-    return Records(theta, {name.removeprefix("stat "): one for name, one in together.items()})
+def _part(found: Encoded, document: Any, kind: Any) -> Any:
+    return CODEC.decode(Encoded(document, found.arrays), hint=kind)
+
+
+def _records(found: Encoded, stretches: Sequence[Any]) -> Records | None:
+    parts = [Records.of(_part(found, one, dict[str, Any])) for one in stretches]
+    return Records.together(parts) if parts else None

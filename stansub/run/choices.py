@@ -1,4 +1,4 @@
-"""What is chosen for a user who does not say: test, block size, and where the range constant comes from."""
+"""What is chosen for a user who does not say: block size, audits, and where the range constant comes from."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from stansub.acceptance import ranges as sources
 from stansub.acceptance.ranges import DERIVATIVES
-from stansub.acceptance.rules import Fixed, StoppingRule, as_rule, make_test
+from stansub.acceptance.rules import StoppingRule
 from stansub.chosen import BlockReason, BlockSize, Chosen, ErrorAudited, ErrorNotAudited, RangeByPredictors
 from stansub.errors import InputError
-from stansub.run import config
-from stansub.run.config import MOST, MOST_COUNT, RANGES, Count
+from stansub.run.decisions import check_range
 from stansub.stan.arguments import recognised
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
 from stansub.stan.rewrite import takes_metric
 from stansub.stan.syntax import Program
-
-# Measured against exact Metropolis-Hastings: see the section on the plain path in the README.
-DEFAULT_TEST = "pocock"
 
 # Share of the decisions that are audited, their number at most and at least, and what they may evaluate between.
 _AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 30, 100_000_000
@@ -35,75 +30,6 @@ _PASSES_WITHIN, _OBSERVATIONS_WITHIN = 400, 1_000_000_000
 def cores() -> int:
     """Processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def check_count(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> None:
-    """Raise InputError unless ``value`` is an integer (numpy's included) within bounds, those of `MOST` by default."""
-    Count(at_least, MOST.get(name, MOST_COUNT) if at_most is None else at_most).check(name, value)
-
-
-def choose_test(
-    test: StoppingRule | str | None,
-    *,
-    epsilon: float | None,
-    delta: float | None,
-    looks: str | None,
-    first_look: int | None,
-    max_error: float | None = None,
-    bounds: str | None = None,
-) -> StoppingRule:
-    """The test asked for by name, the default, or the one given.
-
-    With ``max_error`` its epsilon or delta is that; `StoppingRule.of_a_decision` does the rest when the number of
-    blocks is known.
-
-    Raises
-    ------
-    InputError
-        For an unknown name, an epsilon, delta or max_error that the test does not take or that is out of range.
-    """
-    config.check(first_look=first_look, max_error=max_error)
-    if max_error is not None and (epsilon is not None or delta is not None):
-        raise InputError("max_error sets epsilon or delta, whichever the test has: give one of them")
-    if test is None and delta is not None:
-        raise InputError(
-            "delta belongs to the concentration bounds; choose test hoeffding, bernstein or bernstein-serfling"
-        )
-    if test is None:
-        test = DEFAULT_TEST
-    if not isinstance(test, str):
-        if any(setting is not None for setting in (epsilon, delta, looks, first_look, max_error, bounds)):
-            raise InputError(
-                "epsilon, delta, max_error, looks, first_look and bounds are set in the test itself when a test value "
-                "is given"
-            )
-        return as_rule(test)
-    made = make_test(test, epsilon=epsilon, delta=delta, bounds=bounds)
-    if max_error is not None:
-        made = made.with_error(max_error)
-    return with_looks(made, looks, first_look)
-
-
-def with_looks(test: StoppingRule, looks: str | None, first_look: int | None) -> StoppingRule:
-    """The test with the schedule asked for; what is not said stays the test's own.
-
-    Raises
-    ------
-    InputError
-        For an unknown schedule, a first look of no blocks, or a test that does not look.
-    """
-    if looks is None and first_look is None:
-        return test
-    if looks not in (None, "geometric", "fixed"):
-        raise InputError(f"looks {looks!r} is unknown; choose from geometric, fixed")
-    own = test.looks
-    if own is None:
-        raise InputError(f"the {test.name} test takes no looks: leave looks and first_look out")
-    config.check(first_look=first_look)
-    first = first_look or own.first
-    if first < 2 and not test.needs_range:
-        raise InputError(f"the {test.name} test needs at least 2 blocks at the first look, for a standard deviation")
-    return test.with_looks(Fixed(size=first) if looks == "fixed" else own.starting_at(first))
 
 
 def block_size_chosen(size: int, *, given: bool, test: StoppingRule, variates: bool, single: bool) -> BlockSize:
@@ -173,13 +99,6 @@ def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[f
             max_error=max_error, n_needed=n, n_audits=made, n_passes=passes, share=n / n_steps
         )
     return n / n_steps, ErrorAudited(max_error=max_error, n_audits=n, n_passes=passes)
-
-
-def check_range(test: StoppingRule, kind: str) -> None:
-    """Raise InputError for an unknown source of the range, or one for a test that needs none."""
-    RANGES.check("range", kind)
-    if not test.needs_range and kind != "auto":
-        raise InputError(f"the {test.name} test needs no range: leave out `range_source='{kind}'`")
 
 
 def bounded_order(test: StoppingRule, program: Program, order: str, kind: str) -> int:

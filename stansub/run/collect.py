@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform
 import re
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import streams
+from stansub import clock, streams
 from stansub._version import __version__
 from stansub.acceptance.normality import figures, pool
 from stansub.acceptance.rules import StoppingRule
@@ -28,12 +27,13 @@ from stansub.memory import reason
 from stansub.output import convergence, files, inference_data
 from stansub.output.words import sentence
 from stansub.progress import Progress, TimeLimitError
-from stansub.run.chain import Chain, Totals
+from stansub.run.chain import Chain
 from stansub.run.constrain import PARAMETERS, Kept, constrain
 from stansub.run.executors import BROKEN, Outcome
 from stansub.run.inits import Inits
 from stansub.run.prepare import Prepared, Setup
 from stansub.run.progress import stage_progress
+from stansub.run.state import Totals
 from stansub.run.until import Check
 from stansub.stan.posterior import Posterior
 from stansub.tuning.anchored import Anchored
@@ -74,7 +74,7 @@ class Finished:
     setup : Setup
         With what the chains chose together in warmup.
     began : float
-        When they began, as `time.perf_counter` gives it.
+        When they began, as `stansub.clock.now` gives it.
     seconds : float
         For which they had run before they were resumed.
     check : Check or None
@@ -133,7 +133,10 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
             "or lower `iter_warmup`"
         )
     if outcome.stopped == BROKEN:
-        raise RunError(f"{BROKEN} before the first draw after warmup: there is nothing to write")
+        raise RunError(
+            f"{BROKEN} before the first draw after warmup: there is nothing to write; if there is a checkpoint, resume "
+            "the run from it (`resume`)"
+        )
     raise InterruptError("sampling was interrupted before the first draw after warmup: there is nothing to write")
 
 
@@ -169,7 +172,7 @@ def collect(
         "compile_time": prepared.compiled_at - progress.began,
         "setup_time": finished.began - prepared.compiled_at,
         "setup_times": progress.seconds,
-        "wall_time": finished.seconds + time.perf_counter() - finished.began,
+        "wall_time": finished.seconds + clock.now() - finished.began,
     }
     with stage_progress(console, show=show) as log:
         return _build(prepared, drawn, attrs, log)

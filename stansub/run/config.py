@@ -7,18 +7,16 @@ line answers at once.
 
 from __future__ import annotations
 
-import hashlib
-import io
 import numbers
-import pickle
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from stansub.acceptance.names import BOUNDS, TEST_NAMES
 from stansub.errors import InputError
+from stansub.run.limits import FIRST_LOOK, MAX_ERROR, MOST, RANGES, Bounds, Count, Interval, Named, OneOf, Suggested
 from stansub.run.precision import Precision
 
 if TYPE_CHECKING:
@@ -32,85 +30,11 @@ if TYPE_CHECKING:
 
 _Documented = TypeVar("_Documented", bound=Callable[..., Any])
 
-# Upper bounds of what is counted: beyond them nothing could be run, and sums would overflow.
-MOST_COUNT = 10**12
-MOST = {"chains": 10_000, "parallel_chains": 10_000, "repeats": 10_000, "seed": 2**63 - 1}
-
 # Steps after warmup where none are asked for: of a run that ends there, and of one that may end before.
 ITER_SAMPLING, MOST_ITER_SAMPLING = 10_000, 100_000
 
 # Groups of options, in the command line's help.
 CHAINS, DECISIONS, DATA, OUTPUT = "Chains", "Decisions", "Data", "Output"
-
-
-class Bounds(Protocol):
-    """Values that an option may have."""
-
-    def check(self, name: str, value: Any) -> None:
-        """Raise InputError for any other."""
-        ...
-
-
-@dataclass(frozen=True)
-class Count:
-    """Integers within bounds, numpy's included."""
-
-    at_least: int = 1
-    at_most: int = MOST_COUNT
-
-    def check(self, name: str, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < self.at_least:
-            raise InputError(f"{name} {value!r} must be an integer of at least {self.at_least}")
-        if int(value) > self.at_most:
-            shown = f" {value}" if int(value) < 10**30 else ""
-            raise InputError(f"{name}{shown} must be an integer of at most {self.at_most:,}")
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Numbers from ``low`` to ``high`` (None: without end), the ends themselves or not; ``must`` says it in words."""
-
-    must: str
-    low: float = 0.0
-    high: float | None = 1.0
-    closed: bool = False
-
-    def check(self, name: str, value: Any) -> None:
-        above = value >= self.low if self.closed else value > self.low
-        below = self.high is None or (value <= self.high if self.closed else value < self.high)
-        if not (above and below):
-            raise InputError(f"{name} {value} must be {self.must}")
-
-
-@dataclass(frozen=True)
-class Named:
-    """Names to choose from, beside other values or not; who uses them checks them."""
-
-    names: tuple[str, ...]
-    # On the command line: whether there are no values but these.
-    only: ClassVar[bool] = True
-
-    def check(self, name: str, value: Any) -> None:
-        pass
-
-
-@dataclass(frozen=True)
-class Suggested(Named):
-    """Names to choose from beside other texts, on the command line too."""
-
-    only = False
-
-
-@dataclass(frozen=True)
-class OneOf(Named):
-    """Names to choose from, and nothing else."""
-
-    def check(self, name: str, value: Any) -> None:
-        if value not in self.names:
-            raise InputError(f"{name} {value!r} is unknown; choose from {', '.join(self.names)}")
-
-
-RANGES = OneOf(("auto", "lipschitz", "function", "derivative", "predictors", "scan", "estimate"))
 
 
 @dataclass(frozen=True)
@@ -285,7 +209,7 @@ class SampleConfig:
         "Error of a whole decision that is accepted, whatever the test, instead of `epsilon` or `delta`; as many "
         "decisions are audited as it takes to tell, if that is affordable.",
         DECISIONS,
-        Interval("between 0 and 1; the exact test makes no errors"),
+        MAX_ERROR,
     )
     control_variates: Literal["auto", 0, 1, 2] | int | str = _option(
         "auto",
@@ -311,7 +235,7 @@ class SampleConfig:
         Named(("geometric", "fixed")),
     )
     first_look: int | None = _option(
-        None, "Blocks at the first look, and of each step of the fixed schedule.", DECISIONS, Count(1)
+        None, "Blocks at the first look, and of each step of the fixed schedule.", DECISIONS, FIRST_LOOK
     )
     audit: float | None = _option(
         None,
@@ -366,7 +290,7 @@ class SampleConfig:
     resume: Path | str | None = _option(
         None,
         "Checkpoint of a run that was killed, stopped or, with more `iter_sampling`, finished: it goes on draw for "
-        "draw as if it had never ended. Where nothing was kept yet it begins anew.",
+        "draw as if it had never ended. If there is no such file yet, a new run starts and is kept there.",
         OUTPUT,
         type_="path",
         metavar="FILE",
@@ -391,7 +315,7 @@ class SampleConfig:
 
     def __post_init__(self) -> None:
         from stansub.kernels import recipes
-        from stansub.run import choices, executors
+        from stansub.run import decisions, executors
         from stansub.tuning.anchored import check_order
         from stansub.tuning.named import check_proposal
 
@@ -409,7 +333,7 @@ class SampleConfig:
                 raise InputError("a kernel has proposals of its own: give `kernel` or `proposal`")
         if not self.smooth and str(self.control_variates) in ("1", "2"):
             raise InputError(f"there are no control variates: {self.not_smooth}: leave `control_variates` out")
-        choices.check_range(self.make_test(), self.range_source)
+        decisions.check_range(self.make_test(), self.range_source)
 
     def _settle(self) -> None:
         """Put what follows from other options in its place, and what can be written in several ways in one."""
@@ -451,9 +375,9 @@ class SampleConfig:
         InputError
             When there is no such test, or it does not take what was given.
         """
-        from stansub.run import choices
+        from stansub.run import decisions
 
-        return choices.choose_test(
+        return decisions.choose_test(
             self.test,
             epsilon=self.epsilon,
             delta=self.delta,
@@ -501,7 +425,12 @@ class SampleConfig:
 
     def record(self) -> dict[str, Any]:
         """The options by name in values that JSON has; what has no name of its own by type and digest."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self) if declared(one.name).recorded}
+        options = {one.name: declared(one.name) for one in fields(self)}
+        return {
+            name: _plain(getattr(self, name), exact=option.resume != "any")
+            for name, option in options.items()
+            if option.recorded
+        }
 
     def differences(self, earlier: SampleConfig | Mapping[str, Any]) -> tuple[str, ...]:
         """Names of the options with which a run cannot go on where another has ended.
@@ -581,7 +510,8 @@ def _type_text(name: str, option: Option) -> str:
     return plain_type(name).__name__
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, *, exact: bool) -> Any:
+    """A value as JSON has it; what JSON does not have by name and, if it must be exact, a digest of what it holds."""
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, numbers.Integral):
@@ -591,28 +521,13 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "__fspath__"):
         return str(value)
     if isinstance(value, Sequence):
-        return [_plain(one) for one in value]
-    return _digest(value)
-
-
-def _digest(value: Any) -> str:
-    """A value's type or, of a function, name, and where it can be taken, a digest of what it holds."""
+        return [_plain(one, exact=exact) for one in value]
     name = str(getattr(value, "__qualname__", type(value).__name__))
-    try:
-        if isinstance(value, Mapping):
-            import orjson
-
-            content = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_SORT_KEYS)
-        else:
-            # Without a memo: the bytes of equal values do not depend on which of their parts are one object.
-            stream = io.BytesIO()
-            pickler = pickle.Pickler(stream, protocol=5)
-            pickler.fast = True
-            pickler.dump(value)
-            content = stream.getvalue()
-    except Exception:  # values of any class fail in any way
+    if not exact:
         return name
-    return f"{name} {hashlib.sha256(content).hexdigest()[:16]}"
+    from stansub.run.identity import digest_of
+
+    return f"{name} {digest_of(value)}"
 
 
 documented(SampleConfig)

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from stansub.codec import Encoded, NotKeptError
 from stansub.errors import InputError
 from stansub.kernels.base import Records
 from stansub.run import choices, executors
@@ -48,7 +49,7 @@ class Elsewhere:
     Raises
     ------
     InputError
-        When what the run does cannot be pickled, such as a function as proposal.
+        When what the run does cannot be pickled, such as an unnamed function as proposal.
     """
 
     def __init__(self, executor: executors.Executor, prepared: Prepared, folder: Path) -> None:
@@ -73,9 +74,7 @@ class Elsewhere:
         try:
             (self._folder / name).write_bytes(pickle.dumps(value))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise InputError(
-                f"what these chains need cannot be sent to other processes ({error}): choose `executor='threads'`"
-            ) from error
+            raise _unsent(error) from error
 
 
 @contextmanager
@@ -85,6 +84,8 @@ def going(executor: str | executors.Executor | None, prepared: Prepared, paralle
         if pool is None:
             yield None
             return
+        # Pickles run whatever they say. Workers read these from a folder that this process has just made, and that
+        # nobody but this user can write to (`TemporaryDirectory` makes it with mode 700).
         with TemporaryDirectory(prefix="stansub-") as folder:
             yield Elsewhere(pool, prepared, Path(folder))
 
@@ -98,25 +99,38 @@ class _Away:
     folder: str
     setup: str
 
-    def begin(self, executor: executors.Executor) -> Future[tuple[bytes, Records, Records]]:
+    def begin(self, executor: executors.Executor) -> Future[tuple[Encoded, Records, Records]]:
         """Send the chain's state away."""
-        return executor.submit(turn, self.folder, self.setup, self.number, self.chain.save())
+        return executor.submit(turn, self.folder, self.setup, self.number, _saved(self.chain))
 
-    def end(self, result: tuple[bytes, Records, Records]) -> bool:
+    def end(self, result: tuple[Encoded, Records, Records]) -> bool:
         """Have the chain here go on from where the other has come."""
         state, warmup, sampling = result
         self.chain.restore(state, (warmup, sampling))
         return not (self.chain.done or self.chain.waits)
 
 
-def turn(folder: str, setup: str, number: int, state: bytes) -> tuple[bytes, Records, Records]:
+def turn(folder: str, setup: str, number: int, state: Encoded) -> tuple[Encoded, Records, Records]:
     """A turn of a chain, from its state: the next one, and what was kept of warmup and of sampling."""
     with _opening:
         chain = _chain(folder, setup, number)
     chain.restore(state)
     starts = chain.warmup.n_kept, chain.sampling.n_kept
     executors.turn(chain, _TURN)
-    return chain.save(), chain.warmup.rows(starts[0]), chain.sampling.rows(starts[1])
+    return _saved(chain), chain.warmup.rows(starts[0]), chain.sampling.rows(starts[1])
+
+
+def _saved(chain: Chain) -> Encoded:
+    try:
+        return chain.save()
+    except NotKeptError as error:
+        raise _unsent(error) from error
+
+
+def _unsent(error: Exception) -> InputError:
+    return InputError(
+        f"what these chains need cannot be sent to other processes ({error}): choose `executor='threads'`"
+    )
 
 
 def _recipe(posterior: Posterior) -> PosteriorRecipe | FunctionRecipe:

@@ -10,7 +10,6 @@ import importlib
 import logging
 import multiprocessing
 import signal
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
@@ -21,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import interrupts
+from stansub import clock, interrupts
 from stansub.errors import InputError
 
 # Seconds between two looks at the chains, and of a turn.
@@ -74,9 +73,9 @@ class Local:
 
 def turn(advancing: Advancing, seconds: float) -> bool:
     """Do pieces for so many seconds; whether something is left."""
-    end = time.perf_counter() + seconds
+    end = clock.now() + seconds
     while advancing.advance():
-        if time.perf_counter() > end:
+        if clock.now() > end:
             return True
     return False
 
@@ -138,7 +137,13 @@ def run(
             outcome.stopped = reason
             stop[0] = 1
 
-    began, announced = time.perf_counter(), False
+    unannounced = [on_interrupt]
+
+    def announce() -> None:
+        if outcome.stopped == "interrupted" and unannounced:
+            unannounced.pop()()
+
+    began = clock.now()
     waiting, pending = deque(range(len(work))), dict[Future[Any], int]()
     with interrupts.first(lambda: finish("interrupted")), _or_threads(executor, parallel) as pool:
         try:
@@ -160,17 +165,16 @@ def run(
                         finish(BROKEN)
                     except Exception as error:
                         outcome.failures[index] = error
-                if max_time is not None and time.perf_counter() - began > max_time:
+                if max_time is not None and clock.now() - began > max_time:
                     finish("max_time")
-                if outcome.stopped == "interrupted" and not announced:
-                    announced = True
-                    on_interrupt()
+                announce()
                 watch()
         except BaseException:
             stop[0] = 1  # turns under way end
             for future in pending:
                 future.cancel()
             raise
+    announce()  # of an interrupt that came as the last turn ended
     return outcome
 
 

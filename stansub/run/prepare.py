@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import streams
+from stansub import clock, streams
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import Guarantee, StoppingRule
@@ -25,11 +24,12 @@ from stansub.kernels.recipes import Leaf, Metropolis, Recipe
 from stansub.progress import Progress
 from stansub.run import choices
 from stansub.run.bench import Bench
-from stansub.run.chain import Chain, Plan
+from stansub.run.chain import Chain
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import Kept, check_draws
 from stansub.run.functions import posterior_of
 from stansub.run.inits import Init, load, start
+from stansub.run.state import Plan
 from stansub.stan import data as data_module
 from stansub.stan import source
 from stansub.stan.arguments import recognised
@@ -53,7 +53,7 @@ Data = str | Path | Mapping[str, Any] | data_module.Data | None
 
 @dataclass(frozen=True)
 class Setup:
-    """What a run does, in values that can be pickled; with the program and the data it decides the draws.
+    """What a run does, in values; with the program and the data it decides the draws.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Setup:
     notes: Choices
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields; an executor is left out, which belongs to one process."""
+        """The fields, for workers in other processes; an executor is left out, which belongs to one process."""
         config = self.config
         if not isinstance(config.executor, str):
             config = replace(config, executor="threads")
@@ -128,12 +128,12 @@ class Prepared:
     Attributes
     ----------
     setup : Setup
-        Can be pickled; the others belong to this process.
+        The others belong to this process.
     posterior : Posterior
     ranges : Ranges
         Where the chains' deciders have the range constant from.
     compiled_at : float
-        When the program was compiled, as `time.perf_counter` gives it.
+        When the program was compiled, as `stansub.clock.now` gives it.
     data_file : str
         Where the data come from; empty where they were given.
     """
@@ -185,7 +185,6 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         isinstance(model, Posterior | FunctionFactors) and not model.any_block_size
     )
     audit, audit_note = _audits(posterior, fitted, promise, config)
-    moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
     setup = Setup(
         config=config,
         # What meetings begin with is the test before its looks were fitted, or that which took its place.
@@ -194,7 +193,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         guarantee=promise.value,
         range_kind=ranges.kind,
         found=found,
-        moves=without_race(moves) if isinstance(moves, str) else moves,
+        moves=moves_of(config, found),
         starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
         plan=Plan(
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
@@ -204,6 +203,12 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     )
     data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
     return Prepared(setup, posterior, ranges, compiled_at, data_file)
+
+
+def moves_of(config: SampleConfig, found: Anchored | None) -> str | Proposal | Recipe:
+    """What chains propose with, or the kernel that does."""
+    moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
+    return without_race(moves) if isinstance(moves, str) else moves
 
 
 def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress) -> list[Chain]:
@@ -231,7 +236,7 @@ def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress)
 
 
 def _settled(config: SampleConfig) -> SampleConfig:
-    """The options with what chance and the machine decide, and without the console, which cannot be pickled."""
+    """The options with what chance and the machine decide, and without the console, which belongs to this process."""
     seed = secrets.randbits(31) if config.seed is None else int(config.seed)
     threads = min(config.chains, config.parallel_chains or choices.cores())
     return replace(config, seed=seed, parallel_chains=threads, console=None)
@@ -387,7 +392,7 @@ def make_posterior(
     log: Callable[[str], None],
     predictors: bool = False,
 ) -> tuple[Posterior, float]:
-    """The posterior, and when its program was compiled (as `time.perf_counter` gives it).
+    """The posterior, and when its program was compiled (as `stansub.clock.now` gives it).
 
     Parameters
     ----------
@@ -406,16 +411,16 @@ def make_posterior(
         if model.any_block_size or not callable(block_size):
             n = model.blocks.n_observations
             model = model.recut(block_size(Program(""), n, False) if callable(block_size) else block_size)
-        return posterior_of(model), time.perf_counter()
+        return posterior_of(model), clock.now()
     if isinstance(model, Posterior):
         if model.any_block_size and callable(block_size):
             instances = isinstance(model.population, Instances)
             model = model.recut(block_size(model.program, model.blocks.n_observations, instances))
-        return model, time.perf_counter()
+        return model, clock.now()
     compiled, values = _compiled(
         model, {} if data is None else data, evaluator=evaluator, log=log, predictors=predictors
     )
-    compiled_at = time.perf_counter()
+    compiled_at = clock.now()
     with ThreadPoolExecutor(max_workers=1) as pool:
         # Beside what one thread does: the program takes its time to read all of its data.
         wanted = predictors and recognised(compiled.program)
@@ -456,8 +461,6 @@ def _compiled(
     with ThreadPoolExecutor(max_workers=1) as pool:
         raw = pool.submit(data_module.load, data)
         read = source.read(model)
-        if not read.program.parameters.declarations:
-            raise InputError(f"{model}: the program has no parameters, so there is nothing to sample")
         values = raw.result().checked(read.program.data.declarations)
     compiled = compile_model(read, progress=log, rewritten=evaluator != "instances", predictors=predictors)
     return compiled, values

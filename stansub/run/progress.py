@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Protocol
@@ -17,6 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from stansub import clock
 from stansub.progress import Progress, Stage, duration
 from stansub.run.chain import Status
 
@@ -175,7 +175,7 @@ def _drawn(stage: Callable[[], Stage | None], console: Console) -> AbstractConte
 @contextmanager
 def _written(stage: Callable[[], Stage | None], console: Console) -> Iterator[None]:
     """Write a line on a stage that goes on, the less often the longer it does."""
-    over, last = threading.Event(), time.perf_counter()
+    over, last = threading.Event(), clock.now()
 
     def watch() -> None:
         nonlocal last
@@ -183,9 +183,9 @@ def _written(stage: Callable[[], Stage | None], console: Console) -> Iterator[No
             now = stage()
             if now is None:
                 continue
-            waited = time.perf_counter() - max(last, now.began)
+            waited = clock.now() - max(last, now.began)
             if waited >= min(max(now.seconds / 2, _FIRST_LINE), _LINES_APART):
-                last = time.perf_counter()
+                last = clock.now()
                 _write(console, now.line)
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -200,7 +200,7 @@ def _written(stage: Callable[[], Stage | None], console: Console) -> Iterator[No
 def _write(console: Console, line: str) -> None:
     """A line, if it can be written: nobody shall lose draws because nobody reads it."""
     if redrawn(console):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
         return
     with suppress(OSError, ValueError):
         console.file.write(f"{line}\n")
@@ -209,5 +209,5 @@ def _write(console: Console, line: str) -> None:
 
 def default_console() -> Console:
     """Console on standard error, so that standard output holds results alone; notebooks show it in the cell."""
-    console = Console()
-    return console if console.is_jupyter else Console(stderr=True)
+    console = Console(markup=False, highlight=False)
+    return console if console.is_jupyter else Console(stderr=True, markup=False, highlight=False)

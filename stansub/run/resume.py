@@ -1,4 +1,4 @@
-"""A run that goes on from a checkpoint."""
+"""A run that resumes from a checkpoint."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from stansub.errors import InputError, RunError
 from stansub.progress import Progress
 from stansub.run import choices
 from stansub.run.chain import Chain
-from stansub.run.checkpoint import Checkpoint, check_same
+from stansub.run.checkpoint import Checkpoint, check_same, undamaged
 from stansub.run.config import SampleConfig
-from stansub.run.prepare import Data, Model, Prepared, make_chains, make_posterior
+from stansub.run.prepare import Data, Model, Prepared, Setup, make_chains, make_posterior, moves_of
 from stansub.run.stages import Meetings
 
 
-def prepare(
-    model: Model, data: Data, config: SampleConfig, found: Checkpoint, path: Path, progress: Progress
-) -> Prepared:
+def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, progress: Progress) -> Prepared:
     """What chains need, with all that was chosen when the run began.
 
     Raises
@@ -28,31 +26,40 @@ def prepare(
     InputError
         When the checkpoint is of another program, other data or other options.
     """
-    setup = found.setup
-    if differing := config.differences(setup.config):
-        asked, before = config.record(), setup.config.record()
-        shown = ", ".join(f"`{name}` was {before[name]} and is {asked[name]}" for name in differing)
-        raise InputError(f"{path} is of a run with other options, which goes on with its own alone: {shown}")
+    before = found.options.record
+    if differing := config.differences(before):
+        asked = config.record()
+        shown = ", ".join(f"`{name}` was {before.get(name)} and is {asked[name]}" for name in differing)
+        raise InputError(f"{found.path} is of a run with other options, and resumes with its own alone: {shown}")
+    facts = found.facts(config)
     posterior, compiled_at = make_posterior(
         model,
         data,
-        block_size=found.block_size,
-        seed=setup.seed,
-        observations=setup.config.observations,
-        evaluator=found.evaluator,
+        block_size=facts.block_size,
+        seed=facts.seed,
+        observations=config.observations,
+        evaluator=facts.evaluator,
         log=progress,
     )
-    check_same(found, path, model_hash=posterior.model_hash, data_hash=posterior.values.digest())
-    kind = "auto" if setup.range_kind == "none" else setup.range_kind
-    ranges = choices.choose_range(setup.asked_rule, posterior, kind, order=setup.config.order, progress=progress)
+    check_same(facts, found.path, model_hash=posterior.model_hash, data_hash=posterior.values.digest())
+    kind = "auto" if facts.range_kind == "none" else facts.range_kind
+    ranges = choices.choose_range(facts.asked_rule, posterior, kind, order=config.order, progress=progress)
     threads = min(config.chains, config.parallel_chains or choices.cores())
-    now = replace(
-        setup,
-        config=replace(config, seed=setup.seed, parallel_chains=threads, console=None),
-        plan=replace(setup.plan, iter_sampling=config.iter_sampling),
+    setup = Setup(
+        config=replace(config, seed=facts.seed, parallel_chains=threads, console=None),
+        asked_rule=facts.asked_rule,
+        rule=facts.rule,
+        guarantee=facts.guarantee,
+        range_kind=facts.range_kind,
+        found=facts.found,
+        moves=moves_of(config, facts.found),
+        starts=(None,) * config.chains,
+        plan=replace(facts.plan, iter_sampling=config.iter_sampling),
+        trial=facts.trial,
+        notes=facts.notes,
     )
     data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
-    return Prepared(now, posterior, ranges, compiled_at, data_file)
+    return Prepared(setup, posterior, ranges, compiled_at, data_file)
 
 
 def chains_of(
@@ -64,20 +71,24 @@ def chains_of(
     ------
     RunError
         When the file does not hold all chains.
+    InputError
+        When it holds something else than such chains.
     """
     setup = prepared.setup
     if set(found.chains) != set(range(len(setup.starts))):
         raise RunError(f"the checkpoint holds {len(found.chains)} of {len(setup.starts)} chains: the others had failed")
-    if meetings is not None and found.meetings is not None:
-        meetings.restore(found.meetings)
+    met = found.met(setup.config)
+    if meetings is not None and met is not None:
+        meetings.restore(met)
         setup = replace(setup, found=meetings.found, rule=meetings.test)
     anywhere = np.zeros(prepared.posterior.dim)
     setup = replace(setup, starts=(anywhere,) * len(setup.starts))
     chains = make_chains(replace(prepared, setup=setup), stop, progress)
     for number, chain in enumerate(chains):
         kept, none = found.chains[number], chain.warmup.kept.rows(slice(0, 0))
-        chain.restore(
-            kept.state,
-            (none if kept.warmup is None else kept.warmup, none if kept.sampling is None else kept.sampling),
-        )
+        with undamaged(found.path):
+            chain.restore(
+                kept.state,
+                (none if kept.warmup is None else kept.warmup, none if kept.sampling is None else kept.sampling),
+            )
     return chains

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import threading
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub import memory
+from stansub import clock, memory
 from stansub.chosen import updated
 from stansub.errors import DrawsWarning, InputError
 from stansub.findings import NotChecked
@@ -30,7 +29,7 @@ from stansub.output.summary import Summary, summarise
 from stansub.output.words import words
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
-from stansub.run import checkpoint, elsewhere, resume, stages
+from stansub.run import checkpoint, elsewhere, resume, stages, store
 from stansub.run.chain import Chain
 from stansub.run.checkpoint import Checkpoint
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
@@ -153,12 +152,13 @@ def draw(
     memory.check_start()
     if config.checkpoint is not None and not _goes_on_there(config):
         checkpoint.check_target(Path(config.checkpoint), overwrite=overwrite)
+    found = _found(config, console)
     # While data are read and compilers run, not beside the chains. A daemon that still imports when an error ends the
     # program would crash the interpreter.
     threading.Thread(target=_import_ahead, args=(wrapped and not keeps_trees(),)).start()
     meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
     with stage_progress(console, show=show, max_time=config.max_time) as progress:
-        ready = _ready(model, data, config, stop, meeting, progress)
+        ready = _ready(model, data, config, found, stop, meeting, progress)
     rescuing = partial(files.rescuing, partial(keep_unconstrained, ready.chains), called="unconstrained draws")
     prepared = ready.prepared
     with rescuing(failures=(Exception,)):
@@ -173,7 +173,7 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     Parameters
     ----------
     path : path
-        The checkpoint, which is only read. It holds pickled values: open files that you trust.
+        The checkpoint, which is only read. The Stan program in it is compiled where the cache does not have it.
     show_progress : bool, optional
 
     Returns
@@ -187,30 +187,38 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
         When it is no checkpoint, or holds no draws after warmup yet.
     """
     found, console = checkpoint.read(Path(path)), default_console()
-    if found is None or not any(one.sampling is not None for one in found.chains.values()):
+    if not any(one.sampling is not None for one in found.chains.values()):
         raise InputError(f"{path} holds no draws after warmup yet")
-    if not found.source.text:
-        raise InputError(f"{path} is of a posterior of functions, which are not in the file: go on with it (`resume`)")
+    config = replace(found.config(), resume=path, console=console)
+    program, data = found.program(config)
     show, stop = wanted(show_progress, console), np.ones(1, np.int32)
-    config = replace(found.setup.config, resume=path, checkpoint=None, console=console)
     with stage_progress(console, show=show) as progress:
-        data: Data = found.data
-        ready = _ready(compile_model(found.source, progress=progress), data, config, stop, Progress(), progress)
+        ready = _resumed(compile_model(program, progress=progress), data, config, found, stop, Progress(), progress)
     setup = ready.prepared.setup
     if ready.meetings is not None:
         setup = replace(setup, found=ready.meetings.found, rule=ready.meetings.test)
     outcome = Outcome("" if found.finished else "this is its last checkpoint")
-    finished = Finished(ready.chains, outcome, setup, time.perf_counter(), found.seconds)
+    finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)
     idata = collect(ready.prepared, finished, progress, console=console, show=show)
     check(idata)
     return container(idata)
 
 
 def read_draws(path: str | Path) -> InferenceData:
-    """Draws from their file or from the checkpoint of a run; errors are those of `read` and `read_checkpoint`."""
-    if files.is_database(Path(path)):
-        return read_checkpoint(path, show_progress=False)
-    return load(path)
+    """Draws from their file or from the checkpoint of a run.
+
+    Raises
+    ------
+    InputError
+        As `load` and `read_checkpoint` do, and for a checkpoint that is called a NetCDF file: whoever opens one of
+        these does not mean to compile and run the program of a checkpoint.
+    """
+    place = Path(path).expanduser()
+    if not (store.is_store(place) or store.is_database(place)):
+        return load(path)
+    if place.suffix == ".nc":
+        raise InputError(f"{path} is a checkpoint or a database, not a NetCDF file: name it .checkpoint to open it")
+    return read_checkpoint(path, show_progress=False)
 
 
 class _Ready(NamedTuple):
@@ -222,15 +230,45 @@ class _Ready(NamedTuple):
     found: Checkpoint | None
 
 
+def _found(config: SampleConfig, console: Console) -> Checkpoint | None:
+    """The run that is resumed; None where there is none yet."""
+    if config.resume is None:
+        return None
+    if files.locate(config.resume)[1] is not None:
+        return checkpoint.read(Path(config.resume))
+    # A job that may be started again and again names its checkpoint every time.
+    line = f"There is no {config.resume} to resume from: this run starts anew, and is kept there"
+    console.print(line, highlight=False, soft_wrap=True)
+    return None
+
+
 def _ready(
-    model: Model, data: Data, config: SampleConfig, stop: NDArray[np.int32], meeting: Progress, progress: Progress
+    model: Model,
+    data: Data,
+    config: SampleConfig,
+    found: Checkpoint | None,
+    stop: NDArray[np.int32],
+    meeting: Progress,
+    progress: Progress,
 ) -> _Ready:
     """Chains at their starting values or, where a run is resumed, where they were."""
-    found = checkpoint.read(Path(config.resume)) if config.resume is not None else None
-    if found is None:
-        prepared = prepare(model, data, config, progress)
-        return _Ready(prepared, make_chains(prepared, stop, progress), _meetings(prepared, meeting), None)
-    prepared = resume.prepare(model, data, config, found, Path(str(config.resume)), progress)
+    if found is not None:
+        return _resumed(model, data, config, found, stop, meeting, progress)
+    prepared = prepare(model, data, config, progress)
+    return _Ready(prepared, make_chains(prepared, stop, progress), _meetings(prepared, meeting), None)
+
+
+def _resumed(
+    model: Model,
+    data: Data,
+    config: SampleConfig,
+    found: Checkpoint,
+    stop: NDArray[np.int32],
+    meeting: Progress,
+    progress: Progress,
+) -> _Ready:
+    """Chains where they were."""
+    prepared = resume.prepare(model, data, config, found, progress)
     meetings = _meetings(prepared, meeting)
     return _Ready(prepared, resume.chains_of(prepared, found, meetings, stop, progress), meetings, found)
 
@@ -254,7 +292,7 @@ def run_chains(
         Seconds.
     """
     prepared, chains, meetings, found = ready
-    began, setup = time.perf_counter(), prepared.setup
+    began, setup = clock.now(), prepared.setup
     proposal = chains[0].proposal
     if isinstance(proposal, BuiltIn):
         setup = replace(setup, notes=updated(setup.notes, *proposal.choices()))
@@ -292,15 +330,12 @@ def _keeper(ready: _Ready, console: Console) -> checkpoint.Keeper | None:
         return None
 
     def failed(reason: str) -> None:
-        console.print(f"No more checkpoints are written ({reason}); sampling goes on")
+        console.print(f"Warning: no more checkpoints are written ({reason}). Sampling continues.", soft_wrap=True)
 
     seconds = found.seconds if found is not None else 0.0
-    keeper = checkpoint.Keeper(
+    return checkpoint.Keeper(
         files.locate(path)[0], config.checkpoint_every, prepared, chains, meetings, seconds=seconds, on_failure=failed
     )
-    if found is not None and _goes_on_there(config):
-        keeper.continue_from()
-    return keeper
 
 
 def _until(prepared: Prepared) -> Until | None:
@@ -368,12 +403,12 @@ class _Watch:
     def __init__(self, chains: Sequence[Chain], view: View | None) -> None:
         self._chains, self._view = chains, view
         self._r_hat: float | None = None
-        self._next = time.perf_counter() + _R_HAT_EVERY
+        self._next = clock.now() + _R_HAT_EVERY
 
     def __call__(self) -> None:
         if self._view is None:
             return
-        if time.perf_counter() > self._next:
+        if clock.now() > self._next:
             self._r_hat = worst_r_hat([chain.draws for chain in self._chains])
-            self._next = time.perf_counter() + _R_HAT_EVERY
+            self._next = clock.now() + _R_HAT_EVERY
         self._view.show([chain.status for chain in self._chains], self._r_hat)

@@ -9,15 +9,13 @@ What is chosen depends on the seed and the data alone, not on the clock or the n
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from stansub import chosen, streams
+from stansub import chosen, clock, streams
 from stansub.acceptance.rules import StoppingRule
 from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
@@ -25,9 +23,12 @@ from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import BuiltIn, optimal_walk
 from stansub.progress import Progress
 from stansub.run.chain import WARMUP_STRETCH, Chain
+from stansub.run.moments import Moments, n_effective, pool, r_hat
+from stansub.run.state import Met
 from stansub.stan.posterior import Posterior
 from stansub.target import taylor
 from stansub.target.gradients import differenced, scaled_steps
+from stansub.target.laplace import Mode
 from stansub.target.observations import ObservationVariates
 from stansub.target.taylor import Pilot
 from stansub.tuning.adapt import FirstWalk
@@ -37,7 +38,6 @@ from stansub.tuning.named import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
     Candidate,
-    Normal,
     at_first_look,
     choose_looks,
     mixed,
@@ -60,35 +60,6 @@ _PAIRS, _SAVED = 32, 0.9
 _STARTS = 12
 # Where the curvature at the mean, in units of the pooled sds, is below this, the pooled variance is taken.
 _FLAT = 0.25
-
-
-@dataclass(frozen=True)
-class Moments:
-    """A normal approximation with given mean and covariance.
-
-    Attributes
-    ----------
-    position : ndarray, shape (dim,)
-    covariance : ndarray, shape (dim, dim)
-    cholesky, hessian : ndarray, shape (dim, dim)
-        Lower triangular factor of the covariance, and its negative inverse.
-    """
-
-    position: FloatArray
-    covariance: FloatArray
-
-    @property
-    def cholesky(self) -> FloatArray:
-        return np.asarray(np.linalg.cholesky(self.covariance))
-
-    @property
-    def hessian(self) -> FloatArray:
-        return np.asarray(-np.linalg.inv(self.covariance))
-
-    @property
-    def sds(self) -> FloatArray:
-        """Marginal standard deviations, shape (dim,)."""
-        return np.asarray(np.sqrt(np.diag(self.covariance)))
 
 
 @dataclass(frozen=True)
@@ -143,55 +114,6 @@ class _Weighed:
     needed_there: tuple[float, float, float]
 
 
-def pool(draws: Sequence[FloatArray]) -> Moments | None:
-    """Mean and covariance of the draws of all chains; None while there are too few different ones.
-
-    The correlations are shrunk while draws are few, as adaptive Metropolis does here.
-
-    Parameters
-    ----------
-    draws : sequence of ndarray, shape (n, dim)
-        One array a chain.
-    """
-    together = np.concatenate(draws)
-    dim = together.shape[1]
-    different = sum(int(np.count_nonzero(np.any(np.diff(one, axis=0) != 0, axis=1))) for one in draws)
-    if different <= 2 * dim + 20:
-        return None
-    covariance = np.atleast_2d(np.cov(together, rowvar=False))
-    variances = np.diag(covariance)
-    if not (np.isfinite(variances).all() and (variances > 0).all()):
-        return None
-    weight = (2.0 * dim / (different + 2.0 * dim)) ** 2
-    return Moments(together.mean(axis=0), (1 - weight) * covariance + weight * np.diag(variances))
-
-
-def r_hat(draws: Sequence[FloatArray]) -> float:
-    """Largest ratio of the sd of all draws to that within chains (Gelman and Rubin 1992); 1 for one chain."""
-    if len(draws) < 2:
-        return 1.0
-    means = np.array([one.mean(axis=0) for one in draws])
-    within = np.mean([one.var(axis=0, ddof=1) for one in draws], axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.sqrt(1 + means.var(axis=0, ddof=1) / within)
-    return float(np.nanmax(ratio))
-
-
-def n_effective(draws: Sequence[FloatArray]) -> float:
-    """Effective number of draws of all chains, from how far their means scatter; their number for one chain.
-
-    The variance of a chain's mean is that of a draw over the effective number of its draws; the median over the
-    parameters is taken.
-    """
-    n_draws = float(sum(len(one) for one in draws))
-    if len(draws) < 2:
-        return n_draws
-    between = np.var([one.mean(axis=0) for one in draws], axis=0, ddof=1)
-    within = np.mean([one.var(axis=0, ddof=1) for one in draws], axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(min(n_draws, len(draws) / np.median(between / within)))
-
-
 def about_one_mode(posterior: Posterior, draws: Sequence[FloatArray]) -> list[int]:
     """The chains that may be about one mode: all whose means are near, else the most with no valley between them.
 
@@ -239,31 +161,32 @@ class Meetings:
     ) -> None:
         self._posterior, self._asked, self._progress = posterior, asked, progress or Progress()
         self.found, self.test = found, test
-        self._about: Normal = found.mode
+        self._about: Mode | Moments = found.mode
         self._moved_at: list[int] = []
         self.last = 0
         steps = [int(share * asked.iter_warmup) // WARMUP_STRETCH * WARMUP_STRETCH for share in _MEETINGS]
         long_enough = asked.iter_warmup >= _LEAST_WARMUP
         self.at = tuple(sorted({n for n in steps if n})) if long_enough else ()
 
-    def save(self) -> tuple[Any, ...]:
-        """What came of the meetings so far, as a value that can be pickled."""
-        return self.found, self.test, self._about, self._moved_at, self.last
+    def save(self) -> Met:
+        """What came of the meetings so far."""
+        return Met(self.found, self.test, self._about, tuple(self._moved_at), self.last)
 
-    def restore(self, saved: tuple[Any, ...]) -> None:
-        """Go on from what `save` gave."""
-        self.found, self.test, self._about, self._moved_at, self.last = saved
+    def restore(self, saved: Met) -> None:
+        """Continue from what `save` gave."""
+        self.found, self.test, self._about, self.last = saved.found, saved.test, saved.about, saved.last
+        self._moved_at = list(saved.moved_at)
 
     def meet(self, chains: Sequence[Chain], n_steps: int) -> Iterator[None]:
         """Look at the draws of the stage that ended after ``n_steps``, and give the chains what follows, in pieces."""
-        began = time.perf_counter()
+        began = clock.now()
         rng = streams.generator(self._asked.request.seed, streams.Run.MEETING, number=n_steps)
         draws = [chain.recent for chain in chains]
         evaluated = 0
         for so_far in self._decide(chains, draws, n_steps, rng):
             evaluated = so_far
             yield
-        seconds = time.perf_counter() - began
+        seconds = clock.now() - began
         for number, chain in enumerate(chains):
             share, rest = divmod(evaluated, len(chains))
             chain.charge(share + (number < rest), seconds / len(chains))

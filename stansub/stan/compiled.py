@@ -19,9 +19,8 @@ from stansub.progress import Progress, as_progress
 from stansub.stan import data as data_module
 from stansub.stan import rewrite, source, toolchain
 from stansub.stan.arguments import argument_program, library_name
-from stansub.stan.cutting import Cut, InParts, Whole, choices, find_sums
+from stansub.stan.cutting import Cut, InParts, Whole, find_sums, find_undefined, start_trials
 from stansub.stan.data import Data
-from stansub.stan.instances import Slicer, build
 from stansub.stan.library import Library, Model
 from stansub.stan.parts import Parts, divide, has_other_sums
 from stansub.stan.passes import rewriting
@@ -38,9 +37,6 @@ from stansub.target.remainders import NoPredictorsError
 from stansub.types import FloatArray
 
 HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
-
-# About how many blocks are searched for an observation that is impossible.
-_TRIAL_BLOCKS = 1000
 
 
 @dataclass(frozen=True)
@@ -153,6 +149,9 @@ class CompiledModel:
                 f"{self.name}: no `for` loop over log_lik_i and no reduce_sum was found to rewrite; "
                 "use the evaluator 'instances'"
             )
+        library = None if evaluator == "instances" else self.rewritten
+        if library is None or self.divided is not None:
+            start_trials()
         log(f"Loading data: {values.source}")
         try:
             full = values.model(self.original, seed=seed)
@@ -167,7 +166,6 @@ class CompiledModel:
         else:
             sized = block_size if callable(block_size) else lambda n, instances: block_size
         given = _Given(values, full, points, rng, seed, sized, log)
-        library = None if evaluator == "instances" else self.rewritten
         if not points:
             raise InputError(self._undefined(given, library))
         posterior = self._in_parts(given, observations) if evaluator != "rewritten" else None
@@ -291,7 +289,7 @@ class CompiledModel:
         if rows and max(rows.values()) < 1:
             said = ", ".join(f"{name} = {n}" for name, n in rows.items())
             raise InputError(f"{cut.data.source}: there are no observations ({said})")
-        sums, reasons = find_sums(cut, given.full.dim, given.points, observations)
+        sums, reasons = find_sums(cut, given.full.dim, given.points, observations, check=given.log.check)
         if not sums:
             text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
             text = text or "there is no size of data"
@@ -312,27 +310,19 @@ class CompiledModel:
     def _undefined(self, given: _Given, library: Library | None) -> str:
         """What to say where no parameters with a finite log density were found."""
         theta = given.rng.uniform(-0.1, 0.1, given.full.dim)
-        population = self._blocks_of(library, given, (), None) if library else self._first_cut(given)
-        place = f": {explain_undefined(population, None, theta)}" if population else ""
+        if library:
+            place = explain_undefined(self._blocks_of(library, given, (), None), None, theta)
+        else:
+            cut = Whole(self.silent, given.values, self._size_names(), given.seed)
+            place = find_undefined(cut, given.full.dim, theta, check=given.log.check)
         _, message = given.full.log_density_or_message(theta)
+        where, odd = f": {place}" if place else "", given.values.not_finite()
+        odd = f" ({odd})" if odd else ""
         return (
-            f"{self.name}: the log density is not finite at any of the parameter values tried{place}"
-            f"{f' ({self._located(message)})' if message else ''}; look at these data, the priors and the parameters' "
-            "constraints"
+            f"{self.name}: the log density is not finite at any of the parameter values tried{where}"
+            f"{f' ({self._located(message)})' if message else ''}; look at these data{odd}, the priors and the "
+            "parameters' constraints"
         )
-
-    def _first_cut(self, given: _Given) -> Population | None:
-        """Blocks along the largest size variable for which the program takes them."""
-        for sizes in choices(Whole(self.silent, given.values, self._size_names(), given.seed)):
-            n = given.values.integer(sizes[0])
-            slicer = Slicer(self.silent, given.values, sizes, seed=given.seed)
-            try:
-                population = build(slicer, Blocks(n, max(1, n // _TRIAL_BLOCKS)), ()) if n > 0 else None
-            except InputError:
-                continue
-            if population and population.dim == given.full.dim:
-                return population
-        return None
 
     def _located(self, message: str) -> str:
         return locate_error(message, self.program.code, self.source, f"{self.name}.stan")

@@ -1,12 +1,13 @@
 """Ways to cut a program's data into blocks of observations, and which integers count the observations.
 
-A way is tried on a few rows before all blocks are made; whether it is right is proved on all of them
-(`stansub.stan.posterior`).
+A way is tried on a few rows before all blocks are made, in another process, since a program may crash on data that its
+author did not foresee. Whether the way is right is proved on all rows (`stansub.stan.posterior`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby
 from typing import Any, Protocol
@@ -16,17 +17,20 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.progress import Progress
-from stansub.stan import exported
+from stansub.stan import exported, trials
 from stansub.stan.data import Data
 from stansub.stan.instances import Instances, Slicer, build, made
 from stansub.stan.library import Library, Model
 from stansub.stan.parts import SWITCHES, Parts
-from stansub.stan.posterior import prove
+from stansub.stan.posterior import explain_undefined, prove
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray
 
 # Rows on which a size variable is tried before all blocks are made.
 _TRIAL_ROWS = 8
+
+# About how many blocks are searched for an observation that is impossible.
+_SEARCHED_BLOCKS = 1000
 
 # A sum of fewer terms beside another is left in the global part.
 _FEWEST = 100
@@ -184,8 +188,13 @@ def _first_rows(data: Data, sums: Sequence[Names], n: int) -> Data:
     return data
 
 
+def start_trials() -> None:
+    """Start the process in which ways are tried, beside what comes before the first trial."""
+    trials.start(__name__)
+
+
 def find_sums(
-    cut: Cut, dim: int, points: Sequence[FloatArray], given: str | None
+    cut: Cut, dim: int, points: Sequence[FloatArray], given: str | None, *, check: Callable[[], None]
 ) -> tuple[tuple[Names, ...], dict[str, str]]:
     """Which integers count the observations, as far as a few rows show: of each sum, the largest first.
 
@@ -198,6 +207,8 @@ def find_sums(
         Unconstrained parameters at which the program's log density is finite.
     given : str or None
         The integer that the user has named, which then is the only one.
+    check : callable
+        Called several times a second; what it raises ends the search.
 
     Returns
     -------
@@ -209,7 +220,7 @@ def find_sums(
     reasons: dict[str, str] = {}
 
     def stands(sums: Sequence[Names]) -> bool:
-        reason = _trial(cut, sums, dim, points)
+        reason = _trial(cut, sums, dim, points, check)
         if reason is not None:
             reasons[" and ".join(sums[-1])] = reason
         return reason is None
@@ -226,29 +237,63 @@ def find_sums(
 
 
 def choices(cut: Cut) -> list[Names]:
-    """Size variables by falling value: each, then all of one value together."""
+    """Size variables by falling value: each, then all of one value together.
+
+    Last come those of one value with other integers of that value, which may bound loops over the same observations.
+    """
     known = sorted(cut.sizes, key=lambda name: -cut.data.integer(name))
+    integers = [one.name for one in cut.data.declarations if one.base == "int" and not one.all_dims]
     found: list[Names] = []
-    for _, alike in groupby(known, key=cut.data.integer):
+    with_others: list[Names] = []
+    for value, alike in groupby(known, key=cut.data.integer):
         together = tuple(alike)
         found += [(name,) for name in together]
         found += [together] if len(together) > 1 else []
-    return found
+        others = [name for name in integers if name not in known and cut.data.integer(name) == value]
+        with_others += [(*together, *others)] if others else []
+    return found + with_others
 
 
-def _trial(cut: Cut, sums: Sequence[Names], dim: int, points: Sequence[FloatArray]) -> str | None:
+def _trial(
+    cut: Cut, sums: Sequence[Names], dim: int, points: Sequence[FloatArray], check: Callable[[], None]
+) -> str | None:
     """Why some sizes cannot count the observations, as far as a few rows show; None if they can."""
     n = min(cut.data.integer(names[0]) for names in sums)
     if n < 1:
         return f"it is {n}"
     try:
         few = cut.first_rows(sums, _TRIAL_ROWS)
-        together = few.model()
-        population = few.instances(sums, None, 1, points)
-    except InputError as error:
+        return trials.attempt(_refusal, few, sums, dim, points, check=check)
+    except (InputError, trials.CrashError) as error:
         return str(error)
+
+
+def _refusal(few: Cut, sums: Sequence[Names], dim: int, points: Sequence[FloatArray]) -> str | None:
+    """Why a few rows are no sum over single ones; None if they are."""
+    together = few.model()
+    population = few.instances(sums, None, 1, points)
     if together.dim != dim:
         return "the number of parameters changes with it"
     if not prove(population, together, points).holds:
         return "the log density of a few rows is not the sum of theirs one by one"
     return None
+
+
+def find_undefined(cut: Whole, dim: int, theta: FloatArray, *, check: Callable[[], None]) -> str:
+    """Where the log density of a program is not finite, in words; nothing if it takes no blocks of the data.
+
+    The blocks are cut along the largest size variable for which the program takes them.
+    """
+    for sizes in choices(cut):
+        with suppress(InputError, trials.CrashError):
+            if found := trials.attempt(_undefined, cut, sizes, dim, theta, check=check):
+                return found
+    return ""
+
+
+def _undefined(cut: Whole, sizes: Names, dim: int, theta: FloatArray) -> str:
+    n = cut.data.integer(sizes[0])
+    if n < 1:
+        return ""
+    population = cut.instances([sizes], None, max(1, n // _SEARCHED_BLOCKS), ())
+    return explain_undefined(population, None, theta) if population.dim == dim else ""

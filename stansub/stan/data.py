@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import math
 import numbers
+import re
 import reprlib
+import sys
 import zlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,6 +31,14 @@ from stansub.target.gradients import THREADS
 Rows = slice | NDArray[np.int64]
 
 _MAX_INT = 2**31 - 1
+
+# Stan's words for values that are not finite, in JSON with or without quotation marks.
+_WORDS = {
+    "NaN": math.nan,
+    **dict.fromkeys(("Inf", "+Inf", "Infinity", "+Infinity"), math.inf),
+    **dict.fromkeys(("-Inf", "-Infinity"), -math.inf),
+}
+_STRING_OR_WORD = re.compile(rb'("(?:[^"\\\\]|\\\\.)*")|[+-]?Inf(?:inity)?\b')
 
 # The first bytes of every gzip file.
 _GZIP = b"\x1f\x8b"
@@ -58,6 +69,15 @@ class Data:
     def json(self) -> bytes:
         """The data as JSON for the compiled program."""
         return _dump(self.values)
+
+    def not_finite(self) -> str:
+        """The first element of each variable that is not finite, in words; nothing where all are."""
+        found = []
+        for name, value in self.values.items():
+            array = np.asarray(value)
+            if array.dtype.kind == "f" and (bad := ~np.isfinite(array)).any():
+                found.append(_element(name, array, bad))
+        return ", ".join(found)
 
     def arrays(self, axes: Mapping[str, int], sizes: Collection[str]) -> Arrays | None:
         """The data as they are in memory, to be cut along ``axes``; None where there are tuples."""
@@ -141,7 +161,22 @@ def _rows(array: NDArray[Any], axis: int, rows: Rows) -> NDArray[Any]:
 
 
 def _dump(values: Mapping[str, Any]) -> bytes:
-    return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+    return orjson.dumps(_in_json(values), option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _in_json(value: Any) -> Any:
+    """The same with words for values that are not finite, which orjson would write as null."""
+    if isinstance(value, Mapping):
+        return {key: _in_json(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_in_json(one) for one in value]
+    array = np.asarray(value)
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return value
+    words = array.astype(object)
+    for word in ("NaN", "Inf", "-Inf"):
+        words[np.isnan(array) if word == "NaN" else array == _WORDS[word]] = word
+    return words.tolist()
 
 
 @dataclass(frozen=True)
@@ -157,7 +192,7 @@ class Raw:
         Raises
         ------
         InputError
-            When a variable is missing, has the wrong type or size, or holds NaN or infinity.
+            When a variable is missing, or has the wrong type or size.
         """
         values: dict[str, Any] = {}
         for declaration in declarations:
@@ -232,10 +267,11 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
     try:
         raw = orjson.loads(text)
     except orjson.JSONDecodeError:
-        # CmdStan's reader also takes bare NaN and Infinity, as Python's does.
+        # CmdStan's reader also takes bare words for values that are not finite; Python's takes some of them.
+        text = _STRING_OR_WORD.sub(_python_word, text)
         try:
-            raw = json.loads(text)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raw = json.loads(text, parse_int=_whole, parse_float=_decimal)
+        except ValueError as error:
             raise InputError(f"{path}: not valid JSON: {error}") from error
         except RecursionError:
             raise InputError(f"{path}: not valid JSON: nested too deeply") from None
@@ -243,6 +279,22 @@ def _parse(text: bytes, path: Path) -> dict[str, Any]:
         kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(type(raw), "a number")
         raise InputError(f"{path}: the top level must be an object {{name: value, ...}}, not {kind}")
     return raw
+
+
+def _python_word(found: re.Match[bytes]) -> bytes:
+    """A string as it is, and a bare word for infinity as Python's reader takes it."""
+    return found[1] or (b"-Infinity" if found[0].startswith(b"-") else b"Infinity")
+
+
+def _whole(digits: str) -> int:
+    # Python itself refuses thousands of digits; fewer are for the message that names the element.
+    return int(digits) if len(digits) < 1000 else int(_decimal(digits))
+
+
+def _decimal(digits: str) -> float:
+    if math.isinf(value := float(digits)):
+        raise ValueError(f"the number {reprlib.repr(digits)[1:-1]} is too large for 64 bits")
+    return value
 
 
 def _type(declaration: Declaration) -> str:
@@ -267,20 +319,14 @@ def _convert(value: Any, declaration: Declaration, source: str) -> Any:
     if array.size == 0:
         return array.astype(np.int64 if integer else np.float64)
     if array.dtype.kind not in "biufc":
-        array = _numbers(value, declaration.name, where)
+        array = _numbers(value, declaration.name, where, {} if integer else _WORDS)
     if integer:
         return _integers(array, declaration.name, where)
     if array.dtype.kind == "c" and declaration.base.startswith("complex"):
         array = np.stack([array.real, array.imag], axis=-1)
     if array.dtype.kind == "c":
         raise InputError(f"{where} must hold real numbers, but {_element(declaration.name, array)}")
-    array = array.astype(np.float64, order="C", copy=False)
-    finite = np.isfinite(array)
-    if not finite.all():
-        bad = ~finite
-        more = f" ({int(bad.sum()):,} such values)" if bad.sum() > 1 else ""
-        raise InputError(f"{source}: {_element(declaration.name, array, bad)}{more}; remove or replace it")
-    return array
+    return _reals(array, declaration.name, where)
 
 
 def _tuples(value: Any, declaration: Declaration, depth: int, source: str, where: str) -> Any:
@@ -328,18 +374,22 @@ def _shown(value: Any) -> str:
     return "null" if value is None else reprlib.repr(value)
 
 
-def _numbers(value: Any, name: str, where: str) -> NDArray[Any]:
-    """Numbers from values that numpy did not take for numbers.
-
-    CmdStan's strings for values that are not finite are no numbers here: no density takes such data.
-    """
+def _numbers(value: Any, name: str, where: str, words: Mapping[str, float]) -> NDArray[Any]:
+    """Numbers from values that numpy did not take for numbers, some of which may be words."""
     array = np.asarray(value, dtype=object)
-    good = np.vectorize(lambda x: isinstance(x, numbers.Real), otypes=[bool])(array)
-    if not good.all():
-        raise InputError(f"{where} must hold finite numbers, but {_element(name, array, ~good)}")
-    # Integers too large for numpy's types stay what they are: their digits are for the message.
-    whole = all(isinstance(x, numbers.Integral) for x in array.flat)
-    return array if whole else array.astype(np.float64)
+    known = [words.get(x, x) if isinstance(x, str) else x for x in array.flat]
+    bad = np.array([not isinstance(x, numbers.Real) for x in known]).reshape(array.shape)
+    if bad.any():
+        raise InputError(f"{where} must hold numbers, but {_element(name, array, bad)}")
+    return np.array([*known, None], dtype=object)[:-1].reshape(array.shape)
+
+
+def _reals(array: NDArray[Any], name: str, where: str) -> NDArray[np.float64]:
+    try:
+        return array.astype(np.float64, order="C", copy=False)
+    except OverflowError:  # only integers of Python are that large
+        bad = np.array([isinstance(x, int) and abs(x) > sys.float_info.max for x in array.flat]).reshape(array.shape)
+        raise InputError(f"{where} holds numbers of 64 bits, but {_element(name, array, bad)}") from None
 
 
 def _integers(array: NDArray[Any], name: str, where: str) -> NDArray[np.int64]:

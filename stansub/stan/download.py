@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from stansub import clock
 from stansub.stan import processes
 from stansub.stan.cache import make_folder
 
@@ -88,11 +89,11 @@ def _download(folder: Path) -> str | None:
         folder.parent.mkdir(exist_ok=True)
         with answer, tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             archive = Path(scratch) / "sources.tar.gz"
-            deadline = time.monotonic() + DOWNLOAD_SECONDS
+            deadline = clock.now() + DOWNLOAD_SECONDS
             with archive.open("wb") as file:
                 while chunk := answer.read(1 << 20):
                     file.write(chunk)
-                    if time.monotonic() > deadline:
+                    if clock.now() > deadline:
                         return f"{url}: not finished after {DOWNLOAD_SECONDS:.0f} s"
             with tarfile.open(archive) as tar:
                 # Python 3.11 has filters from 3.11.4 on.

@@ -112,6 +112,10 @@ class Library:
             function.argtypes = _FROM_ARRAYS_ARGUMENTS
         self.handle.bs_set_print_callback(_ignore_print, None)
 
+    def __reduce__(self) -> tuple[type[Library], tuple[Path]]:
+        """Another process loads the same file."""
+        return Library, (self.path,)
+
     def address(self, function: str) -> int:
         """Address of an exported function, for the decision loop."""
         return ctypes.cast(getattr(self.handle, function), ctypes.c_void_p).value or 0

@@ -198,7 +198,12 @@ def guess_predictors(program: Program, form: Form, values: Data, name: str) -> L
 def _steps(columns: _Columns, point: FloatArray) -> list[FloatArray]:
     """What each argument gains for a step of 1 of each parameter, each of shape (n, dim) or (1, dim)."""
     _, base = columns(point)
-    steps = _at_once(lambda one: _shortest(list(columns(point + one)[1] - base)), np.eye(len(point)))
+
+    def step(one: FloatArray) -> list[FloatArray]:
+        with np.errstate(invalid="ignore"):  # of data that are not finite
+            return _shortest(list(columns(point + one)[1] - base))
+
+    steps = _at_once(step, np.eye(len(point)))
     return [np.stack(np.broadcast_arrays(*(step[row] for step in steps)), 1) for row in range(len(base))]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from stansub import clock
 
 # A watcher in the group waits for the end of a pipe whose other end only we have, and ends the group: also where we are
 # killed and can do nothing more. It is a grandchild, so that the program has no child that it did not start.
@@ -47,7 +48,7 @@ def run(
     subprocess.TimeoutExpired
         After `timeout`.
     """
-    end = None if timeout is None else time.monotonic() + timeout
+    end = None if timeout is None else clock.now() + timeout
     read, write = os.pipe()
     try:
         process = subprocess.Popen(
@@ -68,7 +69,7 @@ def run(
                     return subprocess.CompletedProcess(command, process.returncode, out, err)
                 except subprocess.TimeoutExpired:
                     check()
-                    if end is not None and time.monotonic() > end:
+                    if end is not None and clock.now() > end:
                         raise
         except BaseException:
             _end(process)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from stansub.errors import InputError
 from stansub.stan import stanc, syntax
 
 
@@ -32,7 +33,10 @@ def read(stan_file: str | Path) -> Source:
     Raises
     ------
     InputError
-        When the file is missing or is not a valid Stan program.
+        When the file is missing, or is not a valid Stan program with parameters.
     """
     path = Path(stan_file)
-    return Source(path.stem, stanc.read(path), syntax.parse(stanc.canonical(path)))
+    found = Source(path.stem, stanc.read(path), syntax.parse(stanc.canonical(path)))
+    if not found.program.parameters.declarations:
+        raise InputError(f"{path}: the program has no parameters, so there is nothing to sample")
+    return found

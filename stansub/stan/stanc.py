@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from stansub.errors import InputError, RunError
+from stansub.errors import InputError, RunError, printable
 from stansub.stan.home import find_home
 
 # Not --print-canonical: in newer versions it overrides the list and keeps comments.
@@ -81,7 +81,7 @@ def canonical_code(code: str, name: str, *, folder: Path | None = None) -> str:
     RunError
         When there is no stanc or it does not run.
     """
-    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={name}"]
+    arguments = [*_CANONICAL, "--include-paths=.", f"--filename-in-msg={printable(name)}"]
     return _run(code, arguments, name=name, folder=folder)
 
 
@@ -95,7 +95,7 @@ def formatted(code: str, *, name: str) -> str:
     RunError
         When there is no stanc or it does not run.
     """
-    arguments = ["--auto-format", "--canonicalize=parentheses,braces", f"--filename-in-msg={name}"]
+    arguments = ["--auto-format", "--canonicalize=parentheses,braces", f"--filename-in-msg={printable(name)}"]
     return _run(code, arguments, name=name)
 
 

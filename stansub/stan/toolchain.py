@@ -154,7 +154,7 @@ class _Wanted(NamedTuple):
     @classmethod
     def of(cls, code: str, name: str, user_header: Path | None, stanc_args: Sequence[str]) -> _Wanted:
         """From the arguments of `compile_library`."""
-        home, stem = find_home(), _stem(name)
+        home, stem = find_home(), stem_of(name)
         flags = [*stanc_args, f"--filename-in-msg={stem}.stan"]
         if not any(flag.startswith("--name") for flag in flags):
             flags.append(f"--name={stem}_model")
@@ -184,8 +184,8 @@ def in_background() -> Iterator[Callable[..., Future[Path]]]:
             raise
 
 
-def _stem(name: str) -> str:
-    """A name that serves as a file name and in C++."""
+def stem_of(name: str) -> str:
+    """Return a name that serves as a file name, in make, in a shell and in C++, whatever the program is called."""
     stem = re.sub(r"\W", "_", name, flags=re.ASCII)[:60]
     return stem if stem[:1].isalpha() else f"program_{stem}"
 
@@ -254,7 +254,7 @@ def _run_make(
 def _environment(scratch: Path) -> dict[str, str]:
     """Our environment for make: messages in English, and nothing that the Makefile would take for its own variables."""
     ours = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_MAKE}
-    return ours | {"LC_ALL": "C", "TMPDIR": str(scratch)}
+    return ours | {"LC_ALL": "C", "TMPDIR": str(scratch), "CPPFLAGS": _preprocessor_flags()}
 
 
 def _reason(output: str) -> str:
@@ -292,9 +292,17 @@ def _variables() -> tuple[str, ...]:
     return ("STAN_THREADS=true", "O=3", f"TARGET_ARCH={target}", f"CXX={_compiler()}")
 
 
+def _preprocessor_flags() -> str:
+    """Return the flags for any home's Makefile: those of the environment, and one that leaves out Eigen's assertions.
+
+    A failed assertion ends the process. Stan checks sizes and indices itself, and throws an exception.
+    """
+    return f"{os.environ.get('CPPFLAGS', '')} -DEIGEN_NO_DEBUG".strip()
+
+
 def _surroundings() -> tuple[str, ...]:
     """What else a library depends on: compiler version, processor, flags in the environment, package version."""
-    flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LDLIBS")]
+    flags = [_preprocessor_flags(), *(os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS", "LDLIBS"))]
     return (_first_line(_compiler()), *_processor(), bridgestan_version(), *flags)
 
 

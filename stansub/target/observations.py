@@ -20,6 +20,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from stansub import _loop
+from stansub.codec import ANEW
 from stansub.target.factors import Target
 from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError, mean_power, reached
 from stansub.types import FloatArray
@@ -51,7 +52,7 @@ class ObservationVariates:
     cholesky: FloatArray
     hessian: FloatArray
     expected: float
-    _kept: list[_loop.Observations] = field(default_factory=list, repr=False, compare=False)
+    _kept: list[_loop.Observations] = field(default_factory=list, repr=False, compare=False, metadata=ANEW)
 
     blockwise = None
 

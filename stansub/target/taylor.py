@@ -11,7 +11,6 @@ remainders larger by some 1e-7 of the expansion and the decision no less valid.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import memory
+from stansub import clock, memory
 from stansub._loop import Surrogate
 from stansub.chosen import TooLarge, VariatesByCost
 from stansub.errors import InputError
@@ -256,7 +255,7 @@ def build(
     InputError
         When the coefficients would take more than ``max_memory``, or a derivative is not defined.
     """
-    began, log = time.perf_counter(), as_progress(progress)
+    began, log = clock.now(), as_progress(progress)
     population = posterior.population
     n_blocks, dim = len(population.blocks), population.dim
     check_memory(n_blocks, dim, order, max_memory)
@@ -285,7 +284,7 @@ def build(
                 f"no control variates: {error} at the anchor; take another anchor, or sample with `control_variates=0`"
             ) from error
     expansion = Expansion(np.array(anchor), order, coefficients)
-    return ControlVariates((expansion,), seconds=time.perf_counter() - began)
+    return ControlVariates((expansion,), seconds=clock.now() - began)
 
 
 def build_at_modes(
@@ -515,11 +514,11 @@ def _measure_pairs(
     for pair in zip(theta, proposed, strict=True):
         differences.append(_difference(evaluator, which, *pair))
         progress.check()
-    began = time.perf_counter()
+    began = clock.now()
     for number, part in enumerate(parts, start=1):
         evaluator.block_taylor(anchor, which[part], 2, rows[part[0] : part[-1] + 1], steps)
         progress.advance(number, len(parts))
-    seconds = time.perf_counter() - began
+    seconds = clock.now() - began
     scales = np.empty((3, len(theta)))
     for order in range(3):
         w = features(anchor, theta, proposed, order=order)

@@ -8,12 +8,13 @@ and Rosenthal 1998 for Langevin moves).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub.codec import GIVEN
 from stansub.errors import InputError
 from stansub.kernels.base import Records
 from stansub.kernels.proposals import Adapter, RandomWalk, optimal_scale
@@ -40,6 +41,7 @@ def target_acceptance(dim: int) -> float:
     return 0.44 if dim == 1 else 0.234
 
 
+@dataclass(init=False, eq=False)
 class ScaleAdapter:
     """Random walk of a fixed shape whose scale follows the acceptance rate (Robbins-Monro).
 
@@ -51,12 +53,17 @@ class ScaleAdapter:
         Standard deviation of the first steps, in each direction.
     """
 
-    n_evaluated = 0
+    shape: FloatArray
+    target: float
+    _log_scales: list[float]
+    _first_scale: int
+    _n_updates: int
+    n_evaluated: ClassVar[int] = 0
 
     def __init__(self, dim: int, *, initial_step: float = INITIAL_STEP) -> None:
         if not initial_step > 0:
             raise InputError(f"step size {initial_step} must be above 0")
-        self.shape: FloatArray = np.eye(dim)
+        self.shape = np.eye(dim)
         self.target = target_acceptance(dim)
         self._log_scales = [float(np.log(initial_step))]
         self._first_scale = 0
@@ -102,6 +109,7 @@ class FirstWalk(RandomWalk):
         return adapter
 
 
+@dataclass(init=False, eq=False)
 class CovarianceAdapter(ScaleAdapter):
     """Adaptive Metropolis: the steps take the covariance of the most recent half of the draws.
 
@@ -109,10 +117,14 @@ class CovarianceAdapter(ScaleAdapter):
     chain is still on that way its drift is the covariance's main direction, which takes it there sooner.
     """
 
+    _dim: int
+    _history: list[FloatArray]
+    _learned_at: int
+
     def __init__(self, dim: int, *, initial_step: float = INITIAL_STEP) -> None:
         super().__init__(dim, initial_step=initial_step)
         self._dim = dim
-        self._history: list[FloatArray] = []
+        self._history = []
         self._learned_at = 0
 
     def update(self, draws: FloatArray, acceptance: float) -> None:
@@ -139,6 +151,7 @@ class CovarianceAdapter(ScaleAdapter):
         self.shape = np.asarray(np.linalg.cholesky(shrunk), dtype=np.float64)
 
 
+@dataclass(init=False, eq=False)
 class SgldAdapter:
     """Stochastic-gradient Langevin moves, whose step follows the acceptance rate.
 
@@ -153,10 +166,13 @@ class SgldAdapter:
         it they start as the paper's and learn it as `CovarianceAdapter` does.
     """
 
+    batches: MiniBatches = field(metadata=GIVEN)
+    _walk: ScaleAdapter
+
     def __init__(self, batches: MiniBatches, dim: int, *, cholesky: FloatArray | None = None) -> None:
         self.batches = batches
         if cholesky is None:
-            self._walk: ScaleAdapter = CovarianceAdapter(dim)
+            self._walk = CovarianceAdapter(dim)
         else:
             self._walk = ScaleAdapter(dim, initial_step=_LANGEVIN_SCALE * dim ** (-1 / 6))
             self._walk.shape = cholesky
@@ -176,18 +192,12 @@ class SgldAdapter:
         return Sgld(self.batches, self._walk.final().cholesky)
 
 
+@dataclass(eq=False)
 class SomeAdapter:
-    """An adapter that sees some of the parameters.
+    """An adapter that sees some of the parameters: those, by their places, that its proposal moves."""
 
-    Parameters
-    ----------
-    adapter : Adapter
-    places : ndarray of int64
-        Of the parameters that its proposal moves.
-    """
-
-    def __init__(self, adapter: Adapter, places: NDArray[np.int64]) -> None:
-        self._adapter, self._places = adapter, places
+    _adapter: Adapter
+    _places: NDArray[np.int64]
 
     @property
     def n_evaluated(self) -> int:
@@ -203,27 +213,15 @@ class SomeAdapter:
         return self._adapter.final()
 
 
+@dataclass(eq=False)
 class PartAdapters:
-    """Adapters of the parts of a kernel, each of which sees the statistics of its part.
+    """Adapters of the parts of a kernel, by name, each of which sees the statistics of its part."""
 
-    Parameters
-    ----------
-    parts : dict of str to Adapter
-        By the part's name.
-    """
-
-    def __init__(self, parts: dict[str, Adapter]) -> None:
-        self._parts = parts
+    _parts: dict[str, Adapter]
 
     @property
     def n_evaluated(self) -> int:
         return sum(adapter.n_evaluated for adapter in self._parts.values())
-
-    @property
-    def batches(self) -> MiniBatches | None:
-        """The chain's own, where a part takes gradients from them."""
-        each = (getattr(adapter, "batches", None) for adapter in self._parts.values())
-        return next((one for one in each if one is not None), None)
 
     def learn(self, records: Records) -> None:
         made = records.stats.get("component")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from functools import cached_property, partial
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from stansub import clock
 from stansub.chosen import ModesFound
 from stansub.progress import Progress, as_progress
 from stansub.target.factors import Target
@@ -268,7 +268,7 @@ class _Search:
         rng: np.random.Generator,
         log: Progress,
     ) -> None:
-        self.began = time.perf_counter()
+        self.began = clock.now()
         self.model = posterior.full
         self.team, self.rng, self.log = team, rng, log
         self._make_whole = whole
@@ -443,7 +443,7 @@ class _Search:
             starts=self._starts({key: f"mode {k}" for k, key in enumerate(ranked, start=1)}, ends[0].value),
             interchangeable=tuple(self.interchangeable),
             n_passes=self.passes,
-            seconds=time.perf_counter() - self.began,
+            seconds=clock.now() - self.began,
         )
 
     def _starts(self, places: dict[int, str], highest: float) -> tuple[Start, ...]:

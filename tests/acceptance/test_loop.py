@@ -2,11 +2,11 @@
 
 import pickle
 import threading
-import time
 from itertools import combinations
 
 import numpy as np
 import pytest
+from clocks import wait_until
 from populations import RANGE, Model, ReferenceLoop, address, linear, normal_mean
 from scipy import stats
 
@@ -38,7 +38,7 @@ def make(model, test, start, spread=None, sizes=None):
     return decider
 
 
-def run(decider, n_steps, cholesky, rng, *, audit=0.0, audit_rng=None, stop=None):
+def run(decider, n_steps, cholesky, rng, *, audit=0.0, audit_rng=None, stop=None, progress=None):
     """A stretch of a random walk; returns its outputs by name."""
     dim = len(decider.theta)
     out = {
@@ -52,7 +52,7 @@ def run(decider, n_steps, cholesky, rng, *, audit=0.0, audit_rng=None, stop=None
         "wrong": np.zeros(n_steps, np.uint8),
         "bound_violated": np.zeros(n_steps, np.uint8),
         "stop": np.zeros(1, np.int32) if stop is None else stop,
-        "progress": np.zeros(4, np.int64),
+        "progress": np.zeros(4, np.int64) if progress is None else progress,
     }
     audit_rng = np.random.default_rng(99) if audit_rng is None else audit_rng
     out["steps"] = decider.stretch(
@@ -341,16 +341,17 @@ class TestState:
 
     def test_stop_flag_ends_a_stretch_from_another_thread(self):
         x = np.zeros((10, 1))
-        decider, stop = make(normal_mean(x), Exact(), [0.0]), np.zeros(1, np.int32)
+        decider, stop, progress = make(normal_mean(x), Exact(), [0.0]), np.zeros(1, np.int32), np.zeros(4, np.int64)
         out = {}
         n_steps = 2_000_000
+        rng = np.random.default_rng(1)
         thread = threading.Thread(
-            target=lambda: out.update(run(decider, n_steps, np.eye(1), np.random.default_rng(1), stop=stop))
+            target=lambda: out.update(run(decider, n_steps, np.eye(1), rng, stop=stop, progress=progress))
         )
         thread.start()
-        time.sleep(0.2)
+        wait_until(lambda: progress[0] > 0)
         stop[0] = 1
-        thread.join(timeout=10)
+        thread.join()
         assert 0 < out["steps"] < n_steps
         assert out["progress"][0] == out["steps"] == decider.n_decisions
         assert not out["theta"][out["steps"] :].any()

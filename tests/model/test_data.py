@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_equal
 from simulated import ROOT, Compiled, example
 
 from stansub.errors import InputError
@@ -101,25 +102,27 @@ INT, REAL, MATRIX = (
 )
 WRONG = {
     "size as a float": ({"N": 3.0}, "data: variable 'N', declared `int N`, must hold integers, but N is 3.0 (write"),
-    "size as a string": ({"N": "3"}, "variable 'N', declared `int N`, must hold finite numbers, but N is '3'"),
+    "size as a string": ({"N": "3"}, "variable 'N', declared `int N`, must hold numbers, but N is '3'"),
     "size as a list": ({"N": [3]}, "variable 'N' has 1 dimension, but is declared `int N`"),
-    "size as null": ({"N": None}, "must hold finite numbers, but N is null"),
+    "size as null": ({"N": None}, "must hold numbers, but N is null"),
     "negative size": ({"N": -1}, "N is -1, but it is a size of `vector[N] y`"),
     "size beyond 32 bits": ({"N": 2**31}, "holds integers of 32 bits, but N is 2147483648"),
     "another size": ({"N": 4}, "'y' has 3 elements in dimension 1, but is declared `vector[N] y` with N = 4"),
     "another second size": ({"K": 5}, f"'x' has 2 elements in dimension 2, but is declared `{MATRIX}` with K = 5"),
     "fraction": ({"z": [0, 0.5, 1]}, f"data: {INT}must hold integers, but z[2] is 0.5"),
     "whole float": ({"z": [0.0, 1, 1]}, f"{INT}must hold integers, but z[1] is 0.0 (write integers without a decimal"),
-    "word for an integer": ({"z": [1, 1, "a"]}, f"{INT}must hold finite numbers, but z[3] is 'a'"),
+    "word for an integer": ({"z": [1, 1, "a"]}, f"{INT}must hold numbers, but z[3] is 'a'"),
     "integer beyond 32 bits": ({"z": [0, 2**40, 1]}, f"{INT}holds integers of 32 bits, but z[2] is 1099511627776"),
     "integer beyond 64 bits": ({"z": [0, 2**70, 1]}, "but z[2] is 1180591620717411303424"),
     "unsigned integer": ({"z": np.array([0, 1, 2**63], dtype=np.uint64)}, "but z[3] is 9223372036854775808"),
-    "not a number": ({"y": [1, float("nan"), 3]}, "data: y[2] is nan; remove or replace it"),
-    "infinities": ({"y": [1, float("inf"), -float("inf")]}, "data: y[2] is inf (2 such values); remove or replace it"),
-    "infinity by name": ({"y": [1, "Infinity", 3]}, f"{REAL}must hold finite numbers, but y[2] is 'Infinity'"),
-    "null": ({"y": [1, 2, None]}, f"{REAL}must hold finite numbers, but y[3] is null"),
-    "word": ({"y": [1, "2", 3]}, f"{REAL}must hold finite numbers, but y[2] is '2'"),
-    "object": ({"y": {"a": 1}}, f"{REAL}must hold finite numbers, but y is {{'a': 1}}"),
+    "infinity for an integer": ({"z": [1, "Inf", 3]}, f"{INT}must hold numbers, but z[2] is 'Inf'"),
+    "infinite integer": ({"z": [1, float("inf"), 3]}, f"{INT}must hold integers, but z[1] is 1.0"),
+    "another word for infinity": ({"y": [1, "inf", 3]}, f"{REAL}must hold numbers, but y[2] is 'inf'"),
+    "digits beyond 64 bits": ({"y": [1, 10**400, 3]}, f"{REAL}holds numbers of 64 bits, but y[2] is 1000"),
+    "digits beyond 64 bits among fractions": ({"x": [[0.5, 1], [1, -(10**400)], [1, 1]]}, "but x[2, 2] is -1000"),
+    "null": ({"y": [1, 2, None]}, f"{REAL}must hold numbers, but y[3] is null"),
+    "word": ({"y": [1, "2", 3]}, f"{REAL}must hold numbers, but y[2] is '2'"),
+    "object": ({"y": {"a": 1}}, f"{REAL}must hold numbers, but y is {{'a': 1}}"),
     "complex": ({"y": [1, 2, 3j]}, f"{REAL}must hold real numbers, but y[1] is (1+0j)"),
     "ragged": (
         {"x": [[1, 2], [3], [5, 6]]},
@@ -139,9 +142,6 @@ WRONG = {
     "too many dimensions": ({"y": [[1, 2, 3]]}, "variable 'y' has 2 dimensions, but is declared `vector[N] y`"),
     "too few dimensions": ({"x": [1, 2, 3]}, f"variable 'x' has 1 dimension, but is declared `{MATRIX}`"),
     "transposed": ({"x": GOOD["w"]}, f"'x' has 2 elements in dimension 1, but is declared `{MATRIX}` with N = 3"),
-    "place in a matrix": ({"x": [[1, 2], [3, float("nan")], [5, 6]]}, "data: x[2, 2] is nan"),
-    "place in an array": ({"r": np.where(np.arange(12).reshape(2, 3, 2) == 9, np.inf, 0)}, "data: r[2, 2, 2] is inf"),
-    "scalar": ({"s": float("nan")}, "data: s is nan"),
     "half a complex number": ({"c": [1, 2, 3]}, "'c' has 1 dimension, but is declared `array[N] complex c` (complex"),
 }
 
@@ -215,7 +215,6 @@ def test_every_type(name: str) -> None:
         ({"1": 1, "2": 2}, "must be an array of tuples, but there is {'1': 1, '2': 2}"),
         ([{"1": 1, "2": 2}, {"1": 1}], """must be {"1": ..., "2": ...}, but there is {'1': 1}"""),
         ([(1, 2), (1.5, 2)], "variable 't.1', declared `int t.1`, must hold integers, but t.1 is 1.5"),
-        ([(1, float("nan")), (1, 2)], "t.2 is nan; remove or replace it"),
     ],
 )
 def test_tuples(given: Any, message: str | None) -> None:
@@ -229,6 +228,35 @@ def test_tuples(given: Any, message: str | None) -> None:
     assert message in str(wrong.value)
 
 
+# What CmdStan takes for values that are not finite.
+BARE = {"NaN": np.nan, "Inf": np.inf, "Infinity": np.inf, "-Inf": -np.inf, "-Infinity": -np.inf}
+WORDS = {**BARE, "+Inf": np.inf, "+Infinity": np.inf}
+
+
+@pytest.mark.parametrize("text", [*BARE, *(f'"{word}"' for word in WORDS)])
+def test_real_data_may_be_anything_that_stan_takes(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "some.json"
+    good = {name: value for name, value in GOOD.items() if name not in ("y", "s")}
+    file.write_text(f'{json.dumps({**good, "note": "no Inf, no -Inf"})[:-1]}, "y": [1, {text}, 2.5], "s": {text}}}')
+    found = data.read(file, DECLARATIONS)
+    value = WORDS[text.strip('"')]
+    assert_equal(found.values["y"], [1, value, 2.5])
+    assert_equal(found.values["s"], value)
+    # What is written for the compiled program is read alike, and the same in Python.
+    again = tmp_path / "again.json"
+    again.write_bytes(found.json())
+    assert "null" not in again.read_text()
+    assert_equal(data.read(again, DECLARATIONS).values["y"], [1, value, 2.5])
+    assert data.read(again, DECLARATIONS).digest() == found.digest() == read(y=[1, value, 2.5], s=value).digest()
+    assert found.digest() != read(y=[1, 0, 2.5], s=0).digest()
+    assert found.not_finite() == f"y[2] is {value}, s is {value}"
+    assert read().not_finite() == ""
+
+
+def test_infinities_of_either_sign_are_different_data() -> None:
+    assert len({read(s=value).digest() for value in (np.nan, np.inf, -np.inf)}) == 3
+
+
 FILES = {
     "array": (b"[1, 2]", "the top level must be an object {name: value, ...}, not an array"),
     "number": (b"3", "the top level must be an object {name: value, ...}, not a number"),
@@ -236,10 +264,13 @@ FILES = {
     "empty": (b" \n", "the file is empty"),
     "cut short": (b'{"N": 3,', "not valid JSON: "),
     "other encoding": (b'{"N": 3, "name": "\xe9"}', "not valid JSON: 'utf-8' codec"),
+    "number beyond 64 bits": (b'{"N": 3, "s": 1e400}', "not valid JSON: the number 1e400 is too large for 64 bits"),
+    "400 digits": (json.dumps({**GOOD, "s": 10**399}).encode(), "holds numbers of 64 bits, but s is 1000"),
+    "400 digits for an integer": (json.dumps({**GOOD, "N": 10**399}).encode(), "integers of 32 bits, but N is 1000"),
+    "5,000 digits": (b'{"N": 3, "s": ' + b"1" * 5000 + b"}", "is too large for 64 bits"),
     "too deep": (b"[" * 100_000, "not valid JSON: nested too deeply"),
     "gzip cut short": (gzip.compress(json.dumps(GOOD).encode())[:-9], "the gzip file is damaged or cut short"),
     "gzip of nothing": (gzip.compress(b""), "the file is empty"),
-    "bare NaN": (json.dumps({**GOOD, "y": [1, float("nan"), 3]}).encode(), "y[2] is nan"),
 }
 
 
@@ -312,6 +343,10 @@ def test_digest_is_of_the_values(tmp_path: Path) -> None:
         (
             {"K": 0, "x": np.zeros((103, 0))},
             r"^data: K is 0, but must be greater than or equal to 1.* \(logistic\.stan, line 4",
+        ),
+        (
+            {"x": np.where(np.arange(309).reshape(103, 3) == 4, np.nan, 0.5)},
+            r"^logistic: .*not finite.*observation 2 of the data .*\(logistic\.stan, line 15\).*x\[2, 2\] is nan",
         ),
     ],
 )

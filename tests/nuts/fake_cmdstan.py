@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from clocks import HANGS
 from numpy.typing import NDArray
 
 # What the script writes: quantities in CmdStan's order, each as a function of the chain and of the draw.
@@ -26,7 +27,7 @@ if data["N"] == 14 and chain == 2:
     os.abort()
 if data["N"] == 15:
     pathlib.Path(__file__ + ".%d.pid" % chain).write_text(str(os.getpid()))
-    time.sleep(60)
+    time.sleep({endless})
 warmup, sampling = int(arguments["num_warmup"]), int(arguments["num_samples"])
 code = pathlib.Path(__file__ + ".stan").read_text()
 tall = ["log_lik.%d" % (i + 1) for i in range(data["N"])] if "log_lik" in code else []
@@ -87,6 +88,7 @@ def build(folder: Path) -> Path:
         "rich": RICH,
         "leapfrogs": LEAPFROGS,
         "warmup_leapfrogs": WARMUP_LEAPFROGS,
+        "endless": 2 * HANGS,
         "warmup_seconds": WARMUP_SECONDS,
         "seconds": SECONDS,
     }.items():

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from clocks import HANGS
 
 PAPERS = Path(__file__).resolve().parents[2] / "examples" / "papers"
 sys.path.insert(0, str(PAPERS))
@@ -17,7 +18,7 @@ import run_all  # noqa: E402
 
 def command(script: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(script), *map(str, arguments)], capture_output=True, text=True, timeout=900
+        [sys.executable, str(script), *map(str, arguments)], capture_output=True, text=True, timeout=HANGS
     )
 
 

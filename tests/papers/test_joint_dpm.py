@@ -13,6 +13,7 @@ from scipy.special import multigammaln
 
 from stansub import Sequence
 from stansub.diagnostics.joint import Joint, JointTest, joint_distribution_test
+from stansub.run.kinds import CODEC
 
 FOLDER = Path(__file__).parents[2] / "examples" / "papers" / "joint_dpm"
 sys.path.insert(0, str(FOLDER))
@@ -79,6 +80,21 @@ def sampler(assignments: Any = None, experts: Any = None) -> Sequence:
 def test_the_whole_sampler_keeps_the_joint_distribution() -> None:
     found = result_of(sampler())
     assert found.p_value > 0.01, found.z
+
+
+def test_a_checkpoint_holds_the_state_of_the_assignments() -> None:
+    """Sums have the rounding of all moves so far: rebuilt from the position, they would go another way in time."""
+    rng = np.random.default_rng(1)
+    theta = dpm.from_prior(rng, EMPTY)
+    whole, resumed = (dpm.AssignmentsKernel(model(*data(np.random.default_rng(2), theta)), 50, 3) for _ in range(2))
+    state = whole.init(theta)
+    for _ in range(5):
+        state, _ = whole.step(rng, state, {})
+    resumed.init(state.position)
+    resumed.restore(state, CODEC.decode(CODEC.encode(whole.save())))
+    assert resumed.save() == whole.save()
+    one, other = (kernel.step(np.random.default_rng(3), state, {})[0] for kernel in (whole, resumed))
+    np.testing.assert_array_equal(one.position, other.position)
 
 
 class Closed(dpm.AssignmentsKernel):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from clocks import Clock, set_clock
 from numpy.typing import NDArray
 from scipy.special import expit
 from typer.testing import CliRunner
@@ -32,11 +34,20 @@ Array = NDArray[np.float64]
 N = 400
 
 
-def normal_means() -> FunctionFactors:
+@pytest.fixture(autouse=True, scope="module")
+def clock() -> Iterator[Clock]:
+    """Time passes with looks at the clock, and with evaluations."""
+    with set_clock() as made:
+        made.tick = 1e-5
+        yield made
+
+
+def normal_means(clock: Clock) -> FunctionFactors:
     """Two means of normals with heavy-tailed observations, flat prior; no bounds."""
     y = np.random.default_rng(5).standard_t(4, (N, 2))
 
     def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
+        clock.advance(1e-4 + 2e-7 * len(which))
         return np.asarray(-0.5 * ((y[which] - theta) ** 2).sum(1))
 
     def slope(theta: Array, which: NDArray[np.int32]) -> Array:
@@ -46,8 +57,8 @@ def normal_means() -> FunctionFactors:
 
 
 @pytest.fixture(scope="module")
-def found() -> BudgetPlan:
-    return plan(normal_means(), budget="20s", pilot_seconds=1.0, config=SampleConfig(seed=3, parallel_chains=1))
+def found(clock: Clock) -> BudgetPlan:
+    return plan(normal_means(clock), budget="20s", pilot_seconds=1.0, config=SampleConfig(seed=3, parallel_chains=1))
 
 
 @pytest.mark.parametrize(
@@ -126,9 +137,9 @@ def test_budgets_that_are_too_short(found: BudgetPlan) -> None:
         best_of(found.all, early / 2)
 
 
-def test_a_budget_that_is_over_before_chains_begin() -> None:
+def test_a_budget_that_is_over_before_chains_begin(clock: Clock) -> None:
     with pytest.raises(InputError, match=r"budget 0\.01 is too short: no chain could begin"):
-        plan(normal_means(), budget=0.01, pilot_seconds=0.05, config=SampleConfig(seed=3, parallel_chains=1))
+        plan(normal_means(clock), budget=0.01, pilot_seconds=0.05, config=SampleConfig(seed=3, parallel_chains=1))
 
 
 def test_an_exact_way_is_preferred_where_it_is_as_good(found: BudgetPlan) -> None:
@@ -157,13 +168,14 @@ def test_draws_fill_the_budget_and_are_not_too_many(found: BudgetPlan) -> None:
     assert (np.diff(risks) <= 1e-12).all()
 
 
-def test_a_test_that_errs_is_seen_to() -> None:
+def test_a_test_that_errs_is_seen_to(clock: Clock) -> None:
     """Negative control: decisions from two skewed observations differ from those of all."""
 
     def skewed() -> FunctionFactors:
         y = np.random.default_rng(6).exponential(1.0, N) ** 2
 
         def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
+            clock.advance(1e-4 + 2e-7 * len(which))
             return np.asarray(-0.5 * (y[which] - theta[0]) ** 2)
 
         def slope(theta: Array, which: NDArray[np.int32]) -> Array:
@@ -208,10 +220,10 @@ def test_what_is_printed_and_drawn(found: BudgetPlan) -> None:
     assert len(picture.axes[0].lines) == len(found.all) + 1
 
 
-def test_a_run_that_follows(found: BudgetPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_follows(found: BudgetPlan, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(working, "plan", lambda *given, **options: found)
     config = SampleConfig(seed=3, parallel_chains=1, chains=4, audit=0.0)
-    chosen, made = follow(normal_means(), None, budget="20s", config=config, progress=Progress())
+    chosen, made = follow(normal_means(clock), None, budget="20s", config=config, progress=Progress())
     assert made is found
     assert chosen.max_time == found.budget - found.seconds
     assert (chosen.audit, chosen.seed) == (0.0, 3)
@@ -221,20 +233,21 @@ def test_a_run_that_follows(found: BudgetPlan, monkeypatch: pytest.MonkeyPatch) 
     assert 0.5 * chosen.max_time < own.set_up + steps * own.seen.seconds <= 0.9 * chosen.max_time
 
 
-def test_a_plan_that_leaves_no_time(found: BudgetPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_leaves_no_time(found: BudgetPlan, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     late = replace(found, seconds=found.budget)
     monkeypatch.setattr(working, "plan", lambda *given, **options: late)
     with pytest.raises(InputError, match="no chain could begin"):
-        follow(normal_means(), None, budget="20s", config=SampleConfig(), progress=Progress())
+        follow(normal_means(clock), None, budget="20s", config=SampleConfig(), progress=Progress())
 
 
-def regression() -> FunctionFactors:
+def regression(clock: Clock) -> FunctionFactors:
     """Logistic regression, with proved bounds."""
     rng = np.random.default_rng(4)
     z = np.column_stack([np.ones(2000), rng.standard_normal(2000)])
     y = (rng.random(2000) < expit(z @ [0.3, 0.6])).astype(float)
 
     def log_lik(theta: Array, which: NDArray[np.int32]) -> Array:
+        clock.advance(1e-4 + 2e-7 * len(which))
         eta = z[which] @ theta
         return np.asarray(y[which] * eta - np.logaddexp(0, eta))
 
@@ -245,9 +258,9 @@ def regression() -> FunctionFactors:
     return FunctionFactors(["a", "b"], 2000, log_lik, log_lik_gradient=slope, predictors=predictors)
 
 
-def test_proved_bounds_come_first_and_are_what_a_run_follows() -> None:
+def test_proved_bounds_come_first_and_are_what_a_run_follows(clock: Clock) -> None:
     config, progress = SampleConfig(seed=1, parallel_chains=1, chains=2), Progress()
-    chosen, made = follow(regression(), None, budget=12, config=config, progress=progress)
+    chosen, made = follow(regression(clock), None, budget=12, config=config, progress=progress)
     first = made.ways[0]
     assert (first.label, first.exact) == ("factorised", True)
     assert first.seen.share < 0.05
@@ -255,16 +268,16 @@ def test_proved_bounds_come_first_and_are_what_a_run_follows() -> None:
     assert (chosen.test, chosen.epsilon, chosen.final_epsilon) == ("factorised", None, None)
     short = replace(chosen, iter_warmup=20, iter_sampling=200, thin=1)
     options = {name: getattr(short, name) for name in ("test", "chains", "iter_warmup", "iter_sampling", "seed")}
-    idata = stansub.sample(regression(), **options, show_progress=False)
+    idata = stansub.sample(regression(clock), **options, show_progress=False)
     assert idata.attrs["guarantee"] == "exact by proved bounds"
     # Control: without bounds there is no such way, and what runs is a test or all the data.
-    bare = plan(normal_means(), budget=12, pilot_seconds=0.3, config=config)
+    bare = plan(normal_means(clock), budget=12, pilot_seconds=0.3, config=config)
     assert all(one.label != "factorised" for one in bare.ways)
 
 
-def test_what_the_plan_chooses_is_not_given_besides() -> None:
+def test_what_the_plan_chooses_is_not_given_besides(clock: Clock) -> None:
     with pytest.raises(InputError, match="chooses `epsilon`, `thin`: leave it out"):
-        follow(normal_means(), None, budget="1m", config=SampleConfig(epsilon=0.1, thin=2), progress=Progress())
+        follow(normal_means(clock), None, budget="1m", config=SampleConfig(epsilon=0.1, thin=2), progress=Progress())
 
 
 def test_estimates() -> None:
@@ -273,7 +286,7 @@ def test_estimates() -> None:
 
 
 def test_help() -> None:
-    result = CliRunner().invoke(stansub.cli.app, ["plan", "--help"])
+    result = CliRunner().invoke(stansub.cli.application.app, ["plan", "--help"])
     assert result.exit_code == 0
     assert "--budget" in result.output
 
@@ -287,8 +300,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     model = Path(__file__).parents[2] / "stan_models" / "logistic.stan"
     picture = tmp_path / "plan.png"
     arguments = ["plan", str(model), str(data), "--budget", "30s", "--pilot", "0.4", "--json", "--output", str(picture)]
-    with pytest.raises(SystemExit) as ended:
-        stansub.cli.main([*arguments, "--seed", "1", "--parallel-chains", "1", "--quiet"])
+    arguments += ["--seed", "1", "--parallel-chains", "1", "--quiet"]
+    with set_clock() as clock:
+        clock.tick = 1e-3
+        with pytest.raises(SystemExit) as ended:
+            stansub.cli.main(arguments)
     assert ended.value.code == 0
     figures = json.loads(capsys.readouterr().out)
     assert picture.stat().st_size > 10_000

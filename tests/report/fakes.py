@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -207,3 +208,20 @@ def stuck(chain: int = 0) -> Callable[[FloatArray], None]:
         values[chain] = values[chain, :1]
 
     return change
+
+
+def n_calls(action: Callable[[], object]) -> int:
+    """Calls of functions in the second of two runs: what it costs, whatever the machine and however busy it is."""
+    counted = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += event in ("call", "c_call")
+
+    action()  # imports and caches
+    sys.setprofile(count)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return counted

@@ -5,9 +5,12 @@ from __future__ import annotations
 import fakes
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from stansub.diagnostics.alignment import align, check_provenance, still
 from stansub.errors import InputError
+
+FloatArray = NDArray[np.float64]
 
 
 def rng() -> np.random.Generator:
@@ -36,6 +39,36 @@ def test_variables_can_be_chosen() -> None:
     assert x.shape[2] == 3
     with pytest.raises(InputError, match="neither side holds gamma"):
         align(fakes.draws(rng()), fakes.reference(rng()), ["beta", "gamma"])
+
+
+def test_linear_functions_of_another_quantity_are_compared_once() -> None:
+    def more(alpha: FloatArray, shift: float = 0.0) -> dict[str, FloatArray]:
+        return {
+            "same": alpha.copy(),
+            "mirrored": np.stack([1e3 - 5 * alpha, alpha**2], axis=2),
+            "near": alpha + 1e-3 * alpha**2,
+            "shifted": alpha + shift,
+        }
+
+    draws, reference = fakes.draws(np.random.default_rng(4)), fakes.reference(np.random.default_rng(5))
+    own, other = (idata["posterior"]["alpha"].values for idata in (draws, reference))
+    draws = fakes.draws(np.random.default_rng(4), more=more(own))
+    reference = fakes.reference(np.random.default_rng(5), more=more(other, shift=1e-3))
+    alignment, x, y = align(draws, reference)
+    assert alignment.copies == ("same (alpha)", "mirrored[1] (alpha)")
+    assert alignment.common[4:] == ("mirrored[2]", "near", "shifted")
+    assert x.shape[2] == y.shape[2] == len(alignment.common)
+    chosen, *_ = align(draws, reference, ["same"])
+    assert (chosen.common, chosen.copies) == (("same",), ())
+
+
+def test_what_is_not_finite_or_does_not_move_has_no_copies() -> None:
+    holes, still = np.full((4, 1000, 2), np.nan), np.full((4, 1000, 2), 2.0)
+    moving = np.random.default_rng(4).standard_normal((4, 1000, 2))
+    draws = fakes.draws(rng(), more={"holes": holes, "still": still})
+    alignment, *_ = align(draws, fakes.reference(rng(), more={"holes": moving, "still": moving}), ["holes", "still"])
+    assert alignment.common == ("holes[1]", "holes[2]", "still[1]", "still[2]")
+    assert alignment.copies == ()
 
 
 @pytest.mark.parametrize(("own", "other", "compared"), [(1.0, 1.0 + 1e-7, False), (1.0, 1.1, True), (0.0, 0.0, False)])
@@ -101,7 +134,7 @@ def test_what_is_not_recorded_is_noted() -> None:
 
 
 def test_names_and_complex_numbers_of_others_are_brought_to_ours() -> None:
-    values = rng().standard_normal((4, 1000, 4))
+    values = np.random.default_rng(4).standard_normal((4, 1000, 4))
     own = {"at:1": values[..., :2], "z": values[..., 2:]}
     others = {"at.1:1": values[..., 0], "at.2:1": values[..., 1], "z": values[..., 2] + 1j * values[..., 3]}
     alignment, x, y = align(fakes.draws(rng(), more=own), fakes.reference(rng(), more=others))

@@ -2,7 +2,6 @@ import base64
 import json
 import os
 import re
-import time
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -127,7 +126,7 @@ ODD = [
 
 
 @given(st.text("`~&;|*_[]()!<>\\$#.:-+aw1 ", min_size=1, max_size=12) | st.sampled_from(ODD))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 def test_a_name_in_markdown_is_that_name(name: str) -> None:
     shown = page.Table((), ("", "x"), ((page.Cell(name), page.Cell("1", True)),))
     name = " ".join(name.split())
@@ -277,10 +276,11 @@ def test_the_terminal_shows_verdict_parameters_and_cost(capsys: pytest.CaptureFi
     assert max(map(len, said.splitlines())) <= 100
 
 
-def test_sixty_parameters_take_seconds(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    own, other = fakes.draws(rng, size=60), fakes.reference(rng, size=60)
-    started = time.process_time()
-    render.write(compare_draws(own, other), tmp_path / "report")
-    assert time.process_time() - started < 20
-    assert sum(path.stat().st_size for path in (tmp_path / "report").iterdir()) < 1_000_000
+def test_sixty_parameters_cost_little_more_than_fifteen(tmp_path: Path) -> None:
+    def cost(size: int) -> int:
+        own, other = (make(np.random.default_rng(1), size=size) for make in (fakes.draws, fakes.reference))
+        compared = compare_draws(own, other)
+        return fakes.n_calls(lambda: render.write(compared, tmp_path / str(size), overwrite=True))
+
+    assert cost(60) < 2 * cost(15)
+    assert sum(path.stat().st_size for path in (tmp_path / "60").iterdir()) < 1_000_000

@@ -130,11 +130,14 @@ def test_limits_hold_the_difference() -> None:
     found = compare_draws(fakes.draws(rng, change=fakes.shifted(0.3)), fakes.reference(rng))
     assert found.verdict.word == "differs"
     assert found.overall["mean_limit_sd"] > 0.3
-    assert found.verdict.headline == (
-        f"differs by at most {found.overall['mean_limit_sd']:.2g} sd in any mean "
-        f"and {100 * found.overall['sd_limit']:.2g} % in any sd"
+    row = found.parameters.loc["beta[1]"]
+    assert found.verdict.headline.startswith(f"differs: the mean of beta[1] by {row['mean_diff_sd']:+.2g} sd, the ")
+    size = f"{row['mean_diff_sd']:+.2g} sd ({row['mean_z']:.1f} standard errors)"
+    assert found.verdict.reasons[0] == f"Means differ: beta[1] by {size}."
+    assert found.verdict.reasons[-1] == (
+        f"No mean is off by more than {found.overall['mean_limit_sd']:.2g} sd and no sd by more than "
+        f"{100 * found.overall['sd_limit']:.2g} % (99 % confidence)."
     )
-    assert found.verdict.reasons[0].startswith("Means differ: beta[1] by +0.")
 
 
 def broken(value: float) -> Change:

@@ -10,7 +10,8 @@ from stansub import InputError, RandomWalk
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import NoAdapter
 from stansub.kernels.sgld import MiniBatches
-from stansub.run.chain import Chain, Plan
+from stansub.run.chain import Chain
+from stansub.run.state import Plan
 from stansub.tuning.adapt import (
     LANGEVIN_ACCEPTANCE,
     CovarianceAdapter,

@@ -11,8 +11,8 @@ import pytest
 
 import stansub
 from stansub import InputError, Pocock, RandomWalk, SampleConfig
+from stansub.cli.application import app
 from stansub.cli.flags import OTHERS
-from stansub.cli.main import app
 from stansub.run import config
 
 NAMES = [one.name for one in fields(SampleConfig)]

@@ -5,18 +5,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from clocks import HANGS, wait_until
 from numpy.typing import NDArray
 
 import stansub
 from stansub import CompiledModel, InputError
 from stansub.output import inference_data
+from stansub.run import checkpoint
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 300, "iter_sampling": 400, "seed": 3, "show_progress": False}
@@ -68,19 +69,25 @@ def test_ctrl_c_stops_chains_elsewhere_and_keeps_the_draws(
     data = tmp_path / "data.json"
     data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in mean_data.items()}))
     command = [sys.executable, "-P", "-m", "stansub.cli", "sample", str(EXAMPLES / "normal_mean.stan"), str(data)]
-    options = ["--executor", executor, "--iter-warmup", "200", "--iter-sampling", "100000000", "--thin", "10000"]
+    options = ["--executor", executor, "--iter-warmup", "200", "--iter-sampling", "1000000000", "--thin", "10000"]
     options += ["--chains", "2", "--seed", "1", "--checkpoint-every", "0.2"]
     process = subprocess.Popen(
-        [*command, *options], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        [*command, *options],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
-    checkpoint = tmp_path / "normal_mean.checkpoint"
-    end = time.monotonic() + 120
-    while not (checkpoint.exists() and checkpoint.stat().st_size) and time.monotonic() < end:
-        time.sleep(0.1)
-    time.sleep(8)
+
+    def all_have_drawn() -> bool:
+        found = checkpoint.read(tmp_path / "normal_mean.checkpoint")
+        return found is not None and all(one.sampling is not None for one in found.chains.values())
+
+    wait_until(all_have_drawn, process)
     os.killpg(process.pid, signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 3, errors.decode()
-    assert b"Stopping after the current step" in errors
-    assert b"Traceback" not in output + errors
+    output, errors = process.communicate(timeout=HANGS)
+    assert process.returncode == 3, errors
+    assert "Stopping after the current step" in errors
+    assert "Traceback" not in output + errors
     assert theta(inference_data.read(tmp_path / "normal_mean.nc")).shape[1] > 0

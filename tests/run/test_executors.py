@@ -1,14 +1,14 @@
 """Chains on executors: turns, failures, interrupts and the time limit, with chains that only count."""
 
-import os
+import math
 import signal
 import threading
-import time
 from concurrent.futures import BrokenExecutor, Future
 from typing import Any
 
 import numpy as np
 import pytest
+from clocks import Clock
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
@@ -17,10 +17,12 @@ from stansub.run.config import SampleConfig
 
 
 class Counting:
-    """Advances ``n`` times, a hundredth of a second each; fails at ``fails_at``."""
+    """Advances ``n`` times, a hundredth of a second each if there is a clock; fails at ``fails_at``."""
 
-    def __init__(self, n: int, stop: NDArray[np.int32], *, fails_at: int | None = None, pause: float = 0.01) -> None:
-        self.n, self.stop, self.fails_at, self.pause = n, stop, fails_at, pause
+    def __init__(
+        self, n: float, stop: NDArray[np.int32], *, fails_at: int | None = None, clock: Clock | None = None
+    ) -> None:
+        self.n, self.stop, self.fails_at, self.clock = n, stop, fails_at, clock
         self.done = 0
         self.running_in: set[int] = set()
 
@@ -28,7 +30,8 @@ class Counting:
         if self.stop[0]:
             return False
         self.running_in.add(threading.get_ident())
-        time.sleep(self.pause)
+        if self.clock is not None:
+            self.clock.advance(0.01)
         if self.done == self.fails_at:
             raise ValueError("the proposal broke")
         self.done += 1
@@ -62,35 +65,54 @@ def test_a_failing_chain_leaves_the_others_alone(stop: NDArray[np.int32], parall
 
 
 def test_the_time_limit_finds_all_chains_about_equally_far(
-    stop: NDArray[np.int32], monkeypatch: pytest.MonkeyPatch
+    stop: NDArray[np.int32], monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     monkeypatch.setattr(executors, "_TURN", 0.05)
-    chains = [Counting(10_000, stop) for _ in range(3)]
-    began = time.perf_counter()
+    chains = [Counting(math.inf, stop, clock=clock) for _ in range(3)]
+    began = clock()
     outcome = executors.run(local(chains), parallel=1, stop=stop, max_time=0.6)
     assert outcome.stopped == "max_time"
-    assert time.perf_counter() - began < 3
+    assert clock() - began < 0.7
     assert min(chain.done for chain in chains) > 0.5 * max(chain.done for chain in chains)
 
 
 def test_an_interrupt_stops_after_the_present_piece(stop: NDArray[np.int32]) -> None:
-    chains, told = [Counting(10_000, stop) for _ in range(2)], []
+    chains, told = [Counting(math.inf, stop) for _ in range(2)], []
     before = signal.getsignal(signal.SIGINT)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    outcome = executors.run(local(chains), parallel=2, stop=stop, on_interrupt=lambda: told.append(True))
+
+    def watch() -> None:
+        if not stop[0] and all(chain.done for chain in chains):
+            signal.raise_signal(signal.SIGINT)
+
+    outcome = executors.run(local(chains), parallel=2, stop=stop, watch=watch, on_interrupt=lambda: told.append(True))
     assert outcome.stopped == "interrupted"
     assert told == [True]
-    assert all(0 < chain.done < 10_000 for chain in chains)
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.parametrize("n", [1, math.inf], ids=["as the last turn ends", "within a turn"])
+def test_an_interrupt_is_announced_once(stop: NDArray[np.int32], n: float) -> None:
+    told = []
+
+    def watch() -> None:
+        if not stop[0]:
+            signal.raise_signal(signal.SIGINT)
+
+    executors.run(
+        local([Counting(n, stop)]), parallel=1, stop=stop, watch=watch, on_interrupt=lambda: told.append(True)
+    )
+    assert told == [True]
+
+
 def test_a_second_interrupt_gives_up(stop: NDArray[np.int32]) -> None:
-    chains = [Counting(10, stop, pause=0.6)]
-    for delay in (0.1, 0.3):
-        threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        executors.run(local(chains), parallel=1, stop=stop)
-    assert chains[0].done <= 1
+        executors.run(
+            local([Counting(math.inf, stop)]),
+            parallel=1,
+            stop=stop,
+            watch=lambda: signal.raise_signal(signal.SIGINT),
+        )
+    assert stop[0]
 
 
 def test_an_error_of_the_watcher_ends_the_chains(stop: NDArray[np.int32]) -> None:
@@ -98,7 +120,7 @@ def test_an_error_of_the_watcher_ends_the_chains(stop: NDArray[np.int32]) -> Non
         raise OSError("the terminal went away")
 
     with pytest.raises(OSError, match="terminal"):
-        executors.run(local([Counting(10_000, stop)]), parallel=1, stop=stop, watch=watch)
+        executors.run(local([Counting(math.inf, stop)]), parallel=1, stop=stop, watch=watch)
     assert stop[0]
 
 
@@ -136,7 +158,7 @@ def test_processes_that_die_stop_the_run_and_fail_no_chain(
     stop: NDArray[np.int32], monkeypatch: pytest.MonkeyPatch, when_begun: bool
 ) -> None:
     monkeypatch.setattr(executors, "_TURN", 0.0)
-    work = [Breaking(one, when_begun=when_begun) for one in local([Counting(1000, stop) for _ in range(2)])]
+    work = [Breaking(one, when_begun=when_begun) for one in local([Counting(math.inf, stop) for _ in range(2)])]
     outcome = executors.run(work, parallel=2, stop=stop)
     assert outcome == executors.Outcome(executors.BROKEN)
     assert stop[0]

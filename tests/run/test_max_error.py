@@ -15,7 +15,7 @@ from stansub.acceptance.student import MAX_POCOCK_LOOKS, level_of_looks
 from stansub.chosen import Chosen, ErrorAudited, ErrorNotAudited
 from stansub.output import inference_data
 from stansub.output.words import sentence
-from stansub.run import choices
+from stansub.run import choices, decisions
 from stansub.run import sample as run
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
@@ -24,7 +24,7 @@ SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 60, "iter_sampling": 80, "s
 
 def chosen(name: str | None, max_error: float | None, **options: Any) -> Any:
     settings = {"epsilon": None, "delta": None, "looks": None, "first_look": None} | options
-    return choices.choose_test(name, max_error=max_error, **settings)
+    return decisions.choose_test(name, max_error=max_error, **settings)
 
 
 def test_it_is_the_error_of_a_whole_decision() -> None:

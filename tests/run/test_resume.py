@@ -1,6 +1,7 @@
 """Runs that are resumed: draw for draw as if they had never ended, wherever they were killed."""
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -10,19 +11,22 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import BrokenExecutor, Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from clocks import HANGS, Clock
 from ending import stop_after
 from numpy.typing import NDArray
 
 import stansub
 from stansub import CompiledModel, InputError, cli
+from stansub.codec import Encoded
 from stansub.output import inference_data
-from stansub.run import checkpoint
+from stansub.run import checkpoint, store
 from stansub.run import sample as sampling
 from stansub.run.config import SampleConfig
 
@@ -124,20 +128,24 @@ def test_a_run_that_has_not_come_to_its_end_is_not_overwritten(
 
 
 def test_a_checkpoint_is_read_while_the_run_goes_on(
-    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logistic: CompiledModel,
+    logistic_data: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
 ) -> None:
     file = tmp_path / "run.checkpoint"
-    options = SHORT | {"iter_sampling": 40_000}  # long, so that no chain is done while the other has not begun
+    options = SHORT | {"iter_sampling": 4000, "parallel_chains": 1}
     whole = stansub.sample(logistic, logistic_data, **options)
-    monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
-    stop_after(monkeypatch, 30_000)
+    clock.advance_with_stretches(monkeypatch, 0.1)  # short stretches, and turns of some of them
+    stop_after(monkeypatch, 3000)
     with pytest.raises(KeyboardInterrupt):
         stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **options)
     content = file.read_bytes()
     so_far = stansub.read_checkpoint(file, show_progress=False)
     assert file.read_bytes() == content, "it is only read"
     n = theta(so_far).shape[1]
-    assert 0 < n < 40_000
+    assert 0 < n < 4000
     np.testing.assert_array_equal(theta(so_far), theta(whole)[:, :n])
     assert list(inference_data.group(so_far, "posterior").data_vars) == ["alpha", "beta"]
     assert "this is its last checkpoint" in so_far.attrs["warnings"]
@@ -151,16 +159,24 @@ def test_before_the_first_draw_there_is_nothing_to_read(
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
     with pytest.raises(KeyboardInterrupt):
         stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
-    for path in (file, tmp_path / "none"):
-        with pytest.raises(InputError, match="holds no draws after warmup yet"):
+    for path, reason in ((file, "holds no draws after warmup yet"), (tmp_path / "none", "No such file")):
+        with pytest.raises(InputError, match=reason):
             stansub.read_checkpoint(path)
 
 
-def test_where_nothing_was_kept_a_run_begins_anew(
-    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path
+def test_where_nothing_was_kept_a_run_begins_anew_and_says_so(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = stansub.sample(logistic, logistic_data, **SHORT)
-    assert_same(whole, stansub.sample(logistic, logistic_data, resume=tmp_path / "none.checkpoint", **SHORT))
+    whole, file = stansub.sample(logistic, logistic_data, **SHORT), tmp_path / "none.checkpoint"
+    assert "to resume from" not in capsys.readouterr().err
+    assert_same(whole, stansub.sample(logistic, logistic_data, resume=file, **SHORT))
+    assert "There is no " in (said := capsys.readouterr().err)
+    assert "none.checkpoint to resume from: this run starts anew, and is kept there" in said
+    stansub.sample(logistic, logistic_data, resume=file, **SHORT)
+    assert "to resume from" not in capsys.readouterr().err
+    file.write_bytes(b"")
+    with pytest.raises(InputError, match="is damaged"):
+        stansub.sample(logistic, logistic_data, resume=file, **SHORT)
 
 
 def test_a_file_that_cannot_be_written_does_not_end_the_run(
@@ -169,7 +185,7 @@ def test_a_file_that_cannot_be_written_does_not_end_the_run(
     file = tmp_path / "no folder" / "run.checkpoint"
     idata = stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
     assert theta(idata).shape == (2, 600, 3)
-    assert "No more checkpoints are written" in " ".join(capsys.readouterr().err.split())
+    assert "no more checkpoints are written" in " ".join(capsys.readouterr().err.split())
 
 
 def killed(n_kills: int, folder: Path, data: Path, *, seed: int, options: list[str]) -> int:
@@ -190,7 +206,7 @@ def killed(n_kills: int, folder: Path, data: Path, *, seed: int, options: list[s
                 kills += 1
                 process.wait()
                 continue
-        _, errors = process.communicate(timeout=300)
+        _, errors = process.communicate(timeout=HANGS)
         assert process.returncode == 0, errors.decode()
         if kills >= n_kills:
             return kills
@@ -228,26 +244,6 @@ def test_killed_a_hundred_times(logistic_data: dict[str, Any], tmp_path: Path, e
     check_kills(100 if executor == "threads" else 20, tmp_path, logistic_data, executor=executor)
 
 
-def test_a_checkpoint_is_read_as_one_while_the_next_is_written(
-    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, read, refused = tmp_path / "run.checkpoint", checkpoint._records, []
-    stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT | {"iter_warmup": 50, "iter_sampling": 50})
-
-    def written_meanwhile(database: sqlite3.Connection, number: int, phase: str) -> Any:
-        with pytest.raises(sqlite3.OperationalError, match="locked"), sqlite3.connect(file, timeout=0) as other:
-            other.execute("DELETE FROM records")
-        refused.append(number)
-        return read(database, number, phase)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "_records", written_meanwhile)
-        found = checkpoint.read(file)
-    assert refused
-    assert found is not None
-    assert [len(one.sampling) for one in found.chains.values() if one.sampling is not None] == [50, 50]
-
-
 def test_a_chain_that_is_done_does_not_keep_the_others_from_being_kept(tmp_path: Path) -> None:
     """Of two chains the first ends at once; what the second draws afterwards is kept all the same."""
 
@@ -256,9 +252,9 @@ def test_a_chain_that_is_done_does_not_keep_the_others_from_being_kept(tmp_path:
             self.warmup = self.sampling = SimpleNamespace(n_kept=0)
             self.done, self.n_saved = False, 0
 
-        def save(self) -> bytes:
+        def save(self) -> Encoded:
             self.n_saved += 1
-            return b""
+            return Encoded(None, {})
 
     chains: Any = [Chain(), Chain()]
     prepared: Any = SimpleNamespace()
@@ -267,7 +263,7 @@ def test_a_chain_that_is_done_does_not_keep_the_others_from_being_kept(tmp_path:
 
     def write() -> None:
         written.append(set(keeper._saved))
-        keeper._saved = {}
+        keeper._saved = set()
 
     keeper.write = write  # type: ignore[method-assign]
     keeper.between(0, False, [0, 1])
@@ -292,7 +288,7 @@ def test_nothing_but_a_checkpoint_is_replaced_by_one(
         other.execute("CREATE TABLE mine (value)")
     for path, reason in (
         (taken, "is not a checkpoint, and is left as it is"),
-        (database, "is not a checkpoint, and is left as it is"),
+        (database, "is an SQLite database.* and is left as it is"),
         (folder, "is a folder"),
         (fifo, "is a FIFO"),
         (tmp_path / ("n" * 300), "no file can be written there"),
@@ -307,31 +303,80 @@ def test_nothing_but_a_checkpoint_is_replaced_by_one(
     assert stat.S_ISFIFO(fifo.stat().st_mode)
 
 
+def stroll(rng: np.random.Generator, position: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    return position + 0.1 * rng.standard_normal(3), 0.0
+
+
+class Hidden:
+    """Learns, and says nothing of what it has learned."""
+
+    n_evaluated = 0
+
+    def __init__(self, dim: int = 3) -> None:
+        self.scale = 0.1
+
+    def __call__(self, rng: np.random.Generator, position: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        return position + self.scale * rng.standard_normal(3), 0.0
+
+    def adapter(self, dim: int) -> Any:
+        return Hidden(dim)
+
+    def learn(self, records: Any) -> None:
+        self.scale *= np.exp(0.5 * (records["accepted"].mean() - 0.3))
+
+    def proposal(self) -> Any:
+        return self
+
+    final = proposal
+
+
 def test_what_cannot_be_kept_does_not_end_the_run(
     logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    walk = stansub.Metropolis(lambda rng, position: (position + 0.1 * rng.standard_normal(3), 0.0))
-    idata = stansub.sample(logistic, logistic_data, kernel=walk, checkpoint=tmp_path / "run", **SHORT)
+    idata = stansub.sample(logistic, logistic_data, proposal=Hidden(), checkpoint=tmp_path / "run", **SHORT)
     assert theta(idata).shape == (2, 600, 3)
     message = " ".join(capsys.readouterr().err.split())
-    assert message.count("No more checkpoints are written") == 1
+    assert message.count("no more checkpoints are written") == 1
+    assert "no file can hold a value of type Hidden). Sampling continues." in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_functions_are_given_again(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A kernel of functions is no part of the file: a resumed run has it from the options, which must be the same."""
+    file, walk = tmp_path / "run", stansub.Metropolis(stroll)
+    whole = stansub.sample(logistic, logistic_data, kernel=walk, **SHORT)
+    stansub.sample(logistic, logistic_data, kernel=walk, checkpoint=file, **SHORT | {"iter_sampling": 300})
+    assert "checkpoint" not in capsys.readouterr().err
+    assert_same(whole, stansub.sample(logistic, logistic_data, kernel=walk, resume=file, **SHORT))
+    other = stansub.Metropolis(lambda rng, position: (position, 0.0))
+    with pytest.raises(InputError, match=r"is of a run with other options, .*`kernel` was"):
+        stansub.sample(logistic, logistic_data, kernel=other, resume=file, **SHORT)
+    with pytest.raises(InputError, match="of a run with a `kernel` of its own, which is not in the file"):
+        stansub.read_checkpoint(file)
 
 
 def test_a_disk_that_is_full_leaves_the_last_checkpoint(
-    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logistic: CompiledModel,
+    logistic_data: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     file = tmp_path / "run.checkpoint"
     first = stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
 
-    def full(keeper: Any, database: sqlite3.Connection, number: int, phase: str, end: int) -> None:
-        if number:
-            raise sqlite3.OperationalError("database or disk is full")
+    def full(file: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Keeper, "_append", full)
+        patch.setattr(store, "_flush", full)
         longer = stansub.sample(logistic, logistic_data, resume=file, **SHORT | {"iter_sampling": 900})
     assert theta(longer).shape[1] == 900
+    assert "run.checkpoint: No space left on device" in " ".join(capsys.readouterr().err.split())
     assert_same(first, stansub.read_checkpoint(file, show_progress=False))
+    assert [one.name for one in tmp_path.iterdir()] == ["run.checkpoint"]
 
 
 def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
@@ -363,7 +408,7 @@ def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
         turns: Any = {"checkpoint_every": 1e-9, "parallel_chains": 1}
         first = stansub.sample(logistic, logistic_data, checkpoint=file, **turns, **SHORT)
     assert_same(whole, first)
-    assert "another run goes on from there" in " ".join(capsys.readouterr().err.split())
+    assert "another run has resumed from it" in " ".join(capsys.readouterr().err.split())
     assert_same(whole, stansub.read_checkpoint(file, show_progress=False))
 
 
@@ -379,3 +424,42 @@ def test_only_draws_are_replaced_by_a_resumed_run(
     assert ended.value.code == 2
     assert "notes.txt" in capsys.readouterr().err
     assert other.read_text() == "mine"
+
+
+class Dying:
+    """An executor that runs turns in this process, as in one that is killed after so many."""
+
+    def __init__(self, n_turns: int) -> None:
+        self.n_turns = n_turns
+
+    def submit(self, function: Any, /, *args: Any) -> Future[Any]:
+        self.n_turns -= 1
+        if self.n_turns < 0:
+            raise BrokenExecutor("terminated abruptly")
+        done: Future[Any] = Future()
+        done.set_result(function(*args))
+        return done
+
+
+@pytest.mark.parametrize("n_turns", [0, 60])
+def test_a_run_whose_processes_were_killed_says_how_to_resume(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    mean_data: dict[str, Any],
+    n_turns: int,
+) -> None:
+    data, output = tmp_path / "data.json", tmp_path / "draws.nc"
+    data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in mean_data.items()}))
+    monkeypatch.setattr("stansub.run.executors.opened", lambda *given: contextlib.nullcontext(Dying(n_turns)))
+    monkeypatch.setattr("stansub.run.elsewhere._TURN", 0.0)
+    command = ["sample", str(EXAMPLES / "normal_mean.stan"), str(data), "--output", str(output), "--quiet"]
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*command, "--chains", "2", "--iter-warmup", "200", "--iter-sampling", "100000000", "--thin", "1000"])
+    error = " ".join(capsys.readouterr().err.split())
+    assert ended.value.code == 1, error
+    assert "the processes have failed" in error
+    named = f"resume the run with --resume {tmp_path / 'draws.checkpoint'}"
+    assert (named if n_turns else "resume the run from it (--resume)") in error
+    assert output.exists() == bool(n_turns)
+    assert (tmp_path / "draws.checkpoint").exists()

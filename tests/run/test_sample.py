@@ -3,13 +3,13 @@
 import gc
 import json
 import subprocess
-import time
 import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from clocks import Clock
 from numpy.typing import NDArray
 from recording import Recording
 
@@ -271,23 +271,31 @@ def test_the_seed_is_drawn_and_written_down_when_none_is_given(
     same(first, again)
 
 
-def test_the_time_limit_keeps_what_there_is(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
-    settings = SHORT | {"iter_sampling": 2_000_000}
-    idata = stansub.sample(logistic, logistic_data, test=LOOSE, max_time=5.0, **settings)
+def test_the_time_limit_keeps_what_there_is(
+    logistic: CompiledModel, logistic_data: dict[str, Any], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.advance_with_stretches(monkeypatch, 0.05)
+    settings = SHORT | {"iter_sampling": 2_000_000, "parallel_chains": 1}
+    idata = stansub.sample(logistic, logistic_data, test=LOOSE, max_time=9.0, **settings)
     n = theta(idata).shape[1]
-    assert 0 < n < 2_000_000
+    assert 80 < n < 20_000
     assert inference_data.attrs(idata)["stopped"] == "max_time"
     assert findings_of(idata)[0] == Stopped("max_time")
-    complete = stansub.sample(logistic, logistic_data, test=LOOSE, **(SHORT | {"iter_sampling": min(n, 300)}))
-    np.testing.assert_array_equal(theta(idata)[:, : min(n, 300)], theta(complete))
+    complete = stansub.sample(logistic, logistic_data, test=LOOSE, **SHORT)
+    np.testing.assert_array_equal(theta(idata)[:, :80], theta(complete))
 
 
-def test_a_time_limit_that_is_not_reached_is_no_stop(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
-    idata = stansub.sample(logistic, logistic_data, test=LOOSE, max_time=500.0, **SHORT)
+def test_a_time_limit_that_is_not_reached_is_no_stop(
+    logistic: CompiledModel, logistic_data: dict[str, Any], clock: Clock
+) -> None:
+    idata = stansub.sample(logistic, logistic_data, test=LOOSE, max_time=1.0, **SHORT)
     assert inference_data.attrs(idata)["stopped"] == ""
 
 
-def test_a_time_limit_within_warmup_says_so(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:
+def test_a_time_limit_within_warmup_says_so(
+    logistic: CompiledModel, logistic_data: dict[str, Any], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock.advance_with_stretches(monkeypatch, 0.05)
     with pytest.raises(RunError, match=r"max_time.*iter_warmup"):
         stansub.sample(logistic, logistic_data, max_time=4.0, **(SHORT | {"iter_warmup": 2_000_000}))
 
@@ -298,12 +306,12 @@ def test_a_time_limit_within_set_up_says_what_it_got_to(logistic: CompiledModel,
 
 
 def test_the_time_limit_counts_set_up(
-    logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    logistic: CompiledModel, logistic_data: dict[str, Any], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_chain, limit = preparing.make_chain, 2.0
 
     def slow(*arguments: Any, **options: Any) -> Any:
-        time.sleep(limit)
+        clock.advance(limit + 0.1)
         return make_chain(*arguments, **options)
 
     monkeypatch.setattr(preparing, "make_chain", slow)

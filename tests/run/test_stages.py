@@ -1,12 +1,12 @@
 """Meetings of the chains in warmup: an anchor that is off is left, and the draws stay true to the posterior."""
 
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from clocks import Clock
 from numpy.typing import NDArray
 from toys import with_own_rows
 
@@ -316,19 +316,19 @@ def test_a_meeting_that_fails_is_no_secret() -> None:
 class EndlessChain(FakeChain):
     """Has never done enough."""
 
-    def __init__(self, stop: Any) -> None:
+    def __init__(self, stop: Any, clock: Clock) -> None:
         super().__init__()
-        self._stop = stop
+        self._stop, self._clock = stop, clock
 
     def advance(self) -> bool:
-        time.sleep(0.01)
+        self._clock.advance(0.01)
         return not self._stop[0]
 
 
-def test_the_time_limit_holds_in_a_stage() -> None:
+def test_the_time_limit_holds_in_a_stage(clock: Clock) -> None:
     stop = np.zeros(1, np.int32)
     meetings: Any = FakeMeetings(stop)
-    chains: Any = [EndlessChain(stop)]
+    chains: Any = [EndlessChain(stop, clock)]
     outcome = chains_module.run(chains, meetings, parallel=1, stop=stop, max_time=0.2)
     assert outcome.stopped == "max_time"
     assert meetings.met == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clocks import Clock
 from ending import stop_after
 from numpy.typing import NDArray
 
@@ -216,8 +217,10 @@ class TestGoingOn:
         np.testing.assert_array_equal(theta(more), theta(stansub.sample(target, until="ess=120", **SLOW)))
         assert theta(more).shape[1] > theta(whole).shape[1]
 
-    def test_a_time_limit_comes_first(self, target: FunctionFactors, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("stansub.run.executors._TURN", 0.02)
+    def test_a_time_limit_comes_first(
+        self, target: FunctionFactors, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock.advance_with_stretches(monkeypatch, 0.02)
         cut = stansub.sample(target, until="ess=1e6", max_time=1.5, **SLOW)
         assert facts(cut)["stopped"] == "max_time"
         assert Stopped("max_time") in findings_of(cut)
@@ -251,7 +254,7 @@ class TestGoingOn:
 
 
 def test_the_command_says_why_it_ended(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], logistic_data: dict[str, Any]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], logistic_data: dict[str, Any], clock: Clock
 ) -> None:
     data = tmp_path / "data.json"
     data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in logistic_data.items()}))

@@ -4,12 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from clocks import HANGS, wait_until
 
 from stansub.errors import RunError
 from stansub.stan import processes
@@ -19,7 +17,7 @@ CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
 # A compiler that starts another process, notes both and takes its time.
 SLOW_COMPILER = """#!/bin/sh
 case "$1" in --version) echo slow; exit;; esac
-sleep 60 &
+sleep {seconds} &
 echo $$ >> {note}
 echo $! >> {note}
 wait
@@ -31,13 +29,6 @@ def is_running(pid: int) -> bool:
     return done.stdout.strip()[:1] not in ("", "Z")
 
 
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + seconds
-    while not (true := condition()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return true
-
-
 def noted(note: Path) -> list[int]:
     return [int(line) for line in note.read_text().split()] if note.exists() else []
 
@@ -45,7 +36,7 @@ def noted(note: Path) -> list[int]:
 def script(tmp_path: Path) -> tuple[list[str], Path]:
     """A command that starts another, and the file in which both note their ids."""
     note, command = tmp_path / "pids", tmp_path / "slow"
-    command.write_text(SLOW_COMPILER.format(note=note))
+    command.write_text(SLOW_COMPILER.format(note=note, seconds=2 * HANGS))
     command.chmod(0o755)
     return [str(command)], note
 
@@ -56,21 +47,24 @@ def test_output_and_exit_code_are_taken_and_there_is_no_input(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (3, "two words\n", "problem\n")
 
 
-def test_what_takes_too_long_is_ended(tmp_path):
+def test_what_takes_too_long_is_ended(tmp_path, clock):
     command, note = script(tmp_path)
+
+    def check() -> None:
+        if len(noted(note)) == 2:
+            clock.advance(0.6)
+
     with pytest.raises(subprocess.TimeoutExpired):
-        processes.run(command, cwd=tmp_path, timeout=0.5)
+        processes.run(command, cwd=tmp_path, timeout=0.5, check=check)
     assert len(noted(note)) == 2
     assert not any(is_running(pid) for pid in noted(note))
 
 
-def test_what_another_thread_stops_is_ended(tmp_path):
+def test_what_a_check_stops_is_ended(tmp_path):
     command, note = script(tmp_path)
-    stop = threading.Event()
-    threading.Timer(0.5, stop.set).start()
 
     def check() -> None:
-        if stop.is_set():
+        if len(noted(note)) == 2:
             raise RunError("it was stopped")
 
     with pytest.raises(RunError, match="was stopped"):
@@ -81,8 +75,8 @@ def test_what_another_thread_stops_is_ended(tmp_path):
 
 def test_what_is_left_behind_by_a_program_ends_with_it(tmp_path):
     note = tmp_path / "pid"
-    processes.run(["/bin/sh", "-c", f"sleep 60 >/dev/null 2>&1 & echo $! > {note}"], cwd=tmp_path)
-    assert within(5, lambda: not is_running(noted(note)[0]))
+    processes.run(["/bin/sh", "-c", f"sleep {2 * HANGS} >/dev/null 2>&1 & echo $! > {note}"], cwd=tmp_path)
+    wait_until(lambda: not is_running(noted(note)[0]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
@@ -100,11 +94,11 @@ def test_a_signal_to_this_process_alone_ends_the_compiler(own_cache, tmp_path, n
     )
     environment = os.environ | {"CXX": command[0], "PYTHONPATH": os.pathsep.join(sys.path)}
     running = subprocess.Popen([sys.executable, "-P", "-c", start], env=environment, stderr=subprocess.PIPE, text=True)
-    assert within(60, lambda: len(noted(note)) >= 4)  # the program and the C API are compiled at once
+    wait_until(lambda: len(noted(note)) >= 4, running)  # the program and the C API are compiled at once
     assert all(is_running(pid) for pid in noted(note))
     running.send_signal(number)
-    _, err = running.communicate(timeout=20)
-    assert within(5, lambda: not any(is_running(pid) for pid in noted(note)))
+    _, err = running.communicate(timeout=HANGS)
+    wait_until(lambda: not any(is_running(pid) for pid in noted(note)))
     if number == signal.SIGINT:
         assert err.splitlines()[-1] == "KeyboardInterrupt"
         assert not list((own_cache / "build").iterdir())

@@ -170,6 +170,14 @@ class Inputs:
         constant = self._constants[n] - 0.5 * math.log(determinant * scale * scale)
         return a, b, form * s22, -2 * form * s12, form * s11, constant, (df + D) / 2
 
+    def save(self) -> Any:
+        """Of every slot the number of its members, their sums, and what these say."""
+        return self.n, self._sums, self.next
+
+    def restore(self, saved: Any) -> None:
+        """Continue from what `save` gave."""
+        self.n, self._sums, self.next = saved
+
     def density(self, i: int, k: int) -> float:
         """Of point ``i`` given the members of slot ``k``; of an empty one the prior's."""
         return density(self.next[k], *self.points[i])
@@ -285,11 +293,12 @@ class AssignmentsKernel(DirectKernel):
 
     def save(self) -> Any:
         """Sufficient statistics, with the rounding that they have."""
-        return self._z, self._inputs
+        return self._z, self._inputs.save()
 
     def restore(self, state: State, saved: Any) -> None:
-        """Go on from what `save` gave."""
-        self._z, self._inputs = saved
+        """Continue from what `save` gave."""
+        self._z, inputs = saved
+        self._inputs.restore(inputs)
 
 
 def _logit(sign: float, a: float, b: float, w: Sequence[float]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
 import warnings
@@ -11,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from stansub import interrupts, memory
+from stansub import memory
 from stansub.cli import streams
 from stansub.cli.check import check, doctor
 from stansub.cli.compare import compare
 from stansub.cli.diagnose import diagnose
 from stansub.cli.draws import plot, summary
-from stansub.cli.flags import as_flags
+from stansub.cli.flags import in_one_line
 from stansub.cli.plan import plan
 from stansub.cli.reference import reference
 from stansub.cli.risk import risk
@@ -57,22 +56,8 @@ def _options(
         raise InputError("this folder has been deleted; change to another one") from None
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with a code.
-
-    0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 4 draws that must not be used,
-    5 a program that may qualify, 130 interrupted and nothing to write, 141 nobody reads the output any more.
-    """
-    given = sys.argv[1:] if arguments is None else arguments
-    with interrupts.like_ctrl_c():
-        code = _run(given or ["--help"])
-    if arguments is None:  # the process ends here: an interrupt while it is tidied up has nothing to tell
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(code)
-
-
-def _run(arguments: list[str]) -> int:
-    """Run a command whose output may not find a reader; the exit code."""
+def run(arguments: list[str]) -> int:
+    """Run a command whose output may not find a reader, and return its exit code."""
     with streams.guarded():
         try:
             code = _invoke(arguments)
@@ -122,7 +107,7 @@ def _usage(error: Any) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"stansub: error: {as_flags(message)}", err=True)
+    typer.echo(f"stansub: error: {in_one_line(message)}", err=True)
     return code
 
 

@@ -1,0 +1,121 @@
+"""What is recorded of a run beside its draws: the types of the facts, by which a file is checked when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NotRequired, TypedDict, get_type_hints
+
+from stansub.codec import fits
+
+_PER_CHAIN = list[int | float]
+
+
+class MissedMode(TypedDict):
+    """See `stansub.findings.MissedMode`."""
+
+    share: float
+    log_density: float
+    above: float
+    values: dict[str, list[float]]
+
+
+class ModeCheck(TypedDict):
+    """See `stansub.tuning.missed.ModeCheck`."""
+
+    n_starts: int
+    n_modes: int
+    missed: list[MissedMode]
+    interchangeable: NotRequired[list[str]]
+    reason: str
+    failed: NotRequired[bool]
+
+
+class Normality(TypedDict):
+    """See `stansub.acceptance.normality.figures`."""
+
+    n_pairs: NotRequired[int]
+    n_subsets: int
+    blocks: int
+    critical: float
+    nominal: float
+    observed: float
+    low: float
+    high: float
+    undefined: float
+    n_decisions: int
+    wrong: float
+    wrong_low: float
+    wrong_high: float
+    wrong_limit: NotRequired[float]
+    promised: float
+    tail_fails: bool
+    decisions_fail: bool
+
+
+class LastCheck(TypedDict):
+    """See `stansub.run.until.Check`."""
+
+    reached: bool
+    n_checks: int
+    n_draws: int
+    quantity: str
+    ess: float
+    r_hat: NotRequired[float | None]
+
+
+class LevelAudit(TypedDict):
+    """Audited and wrong decisions at one error level."""
+
+    level: float
+    n_audited: int
+    n_wrong: int
+
+
+class Facts(TypedDict, total=False):
+    """Facts that are read again; others are only kept."""
+
+    mode_check: ModeCheck
+    normality: Normality
+    last_check: LastCheck
+    audit_by_level: list[LevelAudit]
+    starts: list[dict[str, Any]]
+    settings: dict[str, Any]
+    asked: dict[str, Any]
+    versions: dict[str, str]
+    choices: dict[str, str]
+    choice_values: dict[str, dict[str, Any]]
+    setup_times: dict[str, float]
+    model: str
+    model_code: str
+    n_observations: int
+    n_blocks: int
+    block_size: int
+    test: str
+    guarantee: str
+    epsilon: float
+    delta: float
+    noise: float
+    compile_time: float
+    setup_time: float
+    wall_time: float
+
+
+_HINTS = get_type_hints(Facts)
+# In settings, which otherwise are only shown.
+_SETTINGS = {"max_error": float | None, "parallel_chains": int | None, "adapt_delta": float, "max_treedepth": int}
+
+
+def misfits(facts: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[str]:
+    """Names of the facts, and of counts with a value a chain, that no run of this package has recorded."""
+    settings = facts.get("settings")
+    for name, value in facts.items():
+        if not fits(value, _HINTS.get(name, Any)) or (name == "model" and not is_name(value)):
+            yield name
+    if isinstance(settings, Mapping):
+        yield from (name for name, hint in _SETTINGS.items() if name in settings and not fits(settings[name], hint))
+    yield from (name for name, values in counts.items() if not fits(values, _PER_CHAIN))
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a program, after which files are named."""
+    return bool(text) and not any(character in "/\\" or not character.isprintable() for character in text)

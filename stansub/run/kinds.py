@@ -1,0 +1,115 @@
+"""The closed list of types that may stand in a checkpoint; nothing else is ever made from a file."""
+
+from __future__ import annotations
+
+from dataclasses import is_dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import chosen
+from stansub._loop import DeciderState
+from stansub.acceptance import bounds, looks, noise, schedule, stopping, student
+from stansub.acceptance.normality import Trial
+from stansub.codec import Codec, Special
+from stansub.kernels import between_modes, jumps, polya_gamma, proposals, recipes, sgld, stiefel
+from stansub.kernels.base import State
+from stansub.run import state
+from stansub.run.moments import Moments
+from stansub.target import laplace, observations, remainders, taylor
+from stansub.tuning import adapt, anchored, mode
+
+_RUN = (
+    state.Options,
+    state.Facts,
+    state.Met,
+    state.ChainState,
+    state.Counted,
+    state.Plan,
+    State,
+    schedule.Falling,
+    Trial,
+)
+_PROPOSALS = (
+    proposals.RandomWalk,
+    proposals.Affine,
+    proposals.Mixture,
+    proposals.Checked,
+    adapt.FirstWalk,
+    between_modes.LaplaceMixture,
+    between_modes.NearestWalk,
+    jumps.Moves,
+    sgld.Sgld,
+    stiefel.StiefelWalk,
+)
+_ADAPTERS = (
+    proposals.NoAdapter,
+    proposals.CheckedAdapter,
+    adapt.ScaleAdapter,
+    adapt.CovarianceAdapter,
+    adapt.SgldAdapter,
+    adapt.SomeAdapter,
+    adapt.PartAdapters,
+    jumps.MovesAdapter,
+    stiefel.ScaleLearner,
+)
+_RECIPES = (
+    recipes.Metropolis,
+    recipes.OnParameters,
+    recipes.Sequence,
+    recipes.Mixture,
+    polya_gamma.PolyaGamma,
+)
+_RULES = (
+    stopping.Exact,
+    stopping.Factorised,
+    stopping.GivenRule,
+    student.Austerity,
+    student.Pocock,
+    bounds.Hoeffding,
+    bounds.Bernstein,
+    bounds.BernsteinSerfling,
+    noise.Barker,
+    noise.Penalty,
+    looks.Geometric,
+    looks.Fixed,
+)
+_ABOUT_THE_MODE = (
+    anchored.Anchored,
+    mode.Modes,
+    mode.Start,
+    laplace.Mode,
+    taylor.ControlVariates,
+    taylor.Expansion,
+    observations.ObservationVariates,
+    remainders.RemainderBounds,
+    Moments,
+)
+_CHOICES = tuple(
+    one for one in vars(chosen).values() if isinstance(one, type) and (is_dataclass(one) or issubclass(one, Enum))
+)
+
+_Places = NDArray[np.int32]
+_Numbers = NDArray[np.float64]
+_Counters = tuple[int, int, int, int, int, int, int, int, int, float, float, int, float, int, float]
+
+
+def _decider_state(parts: tuple[Any, ...]) -> DeciderState:
+    made = DeciderState.__new__(DeciderState)
+    made.__setstate__(parts)  # type: ignore[attr-defined]
+    return made
+
+
+CODEC = Codec(
+    (*_RUN, *_PROPOSALS, *_ADAPTERS, *_RECIPES, *_RULES, *_ABOUT_THE_MODE, *_CHOICES),
+    {
+        DeciderState: Special(
+            tuple[_Numbers, float, _Places, _Numbers, _Places, _Places, _Places, _Numbers, _Counters],
+            DeciderState.__getstate__,
+            _decider_state,
+        ),
+        state.Totals: Special(dict[str, float], dict, state.Totals),
+    },
+)

@@ -1,0 +1,88 @@
+"""Draws of all chains pooled: their mean and covariance, and how well the chains agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Moments:
+    """A normal approximation with given mean and covariance.
+
+    Attributes
+    ----------
+    position : ndarray, shape (dim,)
+    covariance : ndarray, shape (dim, dim)
+    cholesky, hessian : ndarray, shape (dim, dim)
+        Lower triangular factor of the covariance, and its negative inverse.
+    """
+
+    position: FloatArray
+    covariance: FloatArray
+
+    @property
+    def cholesky(self) -> FloatArray:
+        return np.asarray(np.linalg.cholesky(self.covariance))
+
+    @property
+    def hessian(self) -> FloatArray:
+        return np.asarray(-np.linalg.inv(self.covariance))
+
+    @property
+    def sds(self) -> FloatArray:
+        """Marginal standard deviations, shape (dim,)."""
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+
+def pool(draws: Sequence[FloatArray]) -> Moments | None:
+    """Mean and covariance of the draws of all chains; None while there are too few different ones.
+
+    The correlations are shrunk while draws are few, as adaptive Metropolis does here.
+
+    Parameters
+    ----------
+    draws : sequence of ndarray, shape (n, dim)
+        One array a chain.
+    """
+    together = np.concatenate(draws)
+    dim = together.shape[1]
+    different = sum(int(np.count_nonzero(np.any(np.diff(one, axis=0) != 0, axis=1))) for one in draws)
+    if different <= 2 * dim + 20:
+        return None
+    covariance = np.atleast_2d(np.cov(together, rowvar=False))
+    variances = np.diag(covariance)
+    if not (np.isfinite(variances).all() and (variances > 0).all()):
+        return None
+    weight = (2.0 * dim / (different + 2.0 * dim)) ** 2
+    return Moments(together.mean(axis=0), (1 - weight) * covariance + weight * np.diag(variances))
+
+
+def r_hat(draws: Sequence[FloatArray]) -> float:
+    """Largest ratio of the sd of all draws to that within chains (Gelman and Rubin 1992); 1 for one chain."""
+    if len(draws) < 2:
+        return 1.0
+    means = np.array([one.mean(axis=0) for one in draws])
+    within = np.mean([one.var(axis=0, ddof=1) for one in draws], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.sqrt(1 + means.var(axis=0, ddof=1) / within)
+    return float(np.nanmax(ratio))
+
+
+def n_effective(draws: Sequence[FloatArray]) -> float:
+    """Effective number of draws of all chains, from how far their means scatter; their number for one chain.
+
+    The variance of a chain's mean is that of a draw over the effective number of its draws; the median over the
+    parameters is taken.
+    """
+    n_draws = float(sum(len(one) for one in draws))
+    if len(draws) < 2:
+        return n_draws
+    between = np.var([one.mean(axis=0) for one in draws], axis=0, ddof=1)
+    within = np.mean([one.var(axis=0, ddof=1) for one in draws], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(min(n_draws, len(draws) / np.median(between / within)))

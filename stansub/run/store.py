@@ -1,0 +1,243 @@
+"""One file that holds a value, as it was last written: whole at every moment, and readable while it is written.
+
+    head | array | ... | array | root | array | ... | root
+
+The head says where the root stands, and the root where each array does; the root is JSON (`stansub.codec`), an array is
+known by the digest of its bytes and stands there once, however often it is written. A new root and what arrays it has
+beside those in the file are appended and flushed to disk; then the head, within one sector, is written over. A process
+that dies before leaves the value as it was, and bytes at the end that nothing refers to. When more than half of the
+file is such bytes, the file is written anew beside it and takes its place.
+
+Head, root and every array have digests, which are checked when they are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from stansub.codec import Encoded, digest_of
+from stansub.errors import InputError
+from stansub.output import files
+
+_FAMILY = b"stansub checkpoint "
+_MAGIC = _FAMILY + b"2\n"
+# Magic, who writes the file, where the root begins, its length and its digest; then a digest of these.
+_HEAD = struct.Struct("<21s16sQQ32s")
+_CHECK = 16
+_LENGTH = _HEAD.size + _CHECK
+_SQLITE = b"SQLite format 3\x00"
+# Bytes that nothing refers to for which it is not worth while to write a file anew.
+_LITTLE = 1 << 20
+
+
+class TakenOverError(Exception):
+    """Another process writes the file now."""
+
+
+class _Head(NamedTuple):
+    """What stands at the beginning."""
+
+    owner: bytes
+    start: int
+    size: int
+    digest: str
+
+    def packed(self) -> bytes:
+        content = _HEAD.pack(_MAGIC, self.owner, self.start, self.size, bytes.fromhex(self.digest))
+        return content + _check(content)
+
+
+class _Written(NamedTuple):
+    """What a store has written: the head, where arrays stand, the end of all that, and the bytes that are in use."""
+
+    head: bytes
+    places: Mapping[str, tuple[int, int]]
+    end: int
+    used: int
+
+
+def is_store(path: Path) -> bool:
+    """Whether a file is one of these, of any version, by its first bytes."""
+    return files.starts_with(path, _FAMILY)
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file is an SQLite database, as checkpoints of the first format were."""
+    return files.starts_with(path, _SQLITE)
+
+
+def read(path: Path) -> Encoded:
+    """The value that a file holds.
+
+    Raises
+    ------
+    InputError
+        When it is none of these files, is of another version, or is damaged.
+    """
+    with _opened(path) as file:
+        root, places = _root(path, file)
+        size = os.fstat(file.fileno()).st_size
+        arrays: dict[str, bytes | memoryview] = {}
+        for digest, (start, length) in places.items():
+            arrays[digest] = _part(path, file, start, length, digest)
+            size -= length
+            if size < 0:  # memory is not for more than there is
+                raise damaged(path, "its arrays overlap")
+        return Encoded(root, arrays)
+
+
+def read_root(path: Path) -> Any:
+    """The same without the arrays; the errors are those of `read`."""
+    with _opened(path) as file:
+        return _root(path, file)[0]
+
+
+def damaged(path: Path, what: str) -> InputError:
+    """The error for a file that holds something else than was written."""
+    return InputError(f"{path} is damaged ({what}): start again, or restore a copy of it")
+
+
+class Store:
+    """Writes a file again and again.
+
+    Parameters
+    ----------
+    path : Path
+        Symbolic links followed. Whatever stands there is replaced when the store is first written to, so that of two
+        processes which write one file the later one keeps it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._owner = path, secrets.token_bytes(16)
+        self._written: _Written | None = None
+
+    def write(self, value: Encoded) -> None:
+        """Have the file hold a value.
+
+        Raises
+        ------
+        OSError
+            When it cannot be written; the file holds what it held.
+        TakenOverError
+            When another process has written to it since.
+        """
+        written = self._written
+        if written is not None:
+            with self._path.open("r+b") as file:
+                content = file.read(_LENGTH)
+                head = _parsed(content)
+                if head is None or head.owner != self._owner:
+                    raise TakenOverError("another run has resumed from it")
+                # Another head than was written last: an interrupt came before what was written was noted.
+                if content == written.head and written.end <= 2 * written.used + _LITTLE:
+                    try:
+                        self._written = self._append(file, value, written.places, written.end)
+                    except OSError:
+                        with contextlib.suppress(OSError):
+                            file.truncate(written.end)
+                        raise
+                    return
+        part = self._path.with_name(f".stansub-{self._owner.hex()[:8]}.part")
+        try:
+            with part.open("w+b") as file:
+                file.write(bytes(_LENGTH))
+                written = self._append(file, value, {}, _LENGTH)
+            os.replace(part, self._path)
+            self._written = written
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _append(self, file: BinaryIO, value: Encoded, places: Mapping[str, tuple[int, int]], end: int) -> _Written:
+        """Write at the end what of the arrays is not among these places, and the root; then the head."""
+        now = {digest: places[digest] for digest in value.arrays if digest in places}
+        file.seek(end)
+        for digest, content in value.arrays.items():
+            if digest not in now:
+                file.write(content)
+                now[digest] = end, len(content)
+                end += len(content)
+        root = json.dumps({"value": value.document, "places": now}, separators=(",", ":"), allow_nan=False).encode()
+        file.write(root)
+        _flush(file)
+        head = _Head(self._owner, end, len(root), digest_of(root)).packed()
+        file.seek(0)
+        file.write(head)
+        _flush(file)
+        used = len(head) + len(root) + sum(length for _, length in now.values())
+        return _Written(head, now, end + len(root), used)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _root(path: Path, file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
+    """What the root holds: the value, and where arrays stand."""
+    content = file.read(_LENGTH)
+    if content.startswith(_SQLITE):
+        raise InputError(
+            f"{path} is an SQLite database, as checkpoints of earlier versions were, which this one does not read: "
+            "resume it with the version that wrote it, or start again with another file"
+        )
+    if content[: len(_MAGIC)] != _MAGIC[: len(content)]:
+        known = content.startswith(_FAMILY)
+        raise InputError(
+            f"{path} is {'a checkpoint of another version' if known else 'not a checkpoint'}, or a damaged one: "
+            "start again, or restore a copy of it"
+        )
+    head = _parsed(content)
+    if head is None:
+        raise damaged(path, "its head has another digest")
+    try:
+        root = json.loads(_part(path, file, head.start, head.size, head.digest))
+        places = {digest: (start, length) for digest, (start, length) in root["places"].items()}
+        value = root["value"]
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise damaged(path, "its root is of another kind") from error
+    return value, places
+
+
+def _part(path: Path, file: BinaryIO, start: int, length: int, digest: str) -> bytes:
+    """Some of the file, which must be as it was written."""
+    if not (type(start) is type(length) is int and min(start, length) >= 0):
+        raise damaged(path, "a part of it has no place")
+    if start + length > os.fstat(file.fileno()).st_size:
+        raise damaged(path, "it is cut short")
+    file.seek(start)
+    content = file.read(length)
+    if digest_of(content) != digest:
+        raise damaged(path, "a part of it has another digest")
+    return content
+
+
+def _parsed(content: bytes) -> _Head | None:
+    """A head; None where it is none."""
+    packed = content[: _HEAD.size]
+    if len(content) != _LENGTH or _check(packed) != content[_HEAD.size :]:
+        return None
+    magic, owner, start, size, digest = _HEAD.unpack(packed)
+    return _Head(owner, start, size, digest.hex()) if magic == _MAGIC else None
+
+
+def _check(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_CHECK).digest()
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
