@@ -22,6 +22,7 @@ from stansub.stan import source as source_module
 from stansub.stan.elementwise.elements import NotSeparableError
 from stansub.stan.elementwise.reformulated import Reformulated
 from stansub.stan.instances import Instances
+from stansub.stan.passes import rewriting
 from stansub.stan.posterior import Posterior, draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.recognise import Form, find_line, observations_in
@@ -152,6 +153,7 @@ def _block_size(n: int, instances: bool) -> int:
 def _lines(read: Source, found: Examined, observations: str | None, costs: _Costs | None) -> Iterator[tuple[str, str]]:
     program, source, form, posterior = read.program, read.text, found.form, found.posterior
     yield "Program", f"read as {_FORMS[form.kind]}"
+    yield from (("Rewritten", name) for name in rewriting(program).passes)
     likelihood, size = _likelihood(program, form, observations, posterior)
     yield from _statements("Likelihood", program, likelihood, source)
     rest = [statement for statement in _terms(program) if statement not in likelihood]

@@ -63,6 +63,20 @@ def test_rewritten_program(logistic_data: Path, capsys: pytest.CaptureFixture[st
     assert "Evaluator     the program rewritten" in out
 
 
+def test_rewritings_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "series.stan"
+    file.write_text(
+        "data { int N; vector[N] x; vector[N] y; } parameters { real a; real b; real c; real<lower=0> s; } "
+        "model { for (n in 2 : N) y[n] ~ normal(a + b * (x[n] - mean(x)) + c * y[n - 1], s); }"
+    )
+    check(file)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Rewritten")]
+    assert lines == [
+        "Rewritten     summaries of data in transformed data",
+        "Rewritten     data beside an observation as rows of data",
+    ]
+
+
 def likelihood(out: str) -> list[str]:
     return [line.split(": ", 1)[1] for line in out.splitlines() if line.startswith("Likelihood")]
 
