@@ -104,26 +104,27 @@ class Codec:
         """What there is in values made from options; the same, in the same order, for the same options."""
         given: list[Any] = []
         own: dict[str, type] = {}
+        seen: dict[int, Any] = {}
 
         def look(value: Any) -> None:
             kind: Any = type(value)
-            if isinstance(value, Mapping):
-                return look(tuple(value.values()))
-            if isinstance(value, list | tuple) and not _fields_of(kind):
-                for one in value:
-                    look(one)
-            elif isinstance(value, _CODE):
+            if isinstance(value, _CODE):
                 given.append(value)
-            elif kind not in self.special and not issubclass(kind, Enum):
-                if _fields_of(kind) and name_of(kind) not in self.known:
+            elif isinstance(value, Mapping):
+                look(list(value.values()))
+            elif _fields_of(kind) and id(value) not in seen:
+                seen[id(value)] = value
+                if name_of(kind) not in self.known:
                     own[name_of(kind)] = kind
                 for name, declared in _fields_of(kind).items():
-                    found = getattr(value, name)
+                    found = getattr(value, name, None)
                     if _role(declared) == GIVEN:
                         given.extend(found if isinstance(found, tuple) else [found])
                     else:
                         look(found)
-            return None
+            elif isinstance(value, list | tuple):
+                for one in value:
+                    look(one)
 
         look(values)
         return Foreign(tuple(given), own)
@@ -147,6 +148,8 @@ class Codec:
             return Encoded(encoder.value(value), encoder.arrays)
         except RecursionError:
             raise NotKeptError("a value that contains itself") from None
+        except AttributeError as error:  # a field of the user's own that was never set
+            raise NotKeptError(str(error)) from error
 
     def decode(self, encoded: Encoded, foreign: Foreign = _NOTHING, *, hint: Any = Any) -> Any:
         """The value of a document.

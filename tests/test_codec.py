@@ -155,6 +155,16 @@ def test_types_of_the_users_own_are_known_where_options_bring_them() -> None:
         CODEC.decode(CODEC.encode(value, foreign))
 
 
+def test_values_of_the_users_own_that_are_odd() -> None:
+    """What a run does without checkpoints is not in danger from them."""
+    itself, unset = Own(1), Own(2)
+    itself.cache = [itself]  # type: ignore[list-item]
+    del unset.number
+    assert CODEC.foreign(itself, unset).types == {"Own": Own}
+    with pytest.raises(NotKeptError, match="number"):
+        CODEC.encode(unset, CODEC.foreign(unset))
+
+
 def test_a_proposal_that_is_kept_as_it_was_given_is_not_written() -> None:
     adapter = NoAdapter(lambda rng, position: (position, 0.0))
     foreign = CODEC.foreign(adapter)

@@ -527,7 +527,10 @@ def _plain(value: Any, *, exact: bool) -> Any:
         return name
     from stansub.run.identity import digest_of
 
-    return f"{name} {digest_of(value)}"
+    try:
+        return f"{name} {digest_of(value)}"
+    except Exception:  # values of any class fail in any way
+        return name
 
 
 documented(SampleConfig)

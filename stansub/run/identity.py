@@ -12,45 +12,62 @@ from typing import Any
 
 import numpy as np
 
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
+
 
 def digest_of(value: Any) -> str:
     """The same for equal values, in every process; for other values in all likelihood another."""
-    text = json.dumps(_parts(value, ()), separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return _Digests().of(value)[:16]
 
 
-def _parts(value: Any, above: tuple[int, ...]) -> Any:
-    """A value in lists and text; ``above`` are the identities of the values that it is in."""
-    if value is None or (isinstance(value, str | bool | int | float) and type(value).__module__ == "builtins"):
-        return [type(value).__name__, repr(value)]
-    if id(value) in above:
-        return ["itself", len(above) - above.index(id(value))]
-    look = functools.partial(_parts, above=(*above, id(value)))
-    name = _name(value if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType) else type(value))
-    if isinstance(value, types.FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        return [name, look(value.__code__), look((value.__defaults__, value.__kwdefaults__)), look(cells)]
-    if isinstance(value, types.CodeType):
-        return [value.co_code.hex(), list(value.co_names), look(value.co_consts)]
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufcSU":
-        content = np.ascontiguousarray(value).tobytes()
-        return [value.dtype.str, list(value.shape), hashlib.sha256(content).hexdigest()]
-    if isinstance(value, Mapping):
-        return [name, sorted(([look(key), look(one)] for key, one in value.items()), key=repr)]
-    if isinstance(value, list | tuple):
-        return [name, [look(one) for one in value]]
-    if isinstance(value, set | frozenset):
-        return [name, sorted((look(one) for one in value), key=repr)]
-    if isinstance(value, functools.partial):
-        return [name, look((value.func, value.args, value.keywords))]
-    if isinstance(value, types.MethodType):
-        return [name, look((value.__func__, value.__self__))]
-    if isinstance(value, np.random.Generator):
-        return [name, look(value.bit_generator.state)]
-    if isinstance(value, Enum | type | types.BuiltinFunctionType | np.ufunc | bytes):
-        return [name, repr(value)]
-    return [name, look(vars(value)) if hasattr(value, "__dict__") else []]
+class _Digests:
+    """Digests of all that is in one value: each part is looked at once, however often it is in there."""
+
+    def __init__(self) -> None:
+        # By identity; values are held, so that no identity is used again. None within a value itself.
+        self._found: dict[int, tuple[Any, str | None]] = {}
+
+    def of(self, value: Any) -> str:
+        """That of a part."""
+        if id(value) not in self._found:
+            self._found[id(value)] = value, None
+            text = json.dumps(self._parts(value), separators=(",", ":"))
+            self._found[id(value)] = value, hashlib.sha256(text.encode()).hexdigest()
+        return self._found[id(value)][1] or "itself"
+
+    def _parts(self, value: Any) -> list[Any]:
+        """What a value is, in text, and the digests of its parts."""
+        name = f"{_named(value).__module__}.{_named(value).__qualname__}"
+        if value is None or isinstance(value, str | bytes | bool | int | float | complex | Enum | np.ufunc):
+            return [name, repr(value)]
+        if isinstance(value, types.ModuleType):
+            return [name, value.__name__]
+        if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufcSU":
+            content = np.ascontiguousarray(value).tobytes()
+            return [value.dtype.str, list(value.shape), hashlib.sha256(content).hexdigest()]
+        if isinstance(value, Mapping):
+            return [name, sorted([self.of(key), self.of(one)] for key, one in value.items())]
+        if isinstance(value, list | tuple):
+            return [name, [self.of(one) for one in value]]
+        if isinstance(value, set | frozenset):
+            return [name, sorted(self.of(one) for one in value)]
+        held: tuple[Any, ...] = ()
+        if isinstance(value, types.FunctionType):
+            cells = [cell.cell_contents for cell in value.__closure__ or ()]
+            held = value.__code__, value.__defaults__, value.__kwdefaults__, cells
+        elif isinstance(value, types.CodeType):
+            held = value.co_code, value.co_names, value.co_consts
+        elif isinstance(value, functools.partial):
+            held = value.func, value.args, value.keywords
+        elif isinstance(value, types.MethodType):
+            held = value.__func__, value.__self__
+        elif isinstance(value, np.random.Generator):
+            held = (value.bit_generator.state,)
+        elif not isinstance(value, _NAMED) and hasattr(value, "__dict__"):
+            held = (vars(value),)
+        return [name, *map(self.of, held)]
 
 
-def _name(value: Any) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
+def _named(value: Any) -> Any:
+    """What a value is called by: itself, or its type."""
+    return value if isinstance(value, _NAMED) else type(value)
