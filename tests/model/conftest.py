@@ -12,7 +12,6 @@ from stansub.stan.compiled import CompiledModel, compile_model
 # A compilation takes half a minute: tests of other programs are slow.
 EXAMPLES = (
     "logistic",
-    "logistic_reduce_sum",
     "logistic_third_derivative",
     "normal_mean",
     "linear",

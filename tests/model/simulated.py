@@ -13,7 +13,8 @@ import pytest
 from stansub.stan.compiled import CompiledModel
 
 ROOT = Path(__file__).parents[2]
-_SLOW_EXAMPLES = ("logistic_log_lik_i", "normal", "poisson")
+# A compilation takes half a minute; what these have the others have too.
+_SLOW_EXAMPLES = ("logistic_log_lik_i", "logistic_reduce_sum", "normal", "poisson")
 EXAMPLES = [
     pytest.param(file, marks=pytest.mark.slow if file.stem in _SLOW_EXAMPLES else (), id=file.stem)
     for file in sorted((ROOT / "stan_models").glob("*.stan"))

@@ -19,8 +19,8 @@ from stansub.target.gradients import Team, Together
 from stansub.types import FloatArray
 
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
-REDUCE_SUM = ROOT / "stan_models" / "logistic_reduce_sum.stan"
-NORMAL = ROOT / "stan_models" / "normal.stan"
+REDUCE_SUM = ROOT / "stan_models" / "logistic_third_derivative.stan"
+LINEAR = ROOT / "stan_models" / "linear.stan"
 LOWER = np.tril_indices(4)
 
 
@@ -125,7 +125,7 @@ def test_control_variates_of_a_program(posterior: Posterior, theta: FloatArray) 
 
 def test_gradients_with_a_jacobian(compiled: Compiled) -> None:
     """The Jacobian of a positive parameter is in the global part, once."""
-    posterior = compiled(NORMAL).with_data(example(NORMAL), block_size=16, seed=3)
+    posterior = compiled(LINEAR).with_data(example(LINEAR), block_size=16, seed=3)
     evaluator = posterior.population.evaluator()
     for point in draw_points(np.random.default_rng(9), posterior.full, n_points=3):
         total = evaluator.global_gradient(point) + evaluator.block_gradients(point).sum(0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stansub.stan.compiled import compile_model
 
-REDUCE_SUM = Path(__file__).parents[2] / "stan_models" / "logistic_reduce_sum.stan"
+REDUCE_SUM = Path(__file__).parents[2] / "stan_models" / "logistic_third_derivative.stan"
 
 SCRIPT = """
 import sys, threading
