@@ -21,6 +21,7 @@ from stansub.stan.data import Data
 from stansub.stan.densities import PRODUCTS, SPECS, Link, Rows, Spec
 from stansub.stan.design import DataColumn, fill, guessed, telling_rows
 from stansub.stan.library import Library
+from stansub.stan.linearity import Shape, shape_at
 from stansub.stan.recognise import Form, normalised, partial_sums, recognise
 from stansub.stan.series.lags import with_lags
 from stansub.stan.series.rows import N_ROWS
@@ -165,6 +166,10 @@ class _Parts(NamedTuple):
         In its place in generated quantities.
     widths : tuple of str
         For each column, how many values an observation has of it, or a Stan expression of no fewer.
+    arguments : tuple of str
+        The columns after the first where the density stands in the model block itself.
+    place : Span or None
+        Of the statement that it stands in.
     """
 
     density: str
@@ -172,6 +177,8 @@ class _Parts(NamedTuple):
     span: Span
     text: str
     widths: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+    place: Span | None = None
 
 
 def _parts(program: Program, form: Form, size: str) -> _Parts:
@@ -197,7 +204,7 @@ def _parts(program: Program, form: Form, size: str) -> _Parts:
         f"stansub_{k} = {_columns('stansub_n', column, width)};"
         for k, (column, width) in enumerate(zip(density.columns, widths, strict=True))
     ]
-    return _Parts(density.name, "", statement.span, "\n".join(lines), widths)
+    return _Parts(density.name, "", statement.span, "\n".join(lines), widths, density.columns[1:], statement.span)
 
 
 def _columns(n: str, column: str, width: str) -> str:
@@ -266,7 +273,7 @@ def _of_loop(program: Program, loop: For) -> _Parts:
     ]
     lines = " ".join(f"stansub_{k}[{place}] = {column};" for k, column in enumerate(columns))
     text = rewrite.replaced(program, loop.span, [(adding[0].span, lines)])
-    return _Parts(density.name, "", loop.span, text, widths)
+    return _Parts(density.name, "", loop.span, text, widths, density.columns[1:], adding[0].span)
 
 
 def _of_function(program: Program, loop: For) -> _Parts:
@@ -533,9 +540,24 @@ def _program(program: Program, form: Form, size: str) -> tuple[_Parts, str]:
     if size == N_ROWS and (over_rows := with_lags(program)):
         program, form = over_rows, recognise(over_rows)
     parts = _parts(program, form, size)
+    _check_shapes(program, parts)
     functions = f"{_HELPERS}\n{parts.functions}"
     code = rewrite.quantities_program(program, functions, form.n or size, parts.span, parts.text, parts.widths)
     return parts, rewrite.silent(code)
+
+
+def _check_shapes(program: Program, parts: _Parts) -> None:
+    """Spare the compilation where the text shows that an argument is not affine under its link."""
+    links = SPECS[parts.density].links
+    for k, (argument, link) in enumerate(zip(parts.arguments, links, strict=False)):
+        assert parts.place is not None
+        if link.shape and shape_at(program, parts.place, argument) not in (link.shape, Shape.KNOWN, Shape.OPEN):
+            raise _not_affine(parts.density, k, link)
+
+
+def _not_affine(density: str, k: int, link: Link) -> NoPredictorsError:
+    what = link.words.format(f"argument {k + 1} of {density}")
+    return NoPredictorsError(f"{what} is not affine in the unconstrained parameters")
 
 
 def _steps(columns: _Columns, point: FloatArray) -> list[FloatArray]:
@@ -620,8 +642,7 @@ def _affine(density: str, columns: _Columns, design: Sequence[FloatArray], point
         for row, (value, z, o) in enumerate(zip(found, design, offset, strict=True)):
             k, link = columns.argument(row)
             if not _is_affine(value, z, o, theta, link):
-                what = link.words.format(f"argument {k + 1} of {density}")
-                raise NoPredictorsError(f"{what} is not affine in the unconstrained parameters")
+                raise _not_affine(density, k, link)
     return _Affine(given, base, offset)
 
 
