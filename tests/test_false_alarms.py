@@ -50,7 +50,9 @@ def test_every_pair_is_compared_in_every_way(study: Any, rows: list[dict[str, An
     each = [(kind, level) for kind in pairs.AGREEING for level in pairs.LEVELS] + [
         (kind, pairs.LEVELS[0]) for kind in pairs.FAULTS
     ]
-    assert [(row["pair"], row["kind"], row["level"]) for row in rows] == [(n, *one) for n in range(2) for one in each]
+    first = [(0, pairs.JOINED, level) for level in pairs.LEVELS]
+    expected = first + [(n, *one) for n in range(2) for one in each]
+    assert [(row["pair"], row["kind"], row["level"]) for row in rows] == expected
     assert all(row["quantities"] == 3 for row in rows)
 
 
@@ -80,6 +82,15 @@ def test_other_numbers_of_draws_are_of_the_same_chains(study: Any) -> None:
     np.testing.assert_array_equal(held[:, np.concatenate([[True], changed])], draws.values)
 
 
+def test_runs_are_joined_by_their_chains(study: Any) -> None:
+    sides = [
+        study.pairs.Draws.of(nuts(seed))._replace(facts={"model": "m", "n_divergences": 4 * [seed]}) for seed in (1, 2)
+    ]
+    joined = study.pairs.Draws.joined(sides)
+    assert joined.values.shape == (8, 1000, 3)
+    assert joined.facts == {"model": "m", "n_divergences": [1, 1, 1, 1, 2, 2, 2, 2]}
+
+
 def test_the_rate_is_held_against_the_level(study: Any, rows: list[dict[str, Any]]) -> None:
     run, level = study.run, study.pairs.LEVELS[0]
     alike = [row for row in rows if row["kind"] == study.pairs.AS_THEY_ARE and row["level"] == level]
@@ -98,7 +109,7 @@ def test_the_rate_is_held_against_the_level(study: Any, rows: list[dict[str, Any
 
 def test_the_page_says_how_many_of_how_many(study: Any, rows: list[dict[str, Any]]) -> None:
     some = [row | {"word": "agrees"} for row in rows]
-    some[1]["word"] = "differs"
+    next(row for row in some if row["kind"] == "as they are" and row["level"] == 0.2)["word"] = "differs"
     found = study.run.Findings(some)
     header = {
         "command": "python run.py",

@@ -25,6 +25,8 @@ Row = dict[str, Any]
 LEVELS = (0.01, 0.2)
 # Faults: sds that a mean is moved by, the factor of an sd, and the change of a correlation.
 SHIFT, FACTOR, TURN = 0.1, 1.1, 0.3
+# What draws record of where they come from.
+_IDENTITY = ("model", "model_hash", "reference_for", "data_hash")
 
 
 class Subject(NamedTuple):
@@ -81,6 +83,14 @@ class Draws(NamedTuple):
         parts = [values.values.reshape(*values.shape[:2], -1) for values in variables.values()]
         return cls(names, np.concatenate(parts, axis=2).astype(float), inference_data.attrs(idata))
 
+    @classmethod
+    def joined(cls, sides: Sequence[Draws]) -> Draws:
+        """The chains of some runs as those of one."""
+        facts = {name: sides[0].facts[name] for name in _IDENTITY if name in sides[0].facts}
+        divergences = [int(n) for side in sides for n in side.facts.get("n_divergences", ())]
+        values = np.concatenate([side.values for side in sides])
+        return cls(sides[0].names, values, facts | ({"n_divergences": divergences} if divergences else {}))
+
     def built(self) -> Any:
         """The same as a run, each quantity a variable."""
         posterior = {name: self.values[:, :, k] for k, name in enumerate(self.names)}
@@ -125,8 +135,8 @@ def _turned(draws: Draws, moving: Sequence[int], rng: Rng) -> Array:
     return values
 
 
-# What is done to the first run of a pair; the names are those of the report.
-AS_THEY_ARE = "as they are"
+# What is done to the first run of a pair; the names are those of the report. Every program has one more comparison.
+AS_THEY_ARE, JOINED = "as they are", "one run beside all others together"
 AGREEING: dict[str, Change | None] = {
     AS_THEY_ARE: None,
     "every fourth draw of one": _thinned,
@@ -161,6 +171,9 @@ FAULTS = {
 def rows(name: str, found: Sequence[Any], *, seed: int) -> Iterator[Row]:
     """Every comparison of a program's runs, which are paired in turn."""
     sides = [Draws.of(one) for one in found]
+    one, others = sides[0].built(), Draws.joined(sides[1:]).built()
+    for level in LEVELS:
+        yield _row(name, 0, JOINED, compare_draws(one, others, level=level))
     for number, (one, two) in enumerate(zip(sides[::2], sides[1::2], strict=False)):
         rng, reference = np.random.default_rng([seed, number]), two.built()
         own: Comparison | None = None

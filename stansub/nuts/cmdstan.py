@@ -29,7 +29,7 @@ from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.progress import stage_progress
 from stansub.stan import toolchain
-from stansub.stan.cache import cache_dir, cache_errors
+from stansub.stan.cache import cache_dir, cache_errors, make_folder, require_private
 from stansub.stan.data import Data
 from stansub.stan.download import without_meter
 
@@ -224,8 +224,10 @@ def _compiled(cmdstanpy: Any, program: Program, log: Callable[[str], None]) -> s
     home = cmdstanpy.cmdstan_path()
     key = hashlib.sha256(f"{home}\n{cmdstanpy.cmdstan_version()}\n{program.code}".encode()).hexdigest()[:20]
     folder = cache_dir() / "cmdstan" / key
+    for place in (folder.parent, folder):
+        require_private(place)
     with cache_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     file = folder / f"{toolchain.stem_of(program.name)}.stan"
     with FileLock(folder / "lock"):
         with cache_errors(folder):

@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from stansub.errors import InputError
 from stansub.stan import rewrite
-from stansub.stan.densities import PRODUCTS, SPECS, Spec
+from stansub.stan.densities import PRODUCTS, SPECS, Link, Spec
+from stansub.stan.linearity import Shape, shape_at
 from stansub.stan.passes import rewriting
 from stansub.stan.recognise import Form, normalised, partial_sums, recognise
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size, observations_in
 from stansub.stan.syntax import (
+    NOWHERE,
     Assign,
     Call,
     Declaration,
@@ -146,6 +148,10 @@ class _ArgumentCode(NamedTuple):
         In its place in generated quantities.
     widths : tuple of str
         For each column, how many values an observation has of it, or a Stan expression of no fewer.
+    arguments : tuple of Expression
+        The columns after the first where the density stands in the model block itself.
+    place : Span
+        Of the statement that it stands in.
     """
 
     density: str
@@ -153,6 +159,8 @@ class _ArgumentCode(NamedTuple):
     span: Span
     text: str
     widths: tuple[str, ...]
+    arguments: tuple[Expression, ...] = ()
+    place: Span = NOWHERE
 
 
 def _argument_code(program: Program, form: Form, size: str) -> _ArgumentCode:
@@ -179,7 +187,9 @@ def _argument_code(program: Program, form: Form, size: str) -> _ArgumentCode:
         f"stansub_{k} = {_column('stansub_n', column, width)};"
         for k, (column, width) in enumerate(zip(density.columns, widths, strict=True))
     ]
-    return _ArgumentCode(density.name, "", statement.span, "\n".join(lines), widths)
+    return _ArgumentCode(
+        density.name, "", statement.span, "\n".join(lines), widths, density.columns[1:], statement.span
+    )
 
 
 class ArgumentProgram(NamedTuple):
@@ -209,6 +219,7 @@ def argument_program(program: Program, form: Form, size: str) -> ArgumentProgram
         program = rewriting(program).program
         form = recognise(program)
     found = _argument_code(program, form, size)
+    _check_shapes(program, found)
     functions = f"{_HELPERS}\n{found.functions}"
     code = rewrite.quantities_program(program, functions, form.n or size, found.span, found.text, found.widths)
     return ArgumentProgram(rewrite.silent(code), found.density)
@@ -235,6 +246,18 @@ def recognised(program: Program) -> bool:
 def not_known(density: str, k: int) -> str:
     """Say that an argument would have to be data."""
     return f"argument {k + 1} of {density} depends on parameters, and must be known"
+
+
+def not_affine(density: str, k: int, link: Link) -> str:
+    """Say that an argument would have to be affine under its link."""
+    return f"{link.words.format(f'argument {k + 1} of {density}')} is not affine in the unconstrained parameters"
+
+
+def _check_shapes(program: Program, found: _ArgumentCode) -> None:
+    """Spare the compilation where the text shows that an argument is not affine under its link."""
+    for k, (argument, link) in enumerate(zip(found.arguments, SPECS[found.density].links, strict=False)):
+        if link.shape and shape_at(program, found.place, argument) not in (link.shape, Shape.KNOWN, Shape.OPEN):
+            raise NoPredictorsError(not_affine(found.density, k, link))
 
 
 def _column(n: str, column: Expression, width: str) -> str:
@@ -285,7 +308,7 @@ def _of_loop(program: Program, loop: For) -> _ArgumentCode:
     ]
     lines = " ".join(f"stansub_{k}[{_place(loop)}] = {column};" for k, column in enumerate(columns))
     text = rewrite.replaced(program, loop.span, [(adding[0].span, lines)])
-    return _ArgumentCode(density.name, "", loop.span, text, widths)
+    return _ArgumentCode(density.name, "", loop.span, text, widths, density.columns[1:], adding[0].span)
 
 
 def _of_function(program: Program, loop: For) -> _ArgumentCode:

@@ -41,11 +41,20 @@ def cache_dir() -> Path:
             "set STANSUB_CACHE to a folder without"
         )
     for folder in (cache, *(cache / name for name in FOLDERS)):
-        _require_private(folder)
+        require_private(folder)
+    for path in dict.fromkeys((cache, cache.resolve())):
+        _require_own_place(path)
     return cache
 
 
-def _require_private(folder: Path) -> None:
+def require_private(folder: Path) -> None:
+    """Require that nobody but us or the superuser can change what is in a folder of the cache, if it is there.
+
+    Raises
+    ------
+    RunError
+        When others can.
+    """
     try:
         facts = folder.stat()
     except OSError:
@@ -60,6 +69,22 @@ def _require_private(folder: Path) -> None:
             f"other users can write to the cache directory {folder} and replace the compiled programs in it; "
             f"`chmod go-w {folder}`, or set STANSUB_CACHE to a folder of your own"
         )
+
+
+def _require_own_place(cache: Path) -> None:
+    """Require that others cannot replace a folder, or one above it, by a folder of theirs."""
+    for folder, inner in zip(cache.parents, (cache, *cache.parents), strict=False):
+        try:
+            facts, within = folder.stat(), inner.lstat() if os.path.lexists(inner) else None
+        except OSError:
+            continue  # not there, or an error where it is used
+        # In a sticky folder such as /tmp only its owner can rename or remove what is there.
+        is_kept = facts.st_mode & stat.S_ISVTX and (within is None or _is_trusted(within))
+        if _others_write(facts) and not is_kept:
+            raise RunError(
+                f"other users can write to {folder} and replace the cache directory {cache}, which lies there; "
+                f"`chmod go-w {folder}`, or set STANSUB_CACHE to a folder of your own"
+            )
 
 
 def _is_trusted(facts: os.stat_result) -> bool:
@@ -102,10 +127,19 @@ def cache_errors(folder: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, that others cannot write to whatever the umask."""
+    """Make a folder, and those above it, for their owner alone whatever the umask."""
     if not folder.is_dir():
         make_folder(folder.parent)
-        folder.mkdir(mode=0o755, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def is_ours(file: Path) -> bool:
+    """Whether a file is there, and none but us or the superuser could have written it."""
+    try:
+        facts = file.stat()
+    except OSError:
+        return False
+    return _is_trusted(facts) and not _others_write(facts)
 
 
 def keep(made: Path, place: Path) -> None:
@@ -116,6 +150,7 @@ def keep(made: Path, place: Path) -> None:
     made.chmod(0o755)
     note = made.with_name(made.name + _SUFFIX)
     note.write_text(f"{file_digest(made)}  {place.name}\n", encoding="ascii")
+    note.chmod(0o644)
     made.replace(place)
     note.replace(_note(place))
 
@@ -123,10 +158,8 @@ def keep(made: Path, place: Path) -> None:
 def is_intact(place: Path) -> bool:
     """Whether a file is there as it was kept, and none but us or the superuser could have written it."""
     try:
-        facts = place.stat()
-        if not _is_trusted(facts) or _others_write(facts):
-            return False
-        return _note(place).read_text(encoding="ascii", errors="replace") == f"{file_digest(place)}  {place.name}\n"
+        noted = _note(place).read_text(encoding="ascii", errors="replace")
+        return is_ours(place) and noted == f"{file_digest(place)}  {place.name}\n"
     except OSError:
         return False
 

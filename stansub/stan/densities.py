@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
+from stansub.stan.linearity import Shape
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
 from stansub.target.remainders import Family
 from stansub.target.several import (
@@ -43,6 +44,8 @@ class Link(NamedTuple):
         Whether an observation has several values of it, not one.
     is_known : bool
         Whether it must not depend on parameters at all.
+    shape : Shape, optional
+        What its text must not show it to be anything else than; any where there is none.
     rounding : callable, optional
         From values under the link to their rounding errors, where these are not small: near a probability of 1.
     """
@@ -51,6 +54,7 @@ class Link(NamedTuple):
     words: str
     is_vector: bool = False
     is_known: bool = False
+    shape: Shape | None = None
     rounding: Callable[[FloatArray], FloatArray] = np.zeros_like
 
 
@@ -62,11 +66,11 @@ def _cutpoints(values: FloatArray) -> FloatArray:
     return np.concatenate([values[:1], np.log(np.diff(values, axis=0))])
 
 
-IDENTITY = Link(lambda values: values, "{}")
-LOG = Link(np.log, "the log of {}")
-MINUS_LOG = Link(lambda values: -np.log(values), "the log of {}")
-LOGIT = Link(_logit, "the logit of {}", rounding=lambda eta: 8 * np.finfo(float).eps * np.cosh(eta))
-VECTOR = Link(lambda values: values, "{}", is_vector=True)
+IDENTITY = Link(lambda values: values, "{}", shape=Shape.AFFINE)
+LOG = Link(np.log, "the log of {}", shape=Shape.EXP)
+MINUS_LOG = Link(lambda values: -np.log(values), "the log of {}", shape=Shape.EXP)
+LOGIT = Link(_logit, "the logit of {}", shape=Shape.LOGIT, rounding=lambda eta: 8 * np.finfo(float).eps * np.cosh(eta))
+VECTOR = Link(lambda values: values, "{}", is_vector=True, shape=Shape.AFFINE)
 CUTPOINTS = Link(_cutpoints, "the first, or the log of a difference, of {}", is_vector=True)
 KNOWN = Link(lambda values: values, "{}", is_known=True)
 

@@ -25,7 +25,7 @@ from typing import Literal
 from filelock import FileLock
 
 from stansub.errors import InputError, RunError
-from stansub.stan.cache import cache_dir, cache_errors, file_digest, make_folder
+from stansub.stan.cache import cache_dir, cache_errors, file_digest, is_ours, make_folder, require_private
 from stansub.stan.download import (
     bridgestan_version,
     downloads_folder,
@@ -173,6 +173,8 @@ def _made_home(cache: Path) -> Home:
     for text in sources.values():
         digest.update(text)
     folder, files = cache / f"home-{digest.hexdigest()[:16]}", _home_files(sources)
+    for place in (folder, folder / "src", folder / "bin"):
+        require_private(place)
     with cache_errors(cache):
         if not _is_right(folder, files, links):
             make_folder(folder)
@@ -244,7 +246,7 @@ def _is_right(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -> 
 
 
 def _holds(file: Path, data: bytes) -> bool:
-    return file.is_file() and file.read_bytes() == data
+    return is_ours(file) and file.is_file() and file.read_bytes() == data
 
 
 def _write_home(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -> None:
@@ -252,10 +254,15 @@ def _write_home(folder: Path, files: dict[str, bytes], links: dict[str, Path]) -
         make_folder(folder / name)
     for name, data in files.items():
         if not _holds(folder / name, data):
-            _replace(folder / name, partial(Path.write_bytes, data=data))
+            _replace(folder / name, partial(_write, data=data))
     for name, target in links.items():
         if not _points(folder / name, target):
             _replace(folder / name, partial(Path.symlink_to, target=target))
+
+
+def _write(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
+    file.chmod(0o644)
 
 
 def _replace(path: Path, make: Callable[[Path], object]) -> None:

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from stansub.errors import InputError, RunError
 from stansub.stan import toolchain
-from stansub.stan.arguments import CHANGING, WIDEST, argument_program, library_name, not_known
+from stansub.stan.arguments import CHANGING, WIDEST, argument_program, library_name, not_affine, not_known
 from stansub.stan.data import Data
 from stansub.stan.densities import SPECS, Link, Rows, Spec
 from stansub.stan.design import DataColumn, fill, guessed, telling_rows
@@ -277,8 +277,7 @@ def _affine(density: str, columns: _Columns, design: Sequence[FloatArray], point
         for row, (value, z, o) in enumerate(zip(found, design, offset, strict=True)):
             k, link = columns.argument(row)
             if not _is_affine(value, z, o, theta, link):
-                what = link.words.format(f"argument {k + 1} of {density}")
-                raise NoPredictorsError(f"{what} is not affine in the unconstrained parameters")
+                raise NoPredictorsError(not_affine(density, k, link))
     return _Affine(given, base, offset)
 
 

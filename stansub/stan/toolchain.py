@@ -220,7 +220,7 @@ def _remove_abandoned(cache: Path) -> None:
 def _scratch(folder: Path) -> Iterator[Path]:
     """An empty folder, removed afterwards."""
     shutil.rmtree(folder, ignore_errors=True)  # what a killed process left
-    folder.mkdir()
+    make_folder(folder)
     try:
         yield folder
     finally:

@@ -3,13 +3,16 @@
 import os
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from stansub.errors import RunError
-from stansub.stan import cache
+from stansub.stan import cache, download
 from stansub.stan.cache import cache_dir, is_damaged, is_intact, keep, make_folder
+from stansub.stan.home import _find_home, find_home
+from stansub.stan.toolchain import examine
 
 
 @pytest.fixture
@@ -114,14 +117,84 @@ def test_a_folder_in_one_that_all_can_write_to_is_fine(tmp_path, monkeypatch):
     assert cache_dir().is_dir()
 
 
-def test_folders_and_files_are_made_for_their_owner_whatever_the_umask(own_cache):
+@pytest.mark.parametrize("levels", [1, 2, 3])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_cache_that_others_can_replace_is_refused(tmp_path, monkeypatch, levels, is_there):
+    place = tmp_path / "a/b/c/cache"
+    (place if is_there else place.parent).mkdir(parents=True)
+    monkeypatch.setenv("STANSUB_CACHE", str(place))
+    assert cache_dir() == place
+    above = place.parents[levels - 1]
+    above.chmod(0o777)
+    with pytest.raises(RunError, match=f"write to {above} and replace the cache directory .*chmod go-w"):
+        cache_dir()
+    above.chmod(0o755)
+    assert cache_dir() == place
+
+
+def test_a_cache_that_others_can_replace_by_way_of_a_link_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "open/cache").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "open/cache")
+    monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "link"))
+    assert cache_dir() == tmp_path / "link"
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(RunError, match="other users can write to"):
+        cache_dir()
+
+
+def test_in_a_sticky_folder_what_lies_there_must_be_ours(tmp_path, monkeypatch):
+    (tmp_path / "like-tmp/theirs/cache").mkdir(parents=True)
+    (tmp_path / "like-tmp").chmod(0o1777)
+    monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "like-tmp/theirs/cache"))
+    assert cache_dir().is_dir()
+    theirs = (tmp_path / "like-tmp/theirs").stat().st_ino
+    monkeypatch.setattr(cache, "_is_trusted", lambda facts: facts.st_ino != theirs)
+    with pytest.raises(RunError, match=r"other users can write to .*like-tmp and replace"):
+        cache_dir()
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """New files that everybody can write to."""
     before = os.umask(0)
-    try:
-        make_folder(own_cache / "libraries")
-        (own_cache / "made").touch(0o777)
-    finally:
-        os.umask(before)
+    yield
+    os.umask(before)
+
+
+def test_a_home_is_made_for_its_owner_whatever_the_umask(own_cache, open_umask, monkeypatch):
+    monkeypatch.setattr(download, "_download", lambda folder: "no network in tests")
+    home = find_home().path
+    written = [place for place in (home, *home.rglob("*")) if not place.is_symlink()]
+    assert {place.name for place in written} >= {home.name, "src", "bin", "Makefile", "bridgestan.cpp"}
+    assert all(stat.S_IMODE(place.stat().st_mode) & 0o022 == 0 or place.name == "lock" for place in written)
+
+
+@pytest.mark.parametrize("inner", [".", "src", "bin"])
+def test_a_home_that_others_can_write_to_is_refused(own_cache, monkeypatch, inner):
+    monkeypatch.setattr(download, "_download", lambda folder: "no network in tests")
+    home = find_home().path
+    (home / inner).chmod(0o777)
+    _find_home.cache_clear()
+    with pytest.raises(RunError, match=r"other users can write .*chmod go-w"):
+        find_home()
+    checks = {check.name: check for check in examine()}
+    assert not checks["BridgeStan home"].ok
+
+
+def test_a_file_of_a_home_that_others_could_have_written_is_written_again(own_cache, monkeypatch):
+    monkeypatch.setattr(download, "_download", lambda folder: "no network in tests")
+    makefile = find_home().path / "Makefile"
+    makefile.chmod(0o666)
+    _find_home.cache_clear()
+    find_home()
+    assert stat.S_IMODE(makefile.stat().st_mode) == 0o644
+
+
+def test_folders_and_files_are_made_for_their_owner_whatever_the_umask(own_cache, open_umask):
+    make_folder(own_cache / "libraries")
+    (own_cache / "made").touch(0o777)
     keep(own_cache / "made", own_cache / "libraries/kept.so")
-    for place in (own_cache, own_cache / "libraries", own_cache / "libraries/kept.so"):
+    assert stat.S_IMODE((own_cache / "libraries").stat().st_mode) == 0o700
+    for place in (own_cache, *own_cache.rglob("*")):
         assert stat.S_IMODE(place.stat().st_mode) & 0o022 == 0
     assert cache_dir() == own_cache
