@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -282,14 +282,14 @@ def check_facts(draws: Path, folder: Path, name: str, value: Any) -> None:
             plots.share_of_data(idata, folder / "data.png")
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(st.sampled_from(NAMES), ANYTHING)
 def test_whatever_a_fact_is(draws: Path, tmp_path: Path, name: str, value: Any) -> None:
     check_facts(draws, tmp_path, name, value)
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=1000)
 @given(st.sampled_from(NAMES), ANYTHING)
 def test_whatever_a_fact_is_a_thousand_times(draws: Path, tmp_path: Path, name: str, value: Any) -> None:
     check_facts(draws, tmp_path, name, value)
