@@ -222,7 +222,7 @@ def anchor(
         streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
     )
     if modes is None:
-        known = _predictors(posterior, log) if request.exact_free or test.factorised else None
+        known = _predictors(posterior, log) if request.exact_free or test.thins else None
         modes = find_modes(posterior, mode_rng, threads=threads, predictors=known, progress=log)
     site = _Site(posterior, test, request, modes, log)
     return site.settle_exactly(order_rng, race_rng) if request.exact_free else site.settle(order_rng, race_rng)
@@ -276,7 +276,7 @@ class _Site:
 
     def settle(self, order_rng: np.random.Generator, race_rng: np.random.Generator) -> tuple[Anchored, StoppingRule]:
         """Control variates, a proposal, and looks or another test."""
-        site = self if self.test.factorised and not self.test.learns_bounds else self.of_blocks()
+        site = self if self.test.thins and not self.test.learns_bounds else self.of_blocks()
         variates, choice = site.variates(order_rng)
         return site.suiting(variates)._settle_with(variates, choice, order_rng, race_rng)
 
@@ -334,7 +334,7 @@ class _Site:
             return self._for_range(spread.order)
         if spread is not None and spread.order:
             return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
-        if self.test.factorised:
+        if self.test.thins:
             return self._for_factorised(2 if order == "auto" else int(order), rng)
         if self.free:
             return self._that_pay(rng)
@@ -507,12 +507,12 @@ def fits(test: StoppingRule, looks_given: bool) -> bool:
 
 def free_order(test: StoppingRule, order: str) -> bool:
     """Whether the order of control variates is chosen by what they save."""
-    return order == "auto" and not (test.needs_range or test.exact or test.factorised)
+    return order == "auto" and not (test.needs_range or test.exact or test.thins)
 
 
 def needs_bounds(test: StoppingRule, spread: Range | None) -> bool:
     """Whether control variates need bounds on their remainders: for the test itself, or for the range that it needs."""
-    return test.factorised or (test.needs_range and spread is not None and spread.by_predictors)
+    return test.thins or (test.needs_range and spread is not None and spread.by_predictors)
 
 
 def decider_with(
@@ -521,6 +521,6 @@ def decider_with(
     """Decisions of one chain with such control variates."""
     parts = variates.parts(posterior) if variates is not None else {}
     # Beside what other tests look at the global part costs little.
-    box = variates.box if variates is not None and test.factorised else None
+    box = variates.box if variates is not None and test.thins else None
     quadratic = global_quadratic(evaluator, *box) if box else None
     return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread, quadratic=quadratic, **parts)
