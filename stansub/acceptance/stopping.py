@@ -36,6 +36,9 @@ _BLOCK_EXACT = 1024
 _PARAMETERS = ("epsilon", "delta", "noise", "kappa")
 _ERRORS = ("epsilon", "delta")
 
+# Of joint decisions where none is given, and those of which a race chooses.
+_KAPPA, _KAPPAS = 1.0, (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+
 
 class Guarantee(StrEnum):
     """What a rule promises of its decisions."""
@@ -109,6 +112,11 @@ class StoppingRule:
     def joint(self) -> float | None:
         """The kappa of joint decisions by thinning, as the decision loop takes it; None where decisions are others."""
         return None
+
+    @property
+    def variants(self) -> tuple[StoppingRule, ...]:
+        """The same rule with values of a setting of which a race is to choose one; none where nothing is open."""
+        return ()
 
     def table(self, n_units: int, level: float | None = None) -> Table:
         """The looks for a population of ``n_units`` units, with ``level`` in place of the rule's own error level."""
@@ -266,8 +274,9 @@ class Poisson(_Thinned):
     ----------
     bounds : {"proved", "learned"}
         As for `Factorised`.
-    kappa : float
-        At least 1/2: more picks more observations, and accepts more.
+    kappa : float, optional
+        At least 1/2: more picks more observations, and accepts more. By default it is chosen in warmup where a race
+        chooses the proposal, and 1 elsewhere.
 
     Raises
     ------
@@ -275,16 +284,21 @@ class Poisson(_Thinned):
         For any other bounds, or another kappa.
     """
 
-    kappa: float = 1.0
+    kappa: float | None = None
     name = "poisson"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_kappa(self.kappa)
+        if self.kappa is not None:
+            check_kappa(self.kappa)
 
     @property
     def joint(self) -> float | None:
-        return self.kappa
+        return _KAPPA if self.kappa is None else self.kappa
+
+    @property
+    def variants(self) -> tuple[StoppingRule, ...]:
+        return () if self.kappa is not None else tuple(replace(self, kappa=kappa) for kappa in _KAPPAS)
 
 
 @dataclass(init=False, eq=False)

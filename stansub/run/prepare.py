@@ -188,7 +188,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     setup = Setup(
         config=config,
         # What meetings begin with is the test before its looks were fitted, or that which took its place.
-        asked_rule=rule if fitted.name == rule.name else fitted,
+        asked_rule=rule if rule.fits_looks and fitted.name == rule.name else fitted,
         rule=fitted,
         guarantee=promise.value,
         range_kind=ranges.kind,
