@@ -31,8 +31,8 @@ from stansub.types import FloatArray
 # products of three covariates are summed in a few seconds.
 _CANDIDATE, _COVARIATE, _TERM = 100.0, 1.6, 0.5
 _MOST_PRODUCTS = 4e10
-# Parameters and expected candidates from which these are sent away by rows of 16 bits; numbers of these in a cache line;
-# and candidates as a share of the observations from which evaluating all of these is no slower then.
+# Parameters and expected candidates from which these are sent away by rows of 16 bits; numbers of such a row in a line
+# of a cache; and candidates as a share of the observations from which evaluating all of these is no slower then.
 _SKETCHED, _LEAST_SKETCHED, _LINE, _SHARE_SKETCHED = 16, 1.0, 32, 2.0
 
 
