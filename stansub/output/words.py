@@ -551,6 +551,14 @@ def _(choice: chosen.NoVariatesWithoutMode) -> str:
 
 
 @sentence.register
+def _(choice: chosen.SurrogateSettled) -> str:
+    return (
+        f"an expansion of second order in the likelihood's own arguments, which leaves out {choice.noise:.2g} of the "
+        f"log density (standard deviation), found in {choice.n_passes} passes over the data"
+    )
+
+
+@sentence.register
 def _(choice: chosen.VariatesMoved) -> str:
     none, first, second = map(_blocks, choice.blocks)
     needed = (none, first, second)[choice.order]

@@ -139,14 +139,17 @@ class SampleConfig:
         means="widely about the mode; radius 2 where there is none",
     )
     proposal: (
-        Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld"] | str | Proposal
+        Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate"]
+        | str
+        | Proposal
     ) = _option(
         "auto",
         "Moves about the mode (laplace-pcn, langevin), random walks that learn their scale and, as "
         "adaptive-metropolis, their covariance in warmup, or Langevin moves with gradients of mini-batches (sgld); "
-        "auto has a short race about the mode.",
+        "surrogate, for multilevel models, samples the program with an expansion in place of its likelihood by the "
+        "no-U-turn sampler; auto has a short race about the mode.",
         CHAINS,
-        Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld")),
+        Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate")),
         type_="or Proposal",
     )
     kernel: Recipe | None = _option(
@@ -333,6 +336,8 @@ class SampleConfig:
                 raise InputError("a kernel has proposals of its own: give `kernel` or `proposal`")
         if not self.smooth and str(self.control_variates) in ("1", "2"):
             raise InputError(f"there are no control variates: {self.not_smooth}: leave `control_variates` out")
+        if self.surrogate and not self.make_test().exact:
+            raise InputError("surrogate transitions are decided from all observations: leave `test` out, or say exact")
         decisions.check_range(self.make_test(), self.range_source)
 
     def _settle(self) -> None:
@@ -378,7 +383,7 @@ class SampleConfig:
         from stansub.run import decisions
 
         return decisions.choose_test(
-            self.test,
+            "exact" if self.test is None and self.surrogate else self.test,
             epsilon=self.epsilon,
             delta=self.delta,
             looks=self.looks,
@@ -394,14 +399,23 @@ class SampleConfig:
 
     @property
     def smooth(self) -> bool:
-        """Whether chains move on one smooth density, about whose modes something may be found."""
+        """Whether chains move on one smooth density, about whose modes something is to be found."""
         from stansub.kernels import recipes
 
-        return recipes.is_smooth(self.kernel or self.proposal)
+        return not self.surrogate and recipes.is_smooth(self.kernel or self.proposal)
+
+    @property
+    def surrogate(self) -> bool:
+        """Whether chains sample a surrogate posterior."""
+        from stansub.tuning.named import named
+
+        return named(self.proposal).surrogate
 
     @property
     def not_smooth(self) -> str:
         """Why nothing is looked for about a mode; to be asked where `smooth` is False."""
+        if self.surrogate:
+            return "surrogate transitions expand the likelihood where the posterior is, not at its mode"
         what, moves = ("kernel", self.kernel) if self.kernel is not None else ("proposal", self.proposal)
         return f"the {what} {type(moves).__name__} does not move on one smooth density of the whole space"
 
