@@ -961,14 +961,14 @@ class SurrogateNuts:
         rows: NDArray[np.int32],
         values: NDArray[np.float64],
         order: NDArray[np.int32],
-        owner: Any,
+        owner: object,
     ) -> None: ...
     @property
     def dim(self) -> int:
         """Number of parameters."""
 
     def __call__(
-        self, bits: Any, theta: NDArray[np.float64], *, step_size: float, max_tree_depth: int, n: int = 1
+        self, bits: CapsuleType, theta: NDArray[np.float64], *, step_size: float, max_tree_depth: int, n: int = 1
     ) -> Transition:
         """So many transitions from theta, which becomes where they end; without the interpreter's lock.
 
