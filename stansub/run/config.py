@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _Documented = TypeVar("_Documented", bound=Callable[..., Any])
 
 # Steps after warmup where none are asked for: of a run that ends there, and of one that may end before.
-ITER_SAMPLING, MOST_ITER_SAMPLING = 10_000, 100_000
+ITER_WARMUP, ITER_SAMPLING, MOST_ITER_SAMPLING = 2_000, 10_000, 100_000
+# Warmup and sampling of surrogate transitions, which move as far as those of NUTS.
+TRANSITIONS = 200, 1_000
 
 # Groups of options, in the command line's help.
 CHAINS, DECISIONS, DATA, OUTPUT = "Chains", "Decisions", "Data", "Output"
@@ -111,14 +113,20 @@ class SampleConfig:
         metavar="NAME",
         resume="any",
     )
-    iter_warmup: int = _option(2000, "Warmup steps of each chain, in which the proposal is learned.", CHAINS, Count(0))
+    iter_warmup: int = _option(
+        None,
+        "Warmup steps of each chain, in which the proposal is learned.",
+        CHAINS,
+        Count(0),
+        means="2,000; 200 of surrogate transitions, which learn nothing more",
+    )
     iter_sampling: int = _option(
         None,
         "Steps of each chain after warmup, with `until` at most; one of a random walk moves less far than one of NUTS, "
         "so there are more.",
         CHAINS,
         Count(1),
-        means="10,000; with `until` 100,000",
+        means="10,000, or 1,000 surrogate transitions; with `until` 100,000",
         resume="longer",
     )
     thin: int = _option(1, "Steps from one draw that is kept to the next.", CHAINS, Count(1))
@@ -345,8 +353,11 @@ class SampleConfig:
         settled: dict[str, Any] = {}
         if self.until is not None:
             settled["until"] = str(Precision.of(self.until))
+        warmup, sampling = TRANSITIONS if self.surrogate else (ITER_WARMUP, ITER_SAMPLING)
+        if self.iter_warmup is None:
+            settled["iter_warmup"] = warmup
         if self.iter_sampling is None:
-            settled["iter_sampling"] = ITER_SAMPLING if self.until is None else MOST_ITER_SAMPLING
+            settled["iter_sampling"] = sampling if self.until is None else MOST_ITER_SAMPLING
         for name, value in settled.items():
             object.__setattr__(self, name, value)
 
