@@ -981,7 +981,7 @@ class SurrogateNuts:
 def table_transitions(
     energies: NDArray[np.float64], start: int, stops: Callable[[int, int], bool], max_tree_depth: int
 ) -> list[float]:
-    """Probabilities of where a transition of the no-U-turn sampler ends, exactly: all its random choices are enumerated.
+    """Probabilities of where a transition of the no-U-turn sampler ends, all its random choices enumerated.
 
     Parameters
     ----------

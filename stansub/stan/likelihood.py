@@ -20,7 +20,7 @@ from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silent
 from stansub.stan.rewriting import checked
 from stansub.stan.sizes import data_declarations
-from stansub.stan.syntax import Declaration, Literal, Program, SizedType, Span, names, parse
+from stansub.stan.syntax import Declaration, Literal, Program, SizedType, Span, names, parse, writes
 
 # Data of the program with the surrogate: the point of expansion, the gradient there, and minus the Hessian, by rows.
 SIZE, POINT, GRADIENT, VALUES, COLUMNS, STARTS = (
@@ -158,8 +158,11 @@ def _likelihood(program: Program, arguments: Sequence[Declaration], kept: Collec
 def _data_of(program: Program, steps: Steps, rest: Sequence[Step]) -> tuple[tuple[Declaration, ...], Collection[Span]]:
     """The data that some statements need, and where transformed data are made of them."""
     read = names(program.parameters).union(*(step.reads for step in rest))
-    made = needed(steps.data, [step for step in steps.data if step.writes & read])
-    read = read.union(*(step.reads for step in made))
+    # Declarations and their conditions read sizes, too.
+    sizes = (*program.parameters.declarations, *program.transformed_parameters.declarations)
+    read |= names(*(node for one in sizes for node in (*one.all_dims, *(bound.value for bound in one.type.bounds))))
+    made = needed(steps.data, [step for step in steps.data if writes(step.statement) & read])
+    read |= names(*(step.statement for step in made))
     declared = program.data.declarations
     for one in reversed(declared):  # sizes are declared before what they size
         if one.name in read:

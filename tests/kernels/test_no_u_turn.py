@@ -60,9 +60,7 @@ def test_broken_samplers_are_seen(stops: Stops) -> None:
 
 def test_it_moves() -> None:
     found = table_transitions(np.zeros(N), 0, lambda left, right: False, DEPTH)
-    assert (
-        np.count_nonzero(found) == 2 ** (DEPTH + 1) - 2
-    )  # with equal energies the new half always wins over the start
+    assert np.count_nonzero(found) == 2 ** (DEPTH + 1) - 2
     assert max(found) < 0.2
 
 
