@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -129,24 +129,31 @@ def cholesky(precision: sp.csc_array) -> Factor:
     """A sparse Cholesky factor of a matrix, with a larger diagonal where it is not positive definite."""
     diagonal = np.abs(precision.diagonal())
     diagonal = np.maximum(diagonal, 1e-10 * max(diagonal.max(), 1e-10))
-    more = np.zeros(len(diagonal))
+    more, share = np.zeros(len(diagonal)), 0.1
     while True:
         matrix = sp.csc_array(precision + sp.diags_array(more))
-        found = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-        if not np.array_equal(found.perm_r, found.perm_c):
-            more += diagonal
+        found = _eliminated(matrix)
+        if found is None:
+            more, share = more + share * diagonal, 2 * share
             continue
-        pivots = found.U.diagonal()
-        wrong = ~(pivots > 1e-9 * diagonal[np.argsort(found.perm_r)])
-        if not wrong.any():
+        order, pivots = np.argsort(found.perm_r).astype(np.int32), found.U.diagonal()
+        wrong = np.flatnonzero(~(pivots > 1e-9 * diagonal[order]))
+        if not wrong.size:
             break
-        place = np.argsort(found.perm_r)[np.flatnonzero(wrong)[0]]
-        more[place] += diagonal[place] + abs(pivots[wrong][0])
+        first = wrong[0]
+        more[order[first]] += diagonal[order[first]] + abs(pivots[first])
     lower = sp.csc_array(found.L @ sp.diags_array(np.sqrt(pivots)))
     lower.sort_indices()
-    order = np.empty(len(pivots), np.int32)
-    order[found.perm_r] = np.arange(len(pivots))
     return Factor(lower.indptr.astype(np.int32), lower.indices.astype(np.int32), lower.data, order)
+
+
+def _eliminated(matrix: sp.csc_array) -> Any:
+    """L U = P A P', without a choice of pivots; None where one is 0."""
+    try:
+        found = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError:
+        return None
+    return found if np.array_equal(found.perm_r, found.perm_c) else None
 
 
 class _Explored(NamedTuple):
