@@ -30,11 +30,13 @@ class Run(Enum):
     """Points at which it is seen which factors depend on which parameters."""
     FACTORISED = (0, 8)
     """The race with factorised decisions, beside that with others."""
+    SURROGATE = (0, 10)
+    """Short runs on surrogates, until one is settled."""
     PILOT = (0, 9)
     """Steps by which a budget is planned; a number for each way and chain."""
-    JOINT = (0, 10)
+    JOINT = (0, 11)
     """The race with joint decisions, beside those with others."""
-    KAPPA = (0, 11)
+    KAPPA = (0, 12)
     """The race between values of their kappa."""
 
 
