@@ -125,3 +125,15 @@ def test_what_does_not_go_together_is_refused() -> None:
         stansub.sample(posterior(), test="factorised", bounds="guessed")
     with pytest.raises(InputError, match="are set in the test itself"):
         stansub.sample(posterior(), test=stansub.Factorised(), bounds="learned")
+
+
+def test_joint_decisions_by_learned_bounds_are_called_approximate() -> None:
+    factors = posterior(bounded=False)
+    options: dict[str, Any] = {"bounds": "learned", "seed": 3, "chains": 2, "iter_warmup": 300, "iter_sampling": 2000}
+    idata = stansub.sample(factors, test="poisson", audit=0.05, **options)
+    assert (idata.attrs["test"], idata.attrs["guarantee"]) == ("poisson", "approximate: bounds learned")
+    assert idata["chain_stats"]["n_audited_acceptances"].sum() > 50
+    draws = np.asarray(idata["unconstrained_posterior"]["theta"])
+    mean, sd, n_weighted = moments(factors, draws.reshape(-1, 3))
+    error = np.sqrt(1 / np.array([_ess(draws[..., k]) for k in range(3)]) + 1 / n_weighted)
+    assert np.abs((draws.mean((0, 1)) - mean) / sd / error).max() < MAX_Z
