@@ -18,6 +18,7 @@
 #include "evaluators.hpp"
 #include "functions.hpp"
 #include "json.hpp"
+#include "observations.hpp"
 #include "stretch.hpp"
 #include "taylor.hpp"
 #include "transitions.hpp"
@@ -445,7 +446,8 @@ void define_observations(nb::module_& m) {
       },
       "density"_a, "data"_a, "eta"_a);
 
-  nb::class_<Observations>(m, "Observations")
+  nb::class_<RemainderSource>(m, "RemainderSource");
+  nb::class_<Observations, RemainderSource>(m, "Observations")
       .def(
           "__init__",
           [](Observations* self, Density density, const std::vector<Matrix>& designs,
@@ -662,15 +664,16 @@ NB_MODULE(_loop, m) {
           [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,
              const Table& table, std::shared_ptr<Range> range, std::shared_ptr<NoiseRule> noise,
              const Surrogate* surrogate, std::shared_ptr<RemainderBounds> bounds,
-             std::shared_ptr<Observations> observations, const GlobalQuadratic* quadratic) {
+             std::shared_ptr<RemainderSource> observations, const GlobalQuadratic* quadratic,
+             std::optional<double> kappa) {
             new (self) Decider(&evaluator.functions(), to_vector(block_sizes), table, std::move(range), std::move(noise),
                                checked_surrogate(evaluator.functions(), surrogate), std::move(bounds),
                                std::move(observations),
-                               quadratic ? std::optional<GlobalQuadratic>(*quadratic) : std::nullopt);
+                               quadratic ? std::optional<GlobalQuadratic>(*quadratic) : std::nullopt, kappa);
           },
           "evaluator"_a, "block_sizes"_a, "table"_a, nb::kw_only(), "range"_a = nb::none(), "noise"_a = nb::none(),
           "surrogate"_a = nb::none(), "bounds"_a = nb::none(), "observations"_a = nb::none(), "quadratic"_a = nb::none(),
-          nb::keep_alive<1, 2>(), nb::keep_alive<1, 7>())
+          "kappa"_a = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 7>())
       .def("set_table", &Decider::set_table, "table"_a)
       .def(
           "reset",

@@ -1,4 +1,4 @@
-// Factorised acceptance on single observations: what each of their log likelihoods is beyond its expansion, and bounds
+// Thinning over single observations: what each of their log likelihoods is beyond its expansion, and bounds
 // on that which take its row of the design alone.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 
 #include "densities.hpp"
 #include "factorised.hpp"
+#include "thinning.hpp"
 
 namespace stansub {
 
@@ -25,7 +27,7 @@ namespace stansub {
 // What is asked of an observation beside its rows z_k lies together as one record: c; then 1 / l_k, eta_k at the anchor,
 // and df / deta_k there (q numbers each); the lower triangle of the second derivatives, row by row; in the third order,
 // which is for one argument, the third one; and the data of its density.
-class Observations {
+class Observations final : public RemainderSource {
  public:
   static constexpr std::size_t most_arguments = 64;
 
@@ -82,8 +84,9 @@ class Observations {
   }
 
   int order() const { return expansion_.third.empty() ? 2 : 3; }
-  std::size_t dim() const { return expansion_.anchor.size(); }
-  std::size_t size() const { return constants_.size(); }
+  std::size_t dim() const override { return expansion_.anchor.size(); }
+  std::size_t size() const override { return constants_.size(); }
+  std::unique_ptr<Remainders> remainders() const override;
   double share() const { return share_; }
 
   // A parameter value, as far as all observations share what it is.
@@ -161,11 +164,7 @@ class Observations {
     return pair.factor * own[0] * (power(t_from) + power(t_to));
   }
 
-  // The change of its log likelihood less that of its expansion, and what rounding may make of it.
-  struct Remainder {
-    double value, rounding;
-  };
-
+  // The change of its log likelihood less that of its expansion.
   Remainder remainder(std::int32_t i, const Changes& changes) const {
     const double* own = record(i);
     const double *centre = own + 1 + q_, *slope = centre + q_, *curve = slope + q_, *data = own + at_data();
@@ -267,5 +266,89 @@ class Observations {
   double share_;
   AliasTable constants_;
 };
+
+// Those of one chain.
+class ObservationRemainders final : public Remainders {
+ public:
+  explicit ObservationRemainders(const Observations& all) : all_(all) {}
+
+  const char* unit() const override { return "observation"; }
+
+  double set_move(const double* theta, const double* theta_new) override {
+    all_.set_pair(theta, theta_new, pair_);
+    return all_.total_change(pair_);
+  }
+
+  double rate() override { return pair_.rate; }
+
+  bool too_many(double n) const override { return !(n <= all_.share() * static_cast<double>(all_.size())); }
+
+  // Points below an observation's bound by its row are those of a process with that bound.
+  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
+    ++decision.n_obs_used;
+    candidate.i = next(bits);
+    candidate.height = bits->next_double(bits->state) * all_.first_bound(candidate.i, pair_);
+    candidate.bound = all_.second_bound(candidate.i, pair_, changes_);
+    return candidate.height < candidate.bound;
+  }
+
+  Remainder evaluate(const Candidate& candidate, Decision&, Counters& counters) override {
+    counters.evaluated += 2;
+    return all_.remainder(candidate.i, changes_);
+  }
+
+  RemainderSums evaluate_all(Decision& decision, Counters& counters) override {
+    RemainderSums sums;
+    const auto n = static_cast<std::int32_t>(all_.size());
+    for (std::int32_t i = 0; i < n; ++i) {
+      all_.second_bound(i, pair_, changes_);
+      sums.add(all_.remainder(i, changes_).value);
+    }
+    counters.evaluated += 2 * static_cast<std::int64_t>(n);
+    count_all(decision, n);
+    return sums;
+  }
+
+  std::vector<double> ahead() const override {
+    std::vector<double> places = ahead_;
+    std::rotate(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(next_), places.end());
+    return places;
+  }
+
+  void restore(const std::vector<double>& ahead) override {
+    for (const double place : ahead)
+      if (!(place >= 0 && place <= static_cast<double>(all_.size())))
+        throw std::invalid_argument("the state is of a decider of other data");
+    ahead_ = ahead;
+    next_ = 0;
+  }
+
+ private:
+  // An observation in proportion to its bound. Whatever decisions come to, the next ones are independent draws: so they are
+  // drawn ahead, and lie in the cache when they are asked for, the table's row first and then the record.
+  std::int32_t next(bitgen_t* bits) {
+    const AliasTable& constants = all_.constants();
+    while (ahead_.size() < 2 * kAhead) ahead_.push_back(constants.place(bits));
+    double& place = ahead_[next_];
+    const std::int32_t candidate = constants.at(place);
+    place = constants.place(bits);
+    constants.prefetch(place);
+    next_ = (next_ + 1) % ahead_.size();
+    all_.prefetch(constants.at(ahead_[(next_ + kAhead - 1) % ahead_.size()]));
+    return candidate;
+  }
+
+  static constexpr std::size_t kAhead = 4;  // candidates by which rows, and again records, are fetched early
+
+  const Observations& all_;
+  Observations::Pair pair_;
+  Observations::Changes changes_;
+  std::vector<double> ahead_;  // places of candidates to come, in a ring
+  std::size_t next_ = 0;
+};
+
+inline std::unique_ptr<Remainders> Observations::remainders() const {
+  return std::make_unique<ObservationRemainders>(*this);
+}
 
 }  // namespace stansub
