@@ -35,6 +35,7 @@ template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Matrices = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Sketches = nb::ndarray<const Sketch::Number, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Rows32 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutputMatrix = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutputRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -409,16 +410,19 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
 Observations to_observations(Density density, const std::vector<Matrix>& designs,
                              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
                              const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
-                             const Vector<double>& radii, const Vector<double>& factors, double share) {
+                             const Vector<double>& radii, const Vector<double>& factors, double share,
+                             const std::optional<Sketches>& sketch) {
   std::vector<Observations::Design> rows;
   for (const auto& design : designs) rows.push_back({design.data(), design.shape(0), design.shape(1)});
   const auto square = [](const Matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
   require_length(factors.shape(0), radii.shape(0), "factors");
   std::vector<Observations::Level> levels;
   for (std::size_t k = 0; k < radii.shape(0); ++k) levels.push_back({radii.data()[k], factors.data()[k]});
+  std::optional<Sketch> rows_of_sketch;
+  if (sketch) rows_of_sketch.emplace(sketch->data(), sketch->shape(0), sketch->shape(1), anchor.shape(0));
   return Observations(density, std::move(rows), records.data(), records.shape(0), records.shape(1),
                       {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian), to_vector(third)},
-                      std::move(levels), share);
+                      std::move(levels), share, std::move(rows_of_sketch));
 }
 
 void define_observations(nb::module_& m) {
@@ -446,6 +450,7 @@ void define_observations(nb::module_& m) {
       },
       "density"_a, "data"_a, "eta"_a);
 
+  m.attr("SKETCH_UNIT") = Sketch::unit;
   nb::class_<RemainderSource>(m, "RemainderSource");
   nb::class_<Observations, RemainderSource>(m, "Observations")
       .def(
@@ -453,12 +458,13 @@ void define_observations(nb::module_& m) {
           [](Observations* self, Density density, const std::vector<Matrix>& designs,
              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
              const Matrix& hessian, const Vector<double>& third, const Vector<double>& radii,
-             const Vector<double>& factors, double share) {
+             const Vector<double>& factors, double share, const std::optional<Sketches>& sketch) {
             new (self) Observations(to_observations(density, designs, records, anchor, whitening, gradient, hessian, third,
-                                                    radii, factors, share));
+                                                    radii, factors, share, sketch));
           },
           "density"_a, "designs"_a.noconvert(), "records"_a.noconvert(), "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a,
-          "third"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>());
+          "third"_a, "radii"_a, "factors"_a, "share"_a, "sketch"_a.noconvert() = nb::none(), nb::keep_alive<1, 3>(),
+          nb::keep_alive<1, 4>(), nb::keep_alive<1, 13>());
 }
 
 // How many draws were written, and the message of the error that ended it.

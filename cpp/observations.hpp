@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 
 #include "densities.hpp"
 #include "factorised.hpp"
+#include "sketch.hpp"
 #include "thinning.hpp"
 
 namespace stansub {
@@ -50,9 +52,9 @@ class Observations final : public RemainderSource {
   };
 
   // The designs and the records (n of `width` numbers) stay the caller's. More candidates than a share of the observations cost more
-  // than all of these do.
+  // than all of these do. A sketch is of the rows of the one argument that has a row for each observation.
   Observations(Density density, std::vector<Design> designs, const double* records, std::size_t n, std::size_t width,
-               Expansion expansion, std::vector<Level> levels, double share)
+               Expansion expansion, std::vector<Level> levels, double share, std::optional<Sketch> sketch = {})
       : density_(density),
         designs_(std::move(designs)),
         q_(designs_.size()),
@@ -61,7 +63,8 @@ class Observations final : public RemainderSource {
         expansion_(std::move(expansion)),
         levels_(std::move(levels)),
         share_(share),
-        constants_(constants_of(records, n, width)) {
+        constants_(constants_of(records, n, width)),
+        sketch_(std::move(sketch)) {
     if (n < 1 || q_ < 1 || q_ > most_arguments)
       throw std::invalid_argument("there must be an observation, of 1 to " + std::to_string(most_arguments) + " arguments");
     for (const auto& design : designs_)
@@ -76,6 +79,9 @@ class Observations final : public RemainderSource {
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t k = 1; k < levels_.size(); ++k)
       if (!(levels_[k].radius > levels_[k - 1].radius)) throw std::invalid_argument("radii must increase");
+    const auto own = std::count_if(designs_.begin(), designs_.end(), [](const Design& one) { return !one.shared(); });
+    if (sketch_ && (sketch_->size() != n || own != 1))
+      throw std::invalid_argument("a sketch is for one argument with a row for each observation, and has as many");
     for (std::size_t j = 0; j < dim(); ++j) {
       for (std::size_t k = j + 1; k < dim(); ++k)
         if (expansion_.whitening[j * dim() + k] != 0) throw std::invalid_argument("the whitening must be lower triangular");
@@ -94,6 +100,9 @@ class Observations final : public RemainderSource {
     std::vector<double> d;         // theta - m
     std::vector<double> products;  // of pairs of these, in the third order
     std::vector<double> shared;  // changes of shared arguments
+    std::vector<double> w;
+    Sketch::Point sketch;
+    double t_shared = 0;  // the largest |delta_k| / l_k of shared arguments
     double length = 0;           // |w|^(p + 1)
     double total = 0;            // of all expansions
   };
@@ -135,8 +144,12 @@ class Observations final : public RemainderSource {
   // An observation in proportion to its bound.
   const AliasTable& constants() const { return constants_; }
 
-  // Observations lie anywhere in memory: has one fetched that will be asked for soon.
+  // Observations lie anywhere in memory: has fetched what will be asked of one soon.
   void prefetch(std::int32_t i) const {
+    if (sketch_) {
+      sketch_->prefetch(i);
+      return;
+    }
     prefetch(record(i), width_);
     for (const auto& design : designs_)
       if (!design.shared()) prefetch(row(design, i), dim());
@@ -144,6 +157,13 @@ class Observations final : public RemainderSource {
 
   // The bound on observation i's remainder by which it is picked.
   double first_bound(std::int32_t i, const Pair& pair) const { return pair.factor * pair.lengths * record(i)[0]; }
+
+  // Whether the bound by its arguments' changes is certainly below this share of it.
+  bool is_below(double share, std::int32_t i, const Pair& pair) const {
+    if (!sketch_) return false;
+    const auto t = [&](const Point& point) { return std::max(point.t_shared, sketch_->at_most(i, point.sketch)); };
+    return share * pair.lengths > (1 + 1e-9) * (power(t(pair.from)) + power(t(pair.to)));
+  }
 
   // That by the changes of its arguments, which are written.
   double second_bound(std::int32_t i, const Pair& pair, Changes& changes) const {
@@ -233,14 +253,19 @@ class Observations final : public RemainderSource {
     point.d = d;
     point.shared.resize(q_);
     for (std::size_t k = 0; k < q_; ++k) point.shared[k] = designs_[k].shared() ? dot(designs_[k].rows, d) : 0;
+    point.w.resize(dim());
     double squares = 0, total = 0;
     for (std::size_t j = 0; j < dim(); ++j) {
-      const double along = dot(&expansion_.whitening[j * dim()], d, j + 1);
+      const double along = point.w[j] = dot(&expansion_.whitening[j * dim()], d, j + 1);
       squares += along * along;
       total += d[j] * (expansion_.gradient[j] + dot(&expansion_.hessian[j * dim()], d, j + 1));
     }
     point.length = power(std::sqrt(squares));
     point.total = order() == 3 ? total + cubic(d, point.products) / 6 : total;
+    if (!sketch_) return;
+    sketch_->set_point(point.w, std::sqrt(squares), point.sketch);
+    point.t_shared = 0;
+    for (std::size_t k = 0; k < q_; ++k) point.t_shared = std::max(point.t_shared, std::abs(point.shared[k]) * record(0)[1 + k]);
   }
 
   double cubic(const std::vector<double>& d, std::vector<double>& products) const {
@@ -265,6 +290,7 @@ class Observations final : public RemainderSource {
   std::vector<Level> levels_;
   double share_;
   AliasTable constants_;
+  std::optional<Sketch> sketch_;
 };
 
 // Those of one chain.
@@ -287,7 +313,9 @@ class ObservationRemainders final : public Remainders {
   bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
     ++decision.n_obs_used;
     candidate.i = next(bits);
-    candidate.height = bits->next_double(bits->state) * all_.first_bound(candidate.i, pair_);
+    const double share = bits->next_double(bits->state);
+    if (all_.is_below(share, candidate.i, pair_)) return false;
+    candidate.height = share * all_.first_bound(candidate.i, pair_);
     candidate.bound = all_.second_bound(candidate.i, pair_, changes_);
     return candidate.height < candidate.bound;
   }
@@ -316,9 +344,9 @@ class ObservationRemainders final : public Remainders {
   }
 
   void restore(const std::vector<double>& ahead) override {
-    for (const double place : ahead)
-      if (!(place >= 0 && place <= static_cast<double>(all_.size())))
-        throw std::invalid_argument("the state is of a decider of other data");
+    const auto fits = [&](double place) { return place >= 0 && place <= static_cast<double>(all_.size()); };
+    if (ahead.size() > kRing || !std::all_of(ahead.begin(), ahead.end(), fits))
+      throw std::invalid_argument("the state is of a decider of other data");
     ahead_ = ahead;
     next_ = 0;
   }
@@ -328,17 +356,18 @@ class ObservationRemainders final : public Remainders {
   // drawn ahead, and lie in the cache when they are asked for, the table's row first and then the record.
   std::int32_t next(bitgen_t* bits) {
     const AliasTable& constants = all_.constants();
-    while (ahead_.size() < 2 * kAhead) ahead_.push_back(constants.place(bits));
+    while (ahead_.size() < kRing) ahead_.push_back(constants.place(bits));
     double& place = ahead_[next_];
     const std::int32_t candidate = constants.at(place);
     place = constants.place(bits);
     constants.prefetch(place);
-    next_ = (next_ + 1) % ahead_.size();
-    all_.prefetch(constants.at(ahead_[(next_ + kAhead - 1) % ahead_.size()]));
+    next_ = (next_ + 1) % kRing;
+    all_.prefetch(constants.at(ahead_[(next_ + kAhead - 1) % kRing]));
     return candidate;
   }
 
   static constexpr std::size_t kAhead = 4;  // candidates by which rows, and again records, are fetched early
+  static constexpr std::size_t kRing = 2 * kAhead;
 
   const Observations& all_;
   Observations::Pair pair_;

@@ -183,8 +183,8 @@ class FactorisedRule {
 };
 
 // With lambda_i = kappa b_i draws S_i ~ Poisson(lambda_i - r_i / 2) for all factors, and accepts with probability
-// min(1, e^S prod_i [(lambda_i + r_i / 2) / (lambda_i - r_i / 2)]^S_i) (Poisson-Metropolis-Hastings: Zhang and De Sa
-// 2019). The same S_i have for the move back rates lambda_i + r_i / 2, and the ratio of the two probabilities of
+// min(1, e^S prod_i [(lambda_i + r_i / 2) / (lambda_i - r_i / 2)]^S_i) (Zhang and De Sa
+// 2019; with means that depend on both ends of the move: Zhang, Cooper and De Sa 2020). The same S_i have for the move back rates lambda_i + r_i / 2, and the ratio of the two probabilities of
 // drawing them and accepting is e^S prod_i e^r_i. S_i is the number of candidates at rate (kappa + 1/2) b_i that are kept
 // with probability (lambda_i - r_i / 2) / ((kappa + 1/2) b_i).
 class JointRule {

@@ -606,6 +606,9 @@ class Density(Enum):
 def density_log_lik(density: Density, data: NDArray[np.float64], eta: NDArray[np.float64]) -> float:
     """Of one observation, from its data and its arguments, shape (q,)."""
 
+SKETCH_UNIT: float
+"""What stands for 1 in a sketch of rows (see `Observations`)."""
+
 class RemainderSource:
     """Where decisions by thinning have candidates, bounds and remainders from, in place of blocks."""
 
@@ -637,6 +640,9 @@ class Observations(RemainderSource):
         Radii increase.
     share : float
         Where more candidates than this share of the observations are expected, all of them are evaluated.
+    sketch : ndarray of int16, shape (n, width), optional
+        Where one argument alone has a row for each observation: A^-T z / l, times `SKETCH_UNIT`, rounded, and then
+        zeros. Most candidates are sent away by it, and decisions are the same as without. Kept, not copied.
 
     Raises
     ------
@@ -657,6 +663,7 @@ class Observations(RemainderSource):
         radii: NDArray[np.float64],
         factors: NDArray[np.float64],
         share: float,
+        sketch: NDArray[np.int16] | None = None,
     ) -> None: ...
 
 class DeciderState:

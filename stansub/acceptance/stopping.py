@@ -267,8 +267,9 @@ class Factorised(_Thinned):
 class Poisson(_Thinned):
     """Exact decisions from a few observations: one for all of them together, which keeps the signs of remainders.
 
-    The auxiliary Poisson variables of Zhang and De Sa (2019), for remainders in place of log likelihoods. It accepts
-    more than `Factorised` where remainders of many observations cancel, and picks kappa + 1/2 times as many.
+    The auxiliary Poisson variables of Zhang and De Sa (2019) and of Zhang, Cooper and De Sa (2020), for remainders in
+    place of log likelihoods. It accepts more than `Factorised` where remainders of many observations cancel, and picks
+    kappa + 1/2 times as many.
 
     Attributes
     ----------
