@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stansub.cli.main import main
+
+from stansub.cli import main
 
 PROGRAM = """
 data { int<lower=0> N; vector[N] y; }

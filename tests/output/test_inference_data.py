@@ -238,7 +238,7 @@ def test_a_full_disk_is_one_error_and_leaves_the_old_file(tmp_path: Path) -> Non
 def test_files_that_hold_no_draws_of_ours_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         read(tmp_path / "missing.nc")
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="a folder; name a file in it"):
         read(tmp_path)
     (tmp_path / "text.nc").write_text("not a NetCDF file")
     with pytest.raises(InputError, match="not a NetCDF file"):
