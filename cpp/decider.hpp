@@ -179,6 +179,7 @@ class Decider {
     table_ = std::move(table);
   }
 
+  const Evaluator& evaluator() const { return *evaluator_; }
   std::int32_t dim() const { return evaluator_->dim; }
   const std::vector<double>& theta() const { return current_.theta; }
   double global_log_density() const { return current_.global; }

@@ -29,6 +29,10 @@ class EvaluatorObject {
   EvaluatorObject& operator=(const EvaluatorObject&) = delete;
 
   const Evaluator& functions() const { return functions_; }
+  // The object whose `functions` these are.
+  static const EvaluatorObject& of(const Evaluator& functions) {
+    return *static_cast<const Functions&>(functions).object;
+  }
 
   // Value and gradient (dim numbers) of the global part plus the log likelihoods of n blocks. What it
   // returns is 0, or something else where they are not defined. The loop itself needs no gradients.
@@ -44,7 +48,7 @@ class EvaluatorObject {
   }
 
  protected:
-  explicit EvaluatorObject(Evaluator functions) : functions_(functions) {
+  explicit EvaluatorObject(Evaluator functions) : functions_{functions, this} {
     if (functions.dim < 1) throw std::invalid_argument("an evaluator needs at least one parameter");
     if (functions.n_blocks < 1) throw std::invalid_argument("an evaluator needs at least one block");
   }
@@ -63,7 +67,11 @@ class EvaluatorObject {
   }
 
  private:
-  Evaluator functions_;
+  struct Functions : Evaluator {
+    const EvaluatorObject* object;
+  };
+
+  Functions functions_;
 };
 
 inline void require_gradient(bool given) {

@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <stdexcept>
 #include <utility>
@@ -50,6 +51,10 @@ class FunctionEvaluator final : public EvaluatorObject {
     read(both[1], functions().dim, out);
     return 0;
   }
+
+  // For Python's garbage collector: the functions, and an end to holding them.
+  std::array<nanobind::handle, 3> held() const { return {global_, blocks_, gradient_}; }
+  void release() { global_ = blocks_ = gradient_ = nanobind::none(); }
 
  private:
   template <class T>

@@ -289,6 +289,33 @@ Decision decide(Decider& decider, const Vector<double>& theta, double log_u, dou
   return decider.decide(theta.data(), log_u, log_q_ratio, bits, audit);
 }
 
+// Functions of a model may hold the very decider that calls them: Python's garbage collector sees the way from the one
+// to the other, and breaks it where nothing else holds them.
+int traverse_functions(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self))
+    for (const nb::handle function : nb::inst_ptr<FunctionEvaluator>(self)->held()) Py_VISIT(function.ptr());
+  return 0;
+}
+
+int release_functions(PyObject* self) {
+  nb::inst_ptr<FunctionEvaluator>(self)->release();
+  return 0;
+}
+
+int traverse_decider(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const nb::object evaluator = nb::find(EvaluatorObject::of(nb::inst_ptr<Decider>(self)->evaluator()));
+  Py_VISIT(evaluator.ptr());
+  return 0;
+}
+
+PyType_Slot function_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_functions)},
+                                {Py_tp_clear, reinterpret_cast<void*>(release_functions)},
+                                {0, nullptr}};
+PyType_Slot decider_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse_decider)}, {0, nullptr}};
+
 // For pickle: plain arrays and numbers.
 nb::tuple to_tuple(const DeciderState& s) {
   const auto blocks = [](const std::vector<std::int32_t>& which) {
@@ -507,7 +534,7 @@ NB_MODULE(_loop, m) {
            "dim"_a, "n_blocks"_a, "self_address"_a, "global_address"_a, "blocks_address"_a,
            "gradient_address"_a = 0);
 
-  nb::class_<FunctionEvaluator, EvaluatorObject>(m, "FunctionEvaluator")
+  nb::class_<FunctionEvaluator, EvaluatorObject>(m, "FunctionEvaluator", nb::type_slots(function_slots))
       .def(nb::init<std::int32_t, std::int32_t, nb::object, nb::object, nb::object>(), "dim"_a, "n_blocks"_a,
            "global_log_density"_a, "block_log_lik"_a, "gradient"_a = nb::none());
 
@@ -626,7 +653,7 @@ NB_MODULE(_loop, m) {
       .def("__getstate__", &to_tuple)
       .def("__setstate__", [](DeciderState& self, const nb::tuple& t) { new (&self) DeciderState(to_decider_state(t)); });
 
-  nb::class_<Decider>(m, "Decider")
+  nb::class_<Decider>(m, "Decider", nb::type_slots(decider_slots))
       .def(
           "__init__",
           [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,

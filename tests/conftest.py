@@ -13,9 +13,13 @@ from hypothesis import HealthCheck, settings
 from stansub.stan import toolchain
 from stansub.stan.home import _find_home
 
-# The same examples in every run, and no example too slow.
+# The same examples in every run, and none too slow; examples may share what a fixture has made.
 settings.register_profile(
-    "tests", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+    "tests",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("tests")
 

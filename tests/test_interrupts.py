@@ -53,7 +53,7 @@ def test_those_that_come_at_once_count_as_one(number: int, clock: Clock) -> None
 def test_the_twin_of_one_that_was_handled_may_come_after_the_block(number: int, clock: Clock) -> None:
     signal.signal(number, signal.SIG_DFL)
     handled = []
-    with interrupts.like_ctrl_c():
+    with interrupts.handled():
         with interrupts.first(lambda: handled.append(True)):
             send(number)
         clock.advance(0.9)

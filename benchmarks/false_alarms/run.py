@@ -17,8 +17,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from scipy.stats import binomtest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent))
 
-from pairs import AGREEING, AS_THEY_ARE, FAULTS, JOINED, LEVELS, Row, corpus, in_folder, rows, runs  # noqa: E402
+from pairs import AGREEING, AS_THEY_ARE, FAULTS, JOINED, LEVELS, Row, Subject, corpus, in_folder, rows, runs  # noqa: E402
 from suite.machine import facts  # noqa: E402
 
 from stansub.errors import StansubError, one_line  # noqa: E402
@@ -185,12 +186,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="some of the corpus")
     parser.add_argument("--engine", default="nutpie", help="who runs NUTS; nutpie by default")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="processes; the figures do not depend on it")
     parser.add_argument("--draws", type=Path, default=REPORTS / "draws" / "false_alarms", help="folder of the draws")
     parser.add_argument("--output-dir", type=Path, default=REPORTS / "false_alarms")
     parser.add_argument("--force", action="store_true", help="overwrite what is in the folder")
     options = parser.parse_args(arguments)
-    if options.runs < 2 or options.runs % 2:
-        parser.error("--runs must be an even number")
+    if options.runs < 2 or options.runs % 2 or options.jobs < 1:
+        parser.error("--runs must be an even number, --jobs at least 1")
     if (options.output_dir / "results.json").exists() and not options.force:
         parser.error(f"{options.output_dir / 'results.json'} exists already; --force overwrites it")
     return options
@@ -201,19 +203,24 @@ def measure(options: argparse.Namespace) -> tuple[list[Row], dict[str, str]]:
     found: list[Row] = []
     left_out: dict[str, str] = {}
     some = [one for one in corpus(options.observations) if not options.only or one.name in options.only]
-    for subject in (*some, *(in_folder(options.programs) if options.programs else ())):
-        began = time.perf_counter()
-        try:
-            made = runs(subject, options.runs, options.draws, seed=options.seed, engine=options.engine)
-        except StansubError as error:
-            left_out[subject.name] = one_line(error)
-            print(f"{subject.name}: left out: {one_line(error)}", file=sys.stderr, flush=True)
-            continue
-        own = list(rows(subject.name, made, seed=options.seed))
-        found += own
-        words = ", ".join(row["word"] for row in own if row["kind"] == AS_THEY_ARE and row["level"] == LEVELS[0])
-        print(f"{subject.name}: {words}, {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
+    subjects = [*some, *(in_folder(options.programs) if options.programs else ())]
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for subject, (own, reason) in zip(subjects, pool.map(partial(_measured, options), subjects), strict=True):
+            found += own
+            if reason:
+                left_out[subject.name] = reason
+            words = [row["word"] for row in own if row["kind"] == AS_THEY_ARE and row["level"] == LEVELS[0]]
+            print(f"{subject.name}: {reason or ', '.join(words)}", file=sys.stderr, flush=True)
     return found, left_out
+
+
+def _measured(options: argparse.Namespace, subject: Subject) -> tuple[list[Row], str]:
+    """The rows of a program, or why there are none."""
+    try:
+        made = runs(subject, options.runs, options.draws, seed=options.seed, engine=options.engine)
+    except StansubError as error:
+        return [], one_line(error)
+    return list(rows(subject.name, made, seed=options.seed)), ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

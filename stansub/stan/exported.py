@@ -14,40 +14,14 @@ import numpy as np
 from stansub.errors import InputError, RunError
 from stansub.stan.data import Data
 from stansub.stan.library import Library
-from stansub.stan.syntax import Declaration, Program, SizedType
+from stansub.stan.syntax import Declaration, Program
 
-# Types of which a variable holds vectors or matrices that fulfil a condition.
-_VECTORS = frozenset({"ordered", "positive_ordered", "simplex", "unit_vector", "sum_to_zero_vector"})
-_MATRICES = frozenset(
-    {
-        "cholesky_factor_corr",
-        "cholesky_factor_cov",
-        "corr_matrix",
-        "cov_matrix",
-        "sum_to_zero_matrix",
-        "column_stochastic_matrix",
-        "row_stochastic_matrix",
-    }
-)
-_COPIED = frozenset({"int", "real", "vector", "row_vector", "matrix"}) | _VECTORS | _MATRICES
-
-
-def plain(declaration: Declaration, name: str = "") -> str:
-    """A declaration without conditions or value, perhaps of another name."""
-    base = "vector" if declaration.base in _VECTORS else "matrix" if declaration.base in _MATRICES else declaration.base
-    inner = declaration.all_dims[len(declaration.array_dims) :]
-    kind = SizedType(declaration.array_dims, base, declaration.type.elements, dims=inner)
-    return f"{kind} {name or declaration.name};"
+_COPIED = frozenset({"int", "real", "vector", "row_vector", "matrix"})
 
 
 def is_copied(declaration: Declaration) -> bool:
     """Whether values of its type can be had; not tuples and complex numbers."""
-    return declaration.base in _COPIED
-
-
-def is_checked(declaration: Declaration) -> bool:
-    """Whether its type is a condition."""
-    return declaration.base in _VECTORS | _MATRICES
+    return declaration.type.plain.base in _COPIED
 
 
 def exporting(program: Program, variables: Sequence[Declaration]) -> str:
@@ -68,7 +42,7 @@ def exporting(program: Program, variables: Sequence[Declaration]) -> str:
     lines.append("generated quantities {")
     for k, one in enumerate(variables):
         name = f"stansub_{k}"
-        lines.append(f"  {plain(one, name).removesuffix(';')} = {one.name};")
+        lines.append(f"  {one.type.plain} {name} = {one.name};")
     return "\n".join([*lines, "}"])
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from stansub.stan.dependence import Step, Steps, needed, text_of, together
-from stansub.stan.exported import exporting, is_checked, is_copied, plain
+from stansub.stan.exported import exporting, is_copied
 from stansub.stan.rewrite import silent
 from stansub.stan.syntax import (
     Assign,
@@ -224,7 +224,7 @@ def _has_priors(
 def _stays(step: Step) -> bool:
     """Whether a statement stays in transformed parameters: it may reject, or what it declares is checked there."""
     one = step.statement
-    return step.has_effects or (isinstance(one, Declaration) and (bool(one.type.bounds) or is_checked(one)))
+    return step.has_effects or (isinstance(one, Declaration) and one.type.is_checked)
 
 
 def _code(
@@ -235,7 +235,11 @@ def _code(
     places: Sequence[Collection[Span]],
 ) -> str:
     transformed, model = program.transformed_parameters.statements, program.model.statements
-    lines = [program.text(program.functions_block.span), "data {", *(f"  {plain(one)}" for one in declarations)]
+    lines = [
+        program.text(program.functions_block.span),
+        "data {",
+        *(f"  {one.type.plain} {one.name};" for one in declarations),
+    ]
     lines += [f"  array[{len(places)}] int {SWITCHES};", "}"]
     if anew:
         lines.append(f"transformed data {{\n{text_of(program, program.transformed_data.statements, anew)}\n}}")

@@ -122,6 +122,8 @@ def silent(code: str) -> str:
     code : str
         Stan code, for example the canonical text.
     """
+    if "print" not in code and "profile" not in code:
+        return code
     program = parse(code)
     quiet = changed(program, _silenced)
     return code if quiet is program else str(quiet)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from stansub.stan.exported import plain
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import checked, is_candidate
 from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size
@@ -181,7 +180,7 @@ class _Writer:
             return filling.loop(inverse, variable.name)
         # Values that are data are put in their places there.
         values = f"stansub_value_{self._number}"
-        declared = plain(variable, values).removesuffix(";")
+        declared = f"{variable.type.plain} {values}"
         self.lines += [f"{declared} = {zeros.format(variable.all_dims[0])};", filling.loop(inverse, values)]
         value = Subscript(Name(values), (Name(f"{_ROW}_0"),))
         return replace(filling, first=None, value=value).loop(inverse, variable.name)

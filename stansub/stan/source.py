@@ -37,6 +37,7 @@ def read(stan_file: str | Path) -> Source:
     """
     path = Path(stan_file)
     found = Source(path.stem, stanc.read(path), syntax.parse(stanc.canonical(path)))
-    if not found.program.parameters.declarations:
+    program = found.program
+    if program.model.span != syntax.NOWHERE and not program.parameters.declarations:
         raise InputError(f"{path}: the program has no parameters, so there is nothing to sample")
     return found

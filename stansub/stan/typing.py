@@ -29,7 +29,6 @@ from stansub.stan.syntax import (
     Perform,
     Prefix,
     Program,
-    SizedType,
     Slice,
     Statement,
     Subscript,
@@ -43,8 +42,6 @@ INT, REAL, COMPLEX = (UnsizedType(base) for base in ("int", "real", "complex"))
 VECTOR, ROW_VECTOR, MATRIX, VOID = (UnsizedType(base) for base in ("vector", "row_vector", "matrix", "void"))
 UNKNOWN = UnsizedType("unknown")
 
-_BASES = {"int": INT, "real": REAL, "complex": COMPLEX, "row_vector": ROW_VECTOR, "tuple": UnsizedType("tuple")}
-_MATRICES = ("corr_matrix", "cov_matrix", "cholesky", "sum_to_zero_matrix", "stochastic_matrix")
 _OPERATORS = {
     "+": "add",
     "-": "subtract",
@@ -141,7 +138,7 @@ class Types:
             for node in _expressions(statement):
                 yield from self._expression(node, scope)
             if isinstance(statement, Declaration):
-                kind = unsized(statement.type)
+                kind = statement.type.unsized
                 scope[statement.name] = Typed(kind, is_data or is_integer(kind))
             inner = scope
             if isinstance(statement, For):
@@ -192,17 +189,6 @@ class Types:
 
 
 Scope = dict[str, Typed]
-
-
-def unsized(kind: SizedType) -> UnsizedType:
-    """Return the type of a declaration without sizes and constraints."""
-    depth = len(kind.array_dims)
-    if kind.base == "tuple":
-        return UnsizedType("tuple", depth, tuple(map(unsized, kind.elements)))
-    if kind.base in _BASES or kind.base.startswith("complex"):
-        return UnsizedType(kind.base, depth)
-    is_matrix = kind.base == "matrix" or any(part in kind.base for part in _MATRICES)
-    return UnsizedType("matrix" if is_matrix else "vector", depth)
 
 
 def is_integer(kind: UnsizedType) -> bool:

@@ -1,12 +1,16 @@
 """The three evaluators against stand-ins for the libraries that they call."""
 
 import ctypes
+import gc
+import weakref
 
 import numpy as np
 import pytest
 from populations import Model, address
 
-from stansub._loop import CallbackEvaluator, InstanceEvaluator, LibraryEvaluator
+from stansub._loop import CallbackEvaluator, Decider, InstanceEvaluator, LibraryEvaluator
+from stansub.acceptance.decide import make_decider
+from stansub.acceptance.rules import Exact
 
 _DOUBLES = ctypes.POINTER(ctypes.c_double)
 _INTS = ctypes.POINTER(ctypes.c_int)
@@ -242,3 +246,15 @@ def test_refusals():
         fake.library().block_log_lik(THETA, np.array([3], np.int32))
     with pytest.raises(ValueError, match="length 2, not 1"):
         fake.library().global_log_density(np.zeros(1))
+
+
+def test_functions_that_hold_the_decider_that_calls_them_are_collected():
+    def hold() -> weakref.ref[Model]:
+        held: list[Decider] = []
+        model = Model(1, 3, lambda theta, which: theta[0] * which * len(held))
+        held.append(make_decider(model.evaluator(), model.blocks.sizes, Exact()))
+        return weakref.ref(model)
+
+    gone = hold()
+    gc.collect()
+    assert gone() is None

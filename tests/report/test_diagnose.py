@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clocks import Clock
 
 import stansub
 from stansub import CompiledModel, Exact, InputError, cli
@@ -175,7 +176,7 @@ class TestCommand:
         assert isinstance(exit_.value.code, int)
         return exit_.value.code, out, err
 
-    def test_verdict_table_and_picture(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_verdict_table_and_picture(self, capsys: pytest.CaptureFixture[str], clock: Clock) -> None:
         code, out, err = self.run(["normal.json", *OPTIONS, "--block-size", "10"], capsys)
         assert (code, err) == (0, "")
         lines = out.splitlines()

@@ -80,9 +80,10 @@ def test_ctrl_c_stops_chains_elsewhere_and_keeps_the_draws(
         start_new_session=True,
     )
 
+    kept = tmp_path / "normal_mean.checkpoint"
+
     def all_have_drawn() -> bool:
-        found = checkpoint.read(tmp_path / "normal_mean.checkpoint")
-        return found is not None and all(one.sampling is not None for one in found.chains.values())
+        return kept.exists() and all(one.sampling is not None for one in checkpoint.read(kept).chains.values())
 
     wait_until(all_have_drawn, process)
     os.killpg(process.pid, signal.SIGINT)

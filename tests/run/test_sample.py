@@ -23,8 +23,8 @@ from stansub.output.record import record_of
 from stansub.progress import TimeLimitError
 from stansub.run import prepare as preparing
 from stansub.run import sample as driver
-from stansub.stan import syntax
 from stansub.stan.home import find_home
+from stansub.stan.syntax import parser
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
 PLAIN: dict[str, Any] = {"control_variates": 0, "proposal": "adaptive-metropolis"}
@@ -555,19 +555,19 @@ def test_public_values_are_shown_in_a_line(logistic: CompiledModel, logistic_dat
 def test_a_program_is_read_once(
     logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, program, stanc = subprocess.run, syntax._Parser.program, find_home().stanc
+    run, program, stanc = subprocess.run, parser._Parser.program, find_home().stanc
     read: list[str] = []
 
     def counted(command: Any, *rest: Any, **options: Any) -> Any:
         read.extend(["stanc"] * (command[0] == stanc))
         return run(command, *rest, **options)
 
-    def parsed(parser: Any) -> Any:
+    def parsed(one: Any) -> Any:
         read.append("parser")
-        return program(parser)
+        return program(one)
 
     monkeypatch.setattr(subprocess, "run", counted)
-    monkeypatch.setattr(syntax._Parser, "program", parsed)
+    monkeypatch.setattr(parser._Parser, "program", parsed)
     stansub.sample(EXAMPLES / "logistic.stan", logistic_data, **SHORT)
     assert sorted(read) == ["parser", "stanc"]
 

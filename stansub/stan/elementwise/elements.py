@@ -21,11 +21,9 @@ from stansub.stan.syntax import (
     Member,
     Name,
     Prefix,
-    SizedType,
     Slice,
     Subscript,
     Transpose,
-    UnsizedType,
     flat,
 )
 
@@ -101,17 +99,9 @@ class Shape(NamedTuple):
         return Shape(sum(which[: self.depth]), base)
 
 
-def unsized(kind: SizedType) -> UnsizedType:
-    """Return the type of a function's argument that takes a variable of some type."""
-    base = kind.base
-    if base not in _UNCONSTRAINED:
-        base = "matrix" if "matrix" in base or base.startswith("cholesky") else "vector"
-    return UnsizedType(base, len(kind.array_dims), tuple(map(unsized, kind.elements)))
-
-
 def shape_of(declaration: Declaration, size: str = "") -> Shape:
     """Return the shape of a variable; its axis is the dimension that is ``size``, where exactly one is."""
-    kind = unsized(declaration.type)
+    kind = declaration.type.unsized
     base = kind.base.removeprefix("complex_")
     axes = [k for k, dim in enumerate(declaration.sizes) if dim == size]
     return Shape(kind.depth, base if base in _INNER else "real", axes[0] if len(axes) == 1 else None)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from stansub.stan.densities import PRODUCTS
-from stansub.stan.elementwise.elements import Elements, NotSeparableError, Shape, shape_of, unsized
+from stansub.stan.elementwise.elements import Elements, NotSeparableError, Shape, shape_of
 from stansub.stan.recognise import normalised, terms
 from stansub.stan.recursions import recursions
 from stansub.stan.sizes import changing_names, declarations, observations_in, outcome_sizes, size_candidates
@@ -191,7 +191,7 @@ class _Separation:
         given = list({one.name: one for one in declarations(self.program) if one.name in used}.values())
         arguments = [
             Argument(self.index, UnsizedType("int")),
-            *(Argument(one.name, unsized(one.type)) for one in given),
+            *(Argument(one.name, one.type.unsized) for one in given),
         ]
         *others, last = inside
         if isinstance(last, Target) and len(list(find(Target, inside))) == 1:
@@ -428,7 +428,7 @@ class _Separation:
 def _local_type(declaration: Declaration, shape: Shape | None = None) -> SizedType:
     """The type of a local variable: that of a declaration, for one observation."""
     array, inner = list(declaration.array_dims), list(declaration.dims)
-    base, axis = unsized(declaration.type).base, shape.axis if shape else None
+    base, axis = declaration.type.unsized.base, shape.axis if shape else None
     if shape and axis is not None:
         if axis < len(array):
             del array[axis]

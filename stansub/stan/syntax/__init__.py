@@ -24,35 +24,30 @@ from stansub.stan.syntax.expressions import (
 )
 from stansub.stan.syntax.nodes import Node, changed, find
 from stansub.stan.syntax.parser import parse, parse_expression, parse_index, parse_statements, parse_types
+from stansub.stan.syntax.program import Argument, Block, Function, Program
 from stansub.stan.syntax.queries import calls, names, writes
 from stansub.stan.syntax.statements import (
-    Argument,
     Assign,
-    Block,
-    Bound,
     Braces,
     Declaration,
     Empty,
     For,
     ForEach,
-    Function,
     If,
     Jacobian,
     Jump,
     Perform,
     Profile,
-    Program,
     Return,
-    SizedType,
     Statement,
     Target,
     Tilde,
-    UnsizedType,
     While,
     printed,
     walk,
 )
 from stansub.stan.syntax.tokens import NOWHERE, Span, Token, matching, split, tokenize
+from stansub.stan.syntax.types import Bound, SizedType, UnsizedType
 
 __all__ = [
     "NOWHERE",

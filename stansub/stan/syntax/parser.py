@@ -22,33 +22,27 @@ from stansub.stan.syntax.expressions import (
     Subscript,
     Transpose,
 )
+from stansub.stan.syntax.program import BLOCKS, Argument, Block, Function, Program
 from stansub.stan.syntax.statements import (
-    BLOCKS,
-    Argument,
     Assign,
-    Block,
-    Bound,
     Braces,
     Declaration,
     Empty,
     For,
     ForEach,
-    Function,
     If,
     Jacobian,
     Jump,
     Perform,
     Profile,
-    Program,
     Return,
-    SizedType,
     Statement,
     Target,
     Tilde,
-    UnsizedType,
     While,
 )
 from stansub.stan.syntax.tokens import NOWHERE, Span, Token, tokenize
+from stansub.stan.syntax.types import Bound, SizedType, UnsizedType
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Stan's statements, functions, blocks and programs.
+"""Stan's statements.
 
 Statements are equal if they say the same at the same place. As strings they are as stanc prints them, but for white
 space.
@@ -6,103 +6,14 @@ space.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from stansub.stan.syntax.expressions import Call, Expression, Group, Slice, name_of
 from stansub.stan.syntax.nodes import Node
 from stansub.stan.syntax.tokens import NOWHERE, Span
-
-_SQUARE = frozenset({"cholesky_factor_corr", "cholesky_factor_cov", "corr_matrix", "cov_matrix"})
-# Types of vectors and matrices that fulfil a condition.
-_VECTORS = frozenset({"ordered", "positive_ordered", "simplex", "unit_vector", "sum_to_zero_vector"})
-_MATRICES = _SQUARE | {"sum_to_zero_matrix", "column_stochastic_matrix", "row_stochastic_matrix"}
-
-
-@dataclass(frozen=True)
-class Bound(Node):
-    """``lower=0`` and its like.
-
-    Attributes
-    ----------
-    kind : str
-        ``lower``, ``upper``, ``offset`` or ``multiplier``.
-    value : Expression
-    """
-
-    kind: str
-    value: Expression
-
-    def __str__(self) -> str:
-        return f"{self.kind}={self.value.within(5)}"
-
-
-@dataclass(frozen=True)
-class SizedType(Node):
-    """The type of a declaration: ``array[J] vector<lower=0>[K]``.
-
-    Attributes
-    ----------
-    array_dims : tuple of Expression
-        Sizes of the array.
-    base : str
-        Stan's type name, such as ``int``, ``real``, ``vector``, ``simplex``, ``cholesky_factor_corr`` or ``tuple``.
-    elements : tuple of SizedType
-        The types in a tuple.
-    bounds : tuple of Bound
-    dims : tuple of Expression
-        Inner sizes: N and K of ``matrix[N, K]``.
-    """
-
-    array_dims: tuple[Expression, ...]
-    base: str
-    elements: tuple[SizedType, ...] = ()
-    bounds: tuple[Bound, ...] = ()
-    dims: tuple[Expression, ...] = ()
-
-    @property
-    def all_dims(self) -> tuple[Expression, ...]:
-        """Array sizes, then inner sizes, of which square matrices are declared with one: ``cov_matrix[K]`` is K x K."""
-        square = self.base in _SQUARE and len(self.dims) == 1
-        return self.array_dims + self.dims * (2 if square else 1)
-
-    @property
-    def plain(self) -> SizedType:
-        """The type without its conditions."""
-        base = "vector" if self.base in _VECTORS else "matrix" if self.base in _MATRICES else self.base
-        elements = tuple(one.plain for one in self.elements)
-        return SizedType(self.array_dims, base, elements, dims=self.all_dims[len(self.array_dims) :])
-
-    def __str__(self) -> str:
-        array = f"array[{_listed(self.array_dims)}] " if self.array_dims else ""
-        elements = f"({_listed(self.elements)})" if self.base == "tuple" else ""
-        bounds = f"<{_listed(self.bounds)}>" if self.bounds else ""
-        dims = f"[{_listed(self.dims)}]" if self.dims else ""
-        return f"{array}{self.base}{elements}{bounds}{dims}"
-
-
-@dataclass(frozen=True)
-class UnsizedType:
-    """The type of an argument or of what a function returns: ``array[,] real``.
-
-    Attributes
-    ----------
-    base : str
-        ``void`` for a function that returns nothing.
-    depth : int
-        Dimensions of the array.
-    elements : tuple of UnsizedType
-        The types in a tuple.
-    """
-
-    base: str
-    depth: int = 0
-    elements: tuple[UnsizedType, ...] = ()
-
-    def __str__(self) -> str:
-        array = f"array[{',' * (self.depth - 1)}] " if self.depth else ""
-        return f"{array}{self.base}{f'({_listed(self.elements)})' if self.base == 'tuple' else ''}"
+from stansub.stan.syntax.types import SizedType
 
 
 class Statement(Node):
@@ -198,7 +109,7 @@ class For(Statement):
         return f"for ({self.variable} in {self.lower} : {self.upper})"
 
     def __str__(self) -> str:
-        return f"{self.head} {_body(self.body, self.braced)}"
+        return f"{self.head} {body_text(self.body, self.braced)}"
 
 
 @dataclass(frozen=True)
@@ -221,7 +132,7 @@ class ForEach(Statement):
         return f"for ({self.variable} in {self.container})"
 
     def __str__(self) -> str:
-        return f"{self.head} {_body(self.body, self.braced)}"
+        return f"{self.head} {body_text(self.body, self.braced)}"
 
 
 @dataclass(frozen=True)
@@ -243,7 +154,7 @@ class While(Statement):
         return f"while ({self.condition})"
 
     def __str__(self) -> str:
-        return f"{self.head} {_body(self.body, self.braced)}"
+        return f"{self.head} {body_text(self.body, self.braced)}"
 
 
 @dataclass(frozen=True)
@@ -267,8 +178,8 @@ class If(Statement):
         return f"if ({self.condition})"
 
     def __str__(self) -> str:
-        then = f"{self.head} {_body(self.then, self.braced)}"
-        return f"{then} else {_body(self.orelse, self.else_braced)}" if self.orelse else then
+        then = f"{self.head} {body_text(self.then, self.braced)}"
+        return f"{then} else {body_text(self.orelse, self.else_braced)}" if self.orelse else then
 
 
 @dataclass(frozen=True)
@@ -289,7 +200,7 @@ class Profile(Statement):
         return f"profile({self.name})"
 
     def __str__(self) -> str:
-        return f"{self.head} {_body(self.body, True)}"
+        return f"{self.head} {body_text(self.body, True)}"
 
 
 @dataclass(frozen=True)
@@ -309,7 +220,7 @@ class Braces(Statement):
         return ""
 
     def __str__(self) -> str:
-        return _body(self.body, True)
+        return body_text(self.body, True)
 
 
 @dataclass(frozen=True)
@@ -462,92 +373,6 @@ class Empty(Statement):
         return ";"
 
 
-@dataclass(frozen=True)
-class Argument:
-    """An argument of a function: its name, type and whether it must be data."""
-
-    name: str
-    type: UnsizedType
-    data_only: bool = False
-
-    def __str__(self) -> str:
-        return f"{'data ' if self.data_only else ''}{self.type} {self.name}"
-
-
-@dataclass(frozen=True)
-class Function(Node):
-    """A function of the ``functions`` block; ``body`` is None where it is only declared."""
-
-    name: str
-    return_type: UnsizedType
-    arguments: tuple[Argument, ...]
-    body: tuple[Statement, ...] | None
-    span: Span = NOWHERE
-
-    def __str__(self) -> str:
-        head = f"{self.return_type} {self.name}({_listed(self.arguments)})"
-        return f"{head};" if self.body is None else f"{head} {_body(self.body, True)}"
-
-
-@dataclass(frozen=True)
-class Block(Node):
-    """A program block.
-
-    Attributes
-    ----------
-    statements : tuple
-        Statements and declarations in their order.
-    span : Span
-        The block with its name and braces; empty where the program has no such block.
-    inside : Span
-        What is between the braces.
-    """
-
-    statements: tuple[Statement, ...] = ()
-    span: Span = NOWHERE
-    inside: Span = NOWHERE
-
-    @property
-    def declarations(self) -> tuple[Declaration, ...]:
-        """The block's own variables, without those of nested scopes."""
-        return tuple(statement for statement in self.statements if isinstance(statement, Declaration))
-
-
-@dataclass(frozen=True)
-class Program(Node):
-    """A parsed program; `text` gives the text of a span of ``code``."""
-
-    code: str
-    functions: tuple[Function, ...] = ()
-    functions_block: Block = field(default_factory=Block)
-    data: Block = field(default_factory=Block)
-    transformed_data: Block = field(default_factory=Block)
-    parameters: Block = field(default_factory=Block)
-    transformed_parameters: Block = field(default_factory=Block)
-    model: Block = field(default_factory=Block)
-    generated_quantities: Block = field(default_factory=Block)
-
-    def __hash__(self) -> int:
-        return hash(self.code)  # the rest follows from it
-
-    def text(self, span: Span) -> str:
-        """Return the program's text within a span."""
-        return self.code[span.start : span.end]
-
-    def __str__(self) -> str:
-        blocks = []
-        if self.functions or self.functions_block.span != NOWHERE:
-            blocks.append(("functions", "\n".join(map(str, self.functions))))
-        for name in BLOCKS:
-            block: Block = getattr(self, name)
-            if block.statements or block.span != NOWHERE:
-                blocks.append((name.replace("_", " "), printed(block.statements)))
-        return "\n".join(f"{name} {{\n{text}\n}}" for name, text in blocks)
-
-
-BLOCKS = ("data", "transformed_data", "parameters", "transformed_parameters", "model", "generated_quantities")
-
-
 def printed(statements: Sequence[Statement]) -> str:
     """Return statements as text, a line each; variables that were declared together are."""
     lines = []
@@ -576,12 +401,9 @@ def _together(number: int, statement: Statement) -> object:
     return number
 
 
-def _body(statements: Sequence[Statement], braced: bool) -> str:
+def body_text(statements: Sequence[Statement], braced: bool = True) -> str:
+    """Return the body of a loop, branch or function."""
     if not braced and len(statements) == 1:
         return str(statements[0])
     inside = "\n".join(f"  {line}" for line in printed(statements).splitlines())
     return f"{{\n{inside}\n}}" if inside else "{ }"
-
-
-def _listed(items: Iterable[object]) -> str:
-    return ", ".join(map(str, items))

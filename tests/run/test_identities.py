@@ -71,7 +71,7 @@ def test_values_within_themselves_modules_and_much_that_is_shared() -> None:
 
 
 def test_the_same_in_another_process() -> None:
-    code = "from test_identity import PAIRS, digest_of; print(*(digest_of(one()) for one, _ in PAIRS))"
+    code = "from test_identities import PAIRS, digest_of; print(*(digest_of(one()) for one, _ in PAIRS))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
     )

@@ -1,0 +1,96 @@
+"""Functions, blocks and programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stansub.stan.syntax.nodes import Node
+from stansub.stan.syntax.statements import Declaration, Statement, body_text, printed
+from stansub.stan.syntax.tokens import NOWHERE, Span
+from stansub.stan.syntax.types import UnsizedType, listed
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a function: its name, type and whether it must be data."""
+
+    name: str
+    type: UnsizedType
+    data_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{'data ' if self.data_only else ''}{self.type} {self.name}"
+
+
+@dataclass(frozen=True)
+class Function(Node):
+    """A function of the ``functions`` block; ``body`` is None where it is only declared."""
+
+    name: str
+    return_type: UnsizedType
+    arguments: tuple[Argument, ...]
+    body: tuple[Statement, ...] | None
+    span: Span = NOWHERE
+
+    def __str__(self) -> str:
+        head = f"{self.return_type} {self.name}({listed(self.arguments)})"
+        return f"{head};" if self.body is None else f"{head} {body_text(self.body)}"
+
+
+@dataclass(frozen=True)
+class Block(Node):
+    """A program block.
+
+    Attributes
+    ----------
+    statements : tuple
+        Statements and declarations in their order.
+    span : Span
+        The block with its name and braces; empty where the program has no such block.
+    inside : Span
+        What is between the braces.
+    """
+
+    statements: tuple[Statement, ...] = ()
+    span: Span = NOWHERE
+    inside: Span = NOWHERE
+
+    @property
+    def declarations(self) -> tuple[Declaration, ...]:
+        """The block's own variables, without those of nested scopes."""
+        return tuple(statement for statement in self.statements if isinstance(statement, Declaration))
+
+
+@dataclass(frozen=True)
+class Program(Node):
+    """A parsed program; `text` gives the text of a span of ``code``."""
+
+    code: str
+    functions: tuple[Function, ...] = ()
+    functions_block: Block = field(default_factory=Block)
+    data: Block = field(default_factory=Block)
+    transformed_data: Block = field(default_factory=Block)
+    parameters: Block = field(default_factory=Block)
+    transformed_parameters: Block = field(default_factory=Block)
+    model: Block = field(default_factory=Block)
+    generated_quantities: Block = field(default_factory=Block)
+
+    def __hash__(self) -> int:
+        return hash(self.code)  # the rest follows from it
+
+    def text(self, span: Span) -> str:
+        """Return the program's text within a span."""
+        return self.code[span.start : span.end]
+
+    def __str__(self) -> str:
+        blocks = []
+        if self.functions or self.functions_block.span != NOWHERE:
+            blocks.append(("functions", "\n".join(map(str, self.functions))))
+        for name in BLOCKS:
+            block: Block = getattr(self, name)
+            if block.statements or block.span != NOWHERE:
+                blocks.append((name.replace("_", " "), printed(block.statements)))
+        return "\n".join(f"{name} {{\n{text}\n}}" for name, text in blocks)
+
+
+BLOCKS = ("data", "transformed_data", "parameters", "transformed_parameters", "model", "generated_quantities")

@@ -1,0 +1,114 @@
+"""Types as programs write them: with sizes and conditions in declarations, without in functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stansub.stan.syntax.expressions import Expression
+from stansub.stan.syntax.nodes import Node
+
+_SQUARE = frozenset({"cholesky_factor_corr", "cholesky_factor_cov", "corr_matrix", "cov_matrix"})
+# Types of vectors and matrices that fulfil a condition.
+_VECTORS = frozenset({"ordered", "positive_ordered", "simplex", "unit_vector", "sum_to_zero_vector"})
+_MATRICES = _SQUARE | {"sum_to_zero_matrix", "column_stochastic_matrix", "row_stochastic_matrix"}
+
+
+@dataclass(frozen=True)
+class Bound(Node):
+    """``lower=0`` and its like.
+
+    Attributes
+    ----------
+    kind : str
+        ``lower``, ``upper``, ``offset`` or ``multiplier``.
+    value : Expression
+    """
+
+    kind: str
+    value: Expression
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.value.within(5)}"
+
+
+@dataclass(frozen=True)
+class SizedType(Node):
+    """The type of a declaration: ``array[J] vector<lower=0>[K]``.
+
+    Attributes
+    ----------
+    array_dims : tuple of Expression
+        Sizes of the array.
+    base : str
+        Stan's type name, such as ``int``, ``real``, ``vector``, ``simplex``, ``cholesky_factor_corr`` or ``tuple``.
+    elements : tuple of SizedType
+        The types in a tuple.
+    bounds : tuple of Bound
+    dims : tuple of Expression
+        Inner sizes: N and K of ``matrix[N, K]``.
+    """
+
+    array_dims: tuple[Expression, ...]
+    base: str
+    elements: tuple[SizedType, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    dims: tuple[Expression, ...] = ()
+
+    @property
+    def all_dims(self) -> tuple[Expression, ...]:
+        """Array sizes, then inner sizes, of which square matrices are declared with one: ``cov_matrix[K]`` is K x K."""
+        square = self.base in _SQUARE and len(self.dims) == 1
+        return self.array_dims + self.dims * (2 if square else 1)
+
+    @property
+    def plain(self) -> SizedType:
+        """The type without its conditions."""
+        base = "vector" if self.base in _VECTORS else "matrix" if self.base in _MATRICES else self.base
+        elements = tuple(one.plain for one in self.elements)
+        return SizedType(self.array_dims, base, elements, dims=self.all_dims[len(self.array_dims) :])
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether its values have to fulfil a condition."""
+        return bool(self.bounds) or self.plain.base != self.base
+
+    @property
+    def unsized(self) -> UnsizedType:
+        """The type of a function's argument that takes such a variable."""
+        return UnsizedType(self.plain.base, len(self.array_dims), tuple(one.unsized for one in self.elements))
+
+    def __str__(self) -> str:
+        array = f"array[{listed(self.array_dims)}] " if self.array_dims else ""
+        elements = f"({listed(self.elements)})" if self.base == "tuple" else ""
+        bounds = f"<{listed(self.bounds)}>" if self.bounds else ""
+        dims = f"[{listed(self.dims)}]" if self.dims else ""
+        return f"{array}{self.base}{elements}{bounds}{dims}"
+
+
+@dataclass(frozen=True)
+class UnsizedType:
+    """The type of an argument or of what a function returns: ``array[,] real``.
+
+    Attributes
+    ----------
+    base : str
+        ``void`` for a function that returns nothing.
+    depth : int
+        Dimensions of the array.
+    elements : tuple of UnsizedType
+        The types in a tuple.
+    """
+
+    base: str
+    depth: int = 0
+    elements: tuple[UnsizedType, ...] = ()
+
+    def __str__(self) -> str:
+        array = f"array[{',' * (self.depth - 1)}] " if self.depth else ""
+        return f"{array}{self.base}{f'({listed(self.elements)})' if self.base == 'tuple' else ''}"
+
+
+def listed(items: Iterable[object]) -> str:
+    """Return items as text, with commas between them."""
+    return ", ".join(map(str, items))
