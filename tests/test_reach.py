@@ -85,8 +85,8 @@ def test_programs_with_a_parameter_for_each_observation_are_no_sums(reach: Any, 
     """The one truth that the text shows: as a parameter is declared with the size of the outcome."""
     for case in reach.corpus.CASES.values():
         program = programs[case.path.stem]
-        outcome = {one.all_dims[0] for one in program.data.declarations if one.name in ("y", "Y")}
-        latent = any(outcome & set().union(*map(names, one.all_dims)) for one in program.parameters.declarations)
+        outcome = {one.sizes[0] for one in program.data.declarations if one.name in ("y", "Y")}
+        latent = any(outcome & set().union(*map(names, one.sizes)) for one in program.parameters.declarations)
         kinds = (reach.corpus.LATENT, reach.corpus.STATE_SPACE, reach.corpus.SPATIAL)
         assert not latent or case.obstacle in (*kinds, reach.corpus.GAUSSIAN_PROCESS), case.name
         assert latent or case.obstacle not in kinds, case.name

@@ -20,7 +20,7 @@ import platformdirs
 
 from stansub.errors import RunError
 
-FOLDERS = ("libraries", "api", "locks", "build")
+FOLDERS = ("libraries", "api", "headers", "locks", "build")
 _UNFIT = re.compile(r"[^\w/.+~@-]")
 _SUFFIX = ".sha256"
 

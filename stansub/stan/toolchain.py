@@ -23,9 +23,9 @@ from typing import NamedTuple
 from filelock import FileLock, Timeout
 
 from stansub.errors import RunError, StansubError
-from stansub.progress import as_progress
+from stansub.progress import Progress, as_progress
 from stansub.stan import processes
-from stansub.stan.cache import FOLDERS, cache_dir, cache_errors, is_damaged, is_intact, keep, make_folder
+from stansub.stan.cache import FOLDERS, cache_dir, cache_errors, is_damaged, is_intact, is_ours, keep, make_folder
 from stansub.stan.download import bridgestan_version, failed_download
 from stansub.stan.home import Home, find_home
 from stansub.stan.stanc import STANC_ERROR, explain
@@ -40,6 +40,9 @@ _MAKES_OWN = ("MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "MAKELEVEL", "MAKEOVERRI
 _MAKEFILES_OWN = ("BS_ROOT", "BRIDGE_O", "BRIDGESTAN_AD_HESSIAN", "INCLUDE", "LIB", "SRC", "STANC", "STANCFLAGS")
 _NOT_FOR_MAKE = frozenset((*_MAKES_OWN, *_MAKEFILES_OWN, "USER_HEADER", "USER_INCLUDE"))
 _WAIT_SECONDS = 0.2
+# What is precompiled. It takes as long as two or three programs save by that, and a gigabyte: it waits until so many
+# programs have been compiled, more than a first run needs, and for so many bytes to be free.
+_HEADER, _PROGRAMS_FIRST, _HEADER_ROOM = "#include <stan/model/model_header.hpp>\n", 4, 5e9
 _INSTALL = (
     "install a C++17 compiler and make (Debian, Ubuntu: apt install g++ make; Fedora: dnf install gcc-c++ make; "
     "macOS: xcode-select --install)"
@@ -120,7 +123,14 @@ def compile_library(
                     (build / "user_header.hpp").write_bytes(wanted.header)
                     variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
                 target = build / f"{wanted.stem}_model.so"
-                _run_make(wanted.home, target, variables, cache, wanted.foundation, check)
+                header = _precompiled(wanted, build, log, check)
+                try:
+                    _run_make(wanted, target, [*variables, *([f"PRECOMPILED={header}"] if header else [])], check)
+                except RunError as error:
+                    if header is None or type(error) is not RunError or (stop is not None and stop.is_set()):
+                        raise
+                    header.unlink(missing_ok=True)  # it may be damaged
+                    _run_make(wanted, target, variables, check)
                 keep(target, library)
     return library
 
@@ -227,28 +237,65 @@ def _scratch(folder: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run_make(
-    home: Home,
-    target: Path,
-    variables: Sequence[str],
-    cache: Path,
-    foundation: str,
-    check: Callable[[], None],
-) -> None:
+def _precompiled(wanted: _Wanted, build: Path, log: Progress, check: Callable[[], None]) -> Path | None:
+    """Stan's headers precompiled with the flags of all programs; None where these do without.
+
+    They are made here when enough programs have been compiled, unless another process is making them. BridgeStan's own
+    Makefile has no use for them, and clang's would have to be made again when the headers are touched.
+    """
+    if wanted.home.origin != "made" or "clang" in _first_line(_compiler()):
+        return None
+    kept = wanted.cache / "headers" / wanted.foundation
+    header = kept / "stan.hpp.gch"
+    if is_ours(header):
+        return header
+    make_folder(kept)
+    with (kept / "programs").open("ab") as programs:  # a byte for each
+        programs.write(b".")
+        count = programs.tell()
+    if count <= _PROGRAMS_FIRST or shutil.disk_usage(kept).free < _HEADER_ROOM:
+        return None
+    with suppress(Timeout), FileLock(wanted.cache / "locks" / f"{wanted.foundation}-header.lock").acquire(timeout=0):
+        if is_ours(header):
+            return header
+        log("Precompiling Stan's headers (about half a minute, once): programs then compile in half the time")
+        made = build / "headers" / header.name
+        make_folder(made.parent)
+        made.with_suffix("").write_text(_HEADER, encoding="ascii")
+        if _make_target(wanted, made, [], check).returncode == 0 and made.is_file():
+            for other in kept.parent.iterdir():
+                if other != kept:
+                    shutil.rmtree(other, ignore_errors=True)  # of another compiler or version
+            made.chmod(0o644)
+            made.with_suffix("").replace(header.with_suffix(""))
+            made.replace(header)
+            return header
+        (kept / "programs").write_bytes(b"")
+    return None
+
+
+def _run_make(wanted: _Wanted, target: Path, variables: Sequence[str], check: Callable[[], None]) -> None:
     # The object of the C API serves all models, but must be compiled with the model's flags, which an object that a
     # home has of its own need not be. Who makes it keeps others out, since a home that was downloaded compiles its
     # libraries in place at the same time.
-    shared = cache / "api" / f"{foundation}.o"
-    with nullcontext() if is_intact(shared) else _locked(cache / "locks" / foundation, lambda: None, check):
+    shared = wanted.cache / "api" / f"{wanted.foundation}.o"
+    locks = wanted.cache / "locks"
+    with nullcontext() if is_intact(shared) else _locked(locks / wanted.foundation, lambda: None, check):
         made = target.with_name("api.o")
         api = [f"BRIDGE_O={shared}", f"--old-file={shared}"] if is_intact(shared) else [f"BRIDGE_O={made}"]
-        command = [*shlex.split(_make()), "-j2", *_variables(), *variables, *api, str(target)]
-        done = processes.run(command, cwd=home.path, env=_environment(target.parent), check=check)
+        done = _make_target(wanted, target, [*variables, *api], check)
         if done.returncode != 0 or not target.is_file():
             output = (done.stderr or done.stdout).replace(f"{target.parent}/", "")
             raise RunError(f"compiling {target.stem.removesuffix('_model')} failed: {_reason(output)}")
         if made.is_file():
             keep(made, shared)
+
+
+def _make_target(
+    wanted: _Wanted, target: Path, variables: Sequence[str], check: Callable[[], None]
+) -> subprocess.CompletedProcess[str]:
+    command = [*shlex.split(_make()), "-j2", *_variables(), *variables, str(target)]
+    return processes.run(command, cwd=wanted.home.path, env=_environment(target.parent), check=check)
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -434,7 +481,7 @@ def clear() -> str:
         When a file cannot be removed.
     """
     cache = cache_dir()
-    kept = [cache / name for name in ("libraries", "api", "cmdstan")]
+    kept = [cache / name for name in ("libraries", "api", "cmdstan", "headers")]
     count = len(list(kept[0].glob("*.so"))) + sum(1 for file in kept[2].glob("*/*.stan"))
     removed = f"Removed the compiled programs in {cache}: {count}, {_size(kept)}"
     with cache_errors(cache):

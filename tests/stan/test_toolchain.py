@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import re
+import stat
 import subprocess
 import sys
 import tarfile
@@ -51,12 +52,18 @@ def no_download(own_cache, monkeypatch):
 
 @pytest.fixture
 def fake_make(tmp_path, monkeypatch):
-    """Replaces make by a script; gives the list of calls."""
+    """Replaces make by a script; gives the list of calls for programs."""
     log, script = tmp_path / "calls", tmp_path / "fake-make"
     script.write_text(FAKE_MAKE.format(log=log))
     script.chmod(0o755)
     monkeypatch.setenv("MAKE", str(script))
-    return lambda: log.read_text().splitlines() if log.exists() else []
+    monkeypatch.setattr(toolchain, "_PROGRAMS_FIRST", 2)
+
+    def calls(of_headers: bool = False) -> list[str]:
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [line for line in lines if line.endswith(".hpp.gch") == of_headers]
+
+    return calls
 
 
 @pytest.fixture
@@ -440,6 +447,105 @@ def test_what_is_compiled_in_the_background_is_stopped_by_a_failure(no_download,
         interrupted()
     assert all("stopped" in str(library.exception()) for library in libraries)
     assert not list((no_download / "build").iterdir())
+
+
+# Stan's headers, precompiled
+
+
+def precompiled(cache: Path) -> list[Path]:
+    return list((cache / "headers").rglob("*.gch"))
+
+
+def compile_some(names: str) -> None:
+    for name in names:
+        toolchain.compile_library(CODE, name=name)
+
+
+def test_headers_are_precompiled_once_programs_have_been_compiled_without(no_download, fake_make):
+    compile_some("ab")
+    assert not precompiled(no_download)
+    compile_some("cde")
+    (header,) = precompiled(no_download)
+    assert "#include" in header.with_suffix("").read_text()
+    assert len(fake_make(of_headers=True)) == 1
+    assert [f"PRECOMPILED={header}" in call for call in fake_make()] == [False, False, True, True, True]
+    assert not list((no_download / "build").iterdir())
+
+
+def test_headers_are_precompiled_for_each_compiler_and_old_ones_removed(no_download, fake_make, monkeypatch):
+    compile_some("abc")
+    monkeypatch.setenv("CXXFLAGS", "-g")
+    compile_some("ab")
+    assert "PRECOMPILED" not in fake_make()[-1]
+    old = precompiled(no_download)
+    compile_some("c")
+    (header,) = precompiled(no_download)
+    assert header not in old
+    assert f"PRECOMPILED={header}" in fake_make()[-1]
+
+
+@pytest.mark.parametrize("hindrance", ["clang", "no room", "BridgeStan's own sources", "made by another process"])
+def test_programs_do_without_precompiled_headers(no_download, fake_make, tmp_path, monkeypatch, hindrance):
+    if hindrance == "clang":
+        monkeypatch.setattr(toolchain, "_first_line", lambda program: "Debian clang version 14.0.6")
+    if hindrance == "no room":
+        monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1e9))
+    if hindrance == "BridgeStan's own sources":
+        monkeypatch.setenv("BRIDGESTAN", str(fake_sources(tmp_path / "sources")))
+    compile_some("ab")
+    if hindrance == "made by another process":
+        (folder,) = (no_download / "headers").iterdir()
+        with FileLock(no_download / "locks" / f"{folder.name}-header.lock"):
+            compile_some("cd")
+    else:
+        compile_some("cd")
+    assert not fake_make(of_headers=True)
+    assert not any("PRECOMPILED" in call for call in fake_make())
+
+
+def test_precompiled_headers_that_others_could_have_written_are_not_used(no_download, fake_make):
+    compile_some("abc")
+    (header,) = precompiled(no_download)
+    header.chmod(0o666)
+    compile_some("d")
+    assert len(fake_make(of_headers=True)) == 2
+    assert stat.S_IMODE(header.stat().st_mode) == 0o644
+
+
+def test_a_program_that_fails_with_precompiled_headers_is_compiled_without(no_download, fake_make):
+    compile_some("abc")
+    (header,) = precompiled(no_download)
+    script = Path(os.environ["MAKE"])
+    script.write_text(script.read_text().replace("target=", 'case "$*" in *PRECOMPILED*) exit 2;; esac; target=', 1))
+    library = toolchain.compile_library(CODE, name="d")
+    assert library.is_file()
+    assert not header.exists()
+    assert ["PRECOMPILED" in call for call in fake_make()][-2:] == [True, False]
+
+
+def test_headers_that_do_not_compile_are_done_without(no_download, fake_make):
+    compile_some("ab")
+    script = Path(os.environ["MAKE"])
+    script.write_text(script.read_text().replace("target=", 'case "$*" in *.gch) exit 2;; esac; target=', 1))
+    compile_some("cde")
+    assert not precompiled(no_download)
+    assert len(fake_make(of_headers=True)) == 1  # it is not tried for every program
+    assert not any("PRECOMPILED" in call for call in fake_make())
+
+
+@pytest.mark.slow
+def test_a_program_is_the_same_with_precompiled_headers(no_download, monkeypatch):
+    without = toolchain.compile_library(CODE, name="same")
+    monkeypatch.setattr(toolchain, "_PROGRAMS_FIRST", 0)
+    kept = without.read_bytes()
+    without.unlink()
+    again = toolchain.compile_library(CODE, name="same")
+    assert precompiled(no_download)
+    assert again == without
+    assert again.read_bytes() == kept
+
+
+# What a library depends on
 
 
 def test_everything_that_matters_is_in_the_name(no_download, fake_make, tmp_path, monkeypatch):
