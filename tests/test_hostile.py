@@ -315,6 +315,18 @@ class TestDraws:
         for command in ("plot", "summary"):
             assert run(command, tmp_path / "draws.nc", capsys=capsys) == (0, "")
 
+    @pytest.mark.parametrize("counts", [{"settings": ("chain", [1, 2])}, {"n_steps": ("other", [])}])
+    def test_counts_of_chains_that_are_none(
+        self, draws: Path, tmp_path: Path, counts: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        tree = inference_data.load(draws)
+        kept = tree["chain_stats"].to_dataset()
+        tree["chain_stats"] = stansub_tree(kept.drop_vars(list(set(counts) & set(kept))).assign(counts))
+        inference_data.write(tree, tmp_path / "draws.nc")
+        for command in READERS:
+            error = refused(command, tmp_path / "draws.nc", capsys=capsys)
+            assert f"damaged: `{next(iter(counts))}` is not what a run records there" in error
+
     @pytest.mark.parametrize("command", READERS)
     def test_what_is_no_file(self, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
         os.mkfifo(tmp_path / "fifo")

@@ -113,7 +113,7 @@ def misfits(facts: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[str
             yield name
     if isinstance(settings, Mapping):
         yield from (name for name, hint in _SETTINGS.items() if name in settings and not fits(settings[name], hint))
-    yield from (name for name, values in counts.items() if not fits(values, _PER_CHAIN))
+    yield from (name for name, values in counts.items() if name in _HINTS or not values or not fits(values, _PER_CHAIN))
 
 
 def is_name(text: str) -> bool:
