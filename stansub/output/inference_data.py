@@ -269,7 +269,9 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.Data
         root = _restored(opened().attrs)
         own = root.get("creation_library") == LIBRARY
         datasets = {name: opened(group=name) for name in held if own or name in _FOREIGN_GROUPS}
-        restored = {name: dataset.assign_attrs(_restored(dataset.attrs)) for name, dataset in datasets.items()}
+        tree = _tree({name: one.assign_attrs(_restored(one.attrs)) for name, one in datasets.items()}, root)
+        for name in datasets:
+            group(tree, name)  # dimensions of two sizes are noticed here
     except PermissionError as err:
         raise InputError(f"{path}: not readable: {err.strerror}") from err
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as err:
@@ -280,7 +282,6 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.Data
         raise InputError(f"{path}: holds no posterior draws")
     if not {"chain", "draw"} <= set(datasets["posterior"].dims):
         raise InputError(f"{path}: the posterior has no dimensions chain and draw, as ArviZ's schema wants them")
-    tree = _tree(restored, root)
     if unusual := next(_unusual(tree), ""):
         raise InputError(f"{path}: damaged: {unusual}; sample again, or restore a copy of the file")
     return tree
