@@ -38,6 +38,7 @@ TEXTS = [
 # Options whose effects reach beyond the folder of the tests, or that start other processes.
 FAR = {"--clear", "--install-cmdstan", "--debug"}
 
+_ERROR = "stansub: error: "
 _INTERNAL = ("internal error", "Traceback", "Exception ignored")
 
 text = st.one_of(
@@ -55,6 +56,12 @@ def _written(stream: io.TextIOWrapper) -> str:
     held = stream.buffer
     assert isinstance(held, io.BytesIO)
     return held.getvalue().decode(errors="replace")
+
+
+def _ends_with_a_line(said: str) -> bool:
+    """Whether an error is one line, after whatever has been said of progress."""
+    *before, last = said.splitlines() or [""]
+    return last.startswith(_ERROR) and not any(line.startswith(_ERROR) for line in before)
 
 
 def offence(arguments: Sequence[str]) -> str:
@@ -79,7 +86,7 @@ def offence(arguments: Sequence[str]) -> str:
         f"warnings: {[(one.category, one.message, one.filename) for one in seen]}": bool(seen),
         f"a traceback or an internal error: {said}": any(word in said for word in _INTERNAL),
         f"exit code {code} without a word": failed and not (said + told).strip(),
-        f"exit code {code} with more than a line: {said}": failed and said.count("\n") > 1,
+        f"exit code {code} with more than a line, or another last one: {said}": failed and not _ends_with_a_line(said),
     }
     return next((what for what, is_so in wrong.items() if is_so), "")
 

@@ -316,7 +316,13 @@ class TestDraws:
             assert run(command, tmp_path / "draws.nc", capsys=capsys) == (0, "")
 
     @pytest.mark.parametrize(
-        "counts", [{"settings": ("chain", [1, 2])}, {"n_steps": ("other", [])}, {"n_audited": ("chain", [0, -(2**63)])}]
+        "counts",
+        [
+            {"settings": ("chain", [1, 2])},
+            {"n_steps": ("other", [])},
+            {"n_audited": ("chain", [0, -(2**63)])},
+            {"n_accepted": ("one", [7])},
+        ],
     )
     def test_counts_of_chains_that_are_none(
         self, draws: Path, tmp_path: Path, counts: dict[str, Any], capsys: pytest.CaptureFixture[str]

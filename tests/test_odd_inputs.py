@@ -83,11 +83,16 @@ def test_what_is_wrong_is_seen(place: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(cli, "main", main)
         return odd_inputs.offence([])
 
-    assert ends(0, "") == ends(2, "one line\n") == ""
-    assert "not documented" in ends(77, "one line\n")
+    assert (
+        ends(0, "")
+        == ends(2, "stansub: error: what is wrong\n")
+        == ends(1, "Compiling\nstansub: error: disk full\n")
+        == ""
+    )
+    assert "not documented" in ends(77, "stansub: error: what is wrong\n")
     assert "without a word" in ends(2, "")
-    assert "more than a line" in ends(1, "one line\nanother\n")
-    assert "internal error" in ends(1, "internal error: KeyError\n")
+    assert "more than a line" in ends(1, "stansub: error: what is wrong\nand more of it\n")
+    assert "internal error" in ends(1, "stansub: error: internal error: KeyError\n")
 
 
 @pytest.mark.slow
