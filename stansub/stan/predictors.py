@@ -41,7 +41,7 @@ _AFFINE, _SAME = 1e-9, 1e-8
 
 
 @dataclass(frozen=True)
-class _Columns:
+class Columns:
     """The columns of the program that hands them out, at any point.
 
     Attributes
@@ -49,13 +49,16 @@ class _Columns:
     at : callable
         From unconstrained parameters to all values, shape (rows, n): a row for each column, or several.
     spec : Spec
+    names : tuple of str
+        Of the unconstrained parameters.
     """
 
     at: Callable[[FloatArray], FloatArray]
     spec: Spec
+    names: tuple[str, ...]
 
     @classmethod
-    def of(cls, library: Library, values: Data, n: int, *, spec: Spec) -> _Columns:
+    def of(cls, library: Library, values: Data, n: int, *, spec: Spec) -> Columns:
         """Those of the program with such data, n observations."""
         model, rng = values.model(library), library.rng(0)
         first = model.param_num()
@@ -69,7 +72,7 @@ class _Columns:
                 raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
             return found[first:].reshape(-1, n)
 
-        return cls(at, spec)
+        return cls(at, spec, tuple(model.param_unc_names()))
 
     def __call__(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Observations and known arguments, and the other arguments after their links: a row each."""
@@ -96,7 +99,7 @@ class _Columns:
 
 
 @dataclass(frozen=True)
-class _HandedOut:
+class HandedOut:
     """A program that hands out the columns of the density of another one.
 
     Attributes
@@ -112,7 +115,7 @@ class _HandedOut:
     @classmethod
     def of(
         cls, program: Program, form: Form, size: str, name: str, progress: Callable[[str], None] | None = None
-    ) -> _HandedOut:
+    ) -> HandedOut:
         """Compiled; NoPredictorsError where the text shows no density of a recognised family."""
         handing_out = argument_program(program, form, size)
         try:
@@ -125,9 +128,9 @@ class _HandedOut:
         """Unconstrained parameters at which arguments can be compared: always the same."""
         return list(np.random.default_rng(0).uniform(-2, 2, (_N_POINTS, values.model(self.library).dim)))
 
-    def columns(self, values: Data, n: int) -> _Columns:
+    def columns(self, values: Data, n: int) -> Columns:
         """Of such data, n observations."""
-        return _Columns.of(self.library, values, n, spec=SPECS[self.density])
+        return Columns.of(self.library, values, n, spec=SPECS[self.density])
 
 
 def linear_predictors(
@@ -166,7 +169,7 @@ def linear_predictors(
         predictors = replace(found, order=order)
         return predictors if _is_proved(predictors, blocks, points, terms) else None
 
-    source = _HandedOut.of(program, form, sizes[0] if sizes else "", name, progress)
+    source = HandedOut.of(program, form, sizes[0] if sizes else "", name, progress)
     if guess is None:
         guess = _by_columns_of_data(source, values, sizes)
     if guess is not None and (predictors := proved(guess)):
@@ -189,13 +192,13 @@ def guess_predictors(program: Program, form: Form, values: Data, name: str) -> L
     try:
         if not toolchain.is_compiled(argument_program(program, form, size).code, name=library_name(name)):
             return None
-        source = _HandedOut.of(program, form, size, name)
+        source = HandedOut.of(program, form, size, name)
         return _by_columns_of_data(source, values, [size])
     except InputError:
         return None
 
 
-def _steps(columns: _Columns, point: FloatArray) -> list[FloatArray]:
+def _steps(columns: Columns, point: FloatArray) -> list[FloatArray]:
     """What each argument gains for a step of 1 of each parameter, each of shape (n, dim) or (1, dim)."""
     _, base = columns(point)
 
@@ -207,7 +210,7 @@ def _steps(columns: _Columns, point: FloatArray) -> list[FloatArray]:
     return [np.stack(np.broadcast_arrays(*(step[row] for step in steps)), 1) for row in range(len(base))]
 
 
-def _by_columns_of_data(source: _HandedOut, values: Data, sizes: Sequence[str]) -> LinearPredictors | None:
+def _by_columns_of_data(source: HandedOut, values: Data, sizes: Sequence[str]) -> LinearPredictors | None:
     """The linear predictors where the program takes a few rows, and these show a design of columns of the data.
 
     All rows are then asked in parts; None where that does not succeed, for whatever reason. To be proved: what the
@@ -265,7 +268,7 @@ class _Affine(NamedTuple):
     offset: FloatArray
 
 
-def _affine(density: str, columns: _Columns, design: Sequence[FloatArray], points: Sequence[FloatArray]) -> _Affine:
+def _affine(density: str, columns: Columns, design: Sequence[FloatArray], points: Sequence[FloatArray]) -> _Affine:
     """What the arguments are in the unconstrained parameters; NoPredictorsError when not affine with such a design."""
     given, base = columns(points[0])
     if len(base) != len(design):
