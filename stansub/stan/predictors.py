@@ -17,13 +17,21 @@ from threadpoolctl import threadpool_limits
 
 from stansub.errors import InputError, RunError
 from stansub.stan import toolchain
-from stansub.stan.arguments import CHANGING, WIDEST, argument_program, library_name, not_affine, not_known
+from stansub.stan.analysis import Analysis
+from stansub.stan.arguments import (
+    CHANGING,
+    WIDEST,
+    ArgumentProgram,
+    argument_program,
+    library_name,
+    not_affine,
+    not_known,
+)
 from stansub.stan.data import Data
 from stansub.stan.densities import SPECS, Link, Rows, Spec
 from stansub.stan.design import DataColumn, fill, guessed, telling_rows
 from stansub.stan.library import Library
 from stansub.stan.recognise import Form
-from stansub.stan.sizes import main_size
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS
@@ -110,11 +118,8 @@ class _HandedOut:
     library: Library
 
     @classmethod
-    def of(
-        cls, program: Program, form: Form, size: str, name: str, progress: Callable[[str], None] | None = None
-    ) -> _HandedOut:
-        """Compiled; NoPredictorsError where the text shows no density of a recognised family."""
-        handing_out = argument_program(program, form, size)
+    def of(cls, handing_out: ArgumentProgram, name: str, progress: Callable[[str], None] | None = None) -> _HandedOut:
+        """Compiled; NoPredictorsError where it does not compile."""
         try:
             library = Library(toolchain.compile_library(handing_out.code, name=library_name(name), progress=progress))
         except RunError as error:
@@ -166,7 +171,7 @@ def linear_predictors(
         predictors = replace(found, order=order)
         return predictors if _is_proved(predictors, blocks, points, terms) else None
 
-    source = _HandedOut.of(program, form, sizes[0] if sizes else "", name, progress)
+    source = _HandedOut.of(argument_program(program, form, sizes[0] if sizes else ""), name, progress)
     if guess is None:
         guess = _by_columns_of_data(source, values, sizes)
     if guess is not None and (predictors := proved(guess)):
@@ -179,18 +184,17 @@ def linear_predictors(
     return predictors
 
 
-def guess_predictors(program: Program, form: Form, values: Data, name: str) -> LinearPredictors | None:
+def guess_predictors(analysis: Analysis, values: Data, name: str) -> LinearPredictors | None:
     """What the linear predictors of a program may be, to be proved once its likelihood is cut into blocks.
 
     Where the program takes a few rows and these show a design of columns of the data, and nothing is to be compiled;
     None elsewhere.
     """
-    size = main_size(program)
+    size = analysis.size
     try:
-        if not toolchain.is_compiled(argument_program(program, form, size).code, name=library_name(name)):
+        if not toolchain.is_compiled(analysis.arguments(size).code, name=library_name(name)):
             return None
-        source = _HandedOut.of(program, form, size, name)
-        return _by_columns_of_data(source, values, [size])
+        return _by_columns_of_data(_HandedOut.of(analysis.arguments(size), name), values, [size])
     except InputError:
         return None
 

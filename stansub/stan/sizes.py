@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from stansub.stan.dependence import Step, Steps, together
 from stansub.stan.syntax import (
@@ -46,7 +47,8 @@ class SizeCandidate:
     obstacles: tuple[Declaration, ...]
 
 
-def size_candidates(program: Program) -> list[SizeCandidate]:
+@lru_cache(maxsize=64)
+def size_candidates(program: Program) -> tuple[SizeCandidate, ...]:
     """Integers of the data block that are a dimension of data variables, in the order of declaration."""
     candidates = []
     for size in program.data.declarations:
@@ -62,7 +64,7 @@ def size_candidates(program: Program) -> list[SizeCandidate]:
                 obstacles.append(declaration)
         if uses:
             candidates.append(SizeCandidate(size.name, tuple(uses), tuple(obstacles)))
-    return candidates
+    return tuple(candidates)
 
 
 def main_size(program: Program) -> str:
@@ -75,7 +77,8 @@ def main_size(program: Program) -> str:
     return next(iter([*outcome_sizes(program), *(one.name for one in candidates)]), "")
 
 
-def outcome_sizes(program: Program) -> list[str]:
+@lru_cache(maxsize=64)
+def outcome_sizes(program: Program) -> tuple[str, ...]:
     """Integers that size data whose density is taken (``y ~ ...``, ``f_lpdf(y | ...)``), the likeliest first.
 
     Groups, whose parameters have a density and not their data, are not among them. Those that size no parameters come
@@ -91,7 +94,7 @@ def outcome_sizes(program: Program) -> list[str]:
     candidates = [one for one in size_candidates(program) if any(one.name in names(dim) for dim in dims)]
     of_parameters = _sizes_of_parameters(program)
     candidates.sort(key=lambda one: (one.name in of_parameters, -len(one.uses)))
-    return [candidate.name for candidate in candidates]
+    return tuple(candidate.name for candidate in candidates)
 
 
 def _sizes_of_parameters(program: Program) -> set[str]:
