@@ -122,6 +122,8 @@ def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
         yield "Shown by", f"{f'line {line}: ' if line else ''}{found.structure.evidence}"
     if found.reason:
         yield "Reason", found.reason
+    for remark in found.refusals:
+        yield "Not rewritten", remark.located(source)
     if isinstance(found.written, NotSeparableError):
         yield "Other form", f"none is known that qualifies ({found.written})"
     if isinstance(found.written, Reformulated):

@@ -159,8 +159,12 @@ def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source
         where = Remark(form.statement, "must be the sum of its parts whatever the order and cut of the observations")
         return NotASumError("\n  ".join([*lines, where.located(source)]), reason)
     structure = named(analysis.program)
-    remarks = [structure.remark] if structure else [*form.warnings, *obstacles(analysis.program, analysis.size)]
-    lines += [remark.located(source) for remark in remarks]
+    refusals = analysis.rewriting.refusals
+    remarks = [structure.remark, *refusals] if structure else [*form.warnings, *refusals, *analysis.doubts()]
+    first: dict[str, Remark] = {}  # of those about one statement the first says most
+    for remark in remarks:
+        first.setdefault(remark.statement or remark.message, remark)
+    lines += [remark.located(source) for remark in first.values()]
     if structure is None:
         lines += ["`stansub check` with these data says whether a form of it qualifies, and writes that with `write`"]
     return NotASumError("\n  ".join(lines), reason)

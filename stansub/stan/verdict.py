@@ -54,6 +54,8 @@ class Examined:
         What it is, where that is no sum over observations.
     doubts : tuple of Remark
         Statements that may tie observations together, as far as the text shows.
+    refusals : tuple of Remark
+        Why passes do not write a program that can be cut.
     posterior : Posterior or None
         Where there were data and it qualifies.
     reason : str
@@ -65,6 +67,7 @@ class Examined:
     form: Form
     structure: Named | None
     doubts: tuple[Remark, ...]
+    refusals: tuple[Remark, ...] = ()
     posterior: Posterior | None = None
     reason: str = ""
     written: Reformulated | NotSeparableError | None = None
@@ -122,7 +125,7 @@ def examine(
     """
     analysis, size = source.analysis, observations or ""
     form, structure = analysis.form, analysis.structure(size)
-    text = Examined(form, structure, tuple(analysis.doubts(size)))
+    text = Examined(form, structure, tuple(analysis.doubts(size)), analysis.rewriting.refusals)
     if data is None:
         return text
     # Errors in the data come before the minute that a compilation takes.
