@@ -23,6 +23,7 @@ from stansub.stan.analysis import Analysis
 from stansub.stan.elementwise.elements import NotSeparableError
 from stansub.stan.elementwise.reformulated import Reformulated
 from stansub.stan.instances import Instances
+from stansub.stan.plan import plan
 from stansub.stan.posterior import Posterior, draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.recognise import observations_in
@@ -62,6 +63,7 @@ def report(
     progress: Console,
     write: Path | None = None,
     overwrite: bool = False,
+    verbose: bool = False,
 ) -> int:
     """Print a verdict and what was recognised; given data, prove it numerically.
 
@@ -77,6 +79,8 @@ def report(
         Where to write a form of the program that qualifies, if it does not and there is one.
     overwrite : bool
         Whether that may be a file that exists.
+    verbose : bool
+        Whether to say which programs are compiled.
 
     Returns
     -------
@@ -99,7 +103,9 @@ def report(
     verdict = found.verdict(read.text)
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
-    for label, text in (*_refusal(found, read.text), *_lines(read, found, observations, costs)):
+    planned = plan(read.analysis).reasons.items() if verbose else ()
+    compiled = (("Compiled", f"{role}: {why}") for role, why in planned)
+    for label, text in (*_refusal(found, read.text), *_lines(read, found, observations, costs), *compiled):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
     for warning in _warnings(found, read.text, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)

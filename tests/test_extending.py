@@ -362,6 +362,7 @@ class TestFunctions:
         assert facts["settings"]["control_variates"] > 0
         assert facts["mode_check"]["n_modes"] == 1
         assert (facts["model"], facts["form"], facts["model_code"]) == ("functions", "functions", "")
+        assert facts["programs"] == {}
 
     def test_without_gradients_no_mode_is_looked_for(self) -> None:
         idata = stansub.sample(mean_of_normals(name="means"), iter_sampling=200, **RUN)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,13 +15,13 @@ from stansub import streams
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import data as data_module
-from stansub.stan import rewrite, source, toolchain
+from stansub.stan import source, toolchain
 from stansub.stan.analysis import Analysis, explain
-from stansub.stan.arguments import library_name
 from stansub.stan.cutting import Cut, InParts, Whole, find_sums, find_undefined, start_trials
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
-from stansub.stan.parts import Parts, divide, has_other_sums
+from stansub.stan.parts import Parts
+from stansub.stan.plan import BLOCKS, DATA, PARTS, PREDICTORS, PROGRAM, SILENT, plan
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
 from stansub.stan.recognise import Form, plain, size_candidates
 from stansub.stan.remarks import find_line, locate_error
@@ -34,8 +32,6 @@ from stansub.stan.source import Source
 from stansub.stan.syntax import Name, Program, find, names, parse_expression
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
 from stansub.types import FloatArray
-
-HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
 
 
 @dataclass(frozen=True)
@@ -378,35 +374,23 @@ def compile_model(
         When there is no working compiler or the compilation fails.
     """
     read = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
-    name, text, program, analysis = read.name, read.text, read.program, read.analysis
-    form, code, log = analysis.form, program.code, as_progress(progress)
-    form = replace(form, line=find_line(text, form.statement))
+    analysis, log = read.analysis, as_progress(progress)
+    form = replace(analysis.form, line=find_line(read.text, analysis.form.statement))
+    planned = plan(analysis, rewritten=rewritten)
     with toolchain.in_background() as compiling:
-        compiled = partial(compiling, name=name, progress=log)
-        original, found = compiled(code), analysis.rewriting
-        over_rows = found.program if found.passes else None
-        blocks = None
-        if rewritten and form.kind != "sum":
-            block_code = rewrite.silent(rewrite.block_program(program, form))
-            blocks = compiled(block_code, user_header=HEADER, stanc_args=["--allow-undefined"])
-        several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
-        parts = (divide(over_rows) if over_rows else None) or (divide(program) if several else None)
-        if predictors and not (parts and parts.may_have_several):
-            with suppress(InputError):
-                compiling(analysis.arguments().code, name=library_name(name), progress=log)
-        library = compiling(parts.code, name=f"{name}_parts", progress=log) if parts else None
-        exporting = None
-        if parts and parts.exporting:
-            exporting = compiling(parts.exporting, name=f"{name}_transformed_data", progress=log)
-        silent = original if (silenced := rewrite.silent(code)) == code else compiled(silenced)
-        whole = Library(original.result())
+        jobs = {
+            one.role: compiling(one.code, name=f"{read.name}{one.suffix}", progress=log, **one.options)
+            for one in planned.programs
+            if predictors or one.role != PREDICTORS
+        }
+        whole = Library(jobs[PROGRAM].result())
         return CompiledModel(
-            name=name,
-            source=text,
+            name=read.name,
+            source=read.text,
             analysis=analysis,
             form=form,
             original=whole,
-            silent=whole if silent is original else Library(silent.result()),
-            rewritten=Library(blocks.result()) if blocks else None,
-            divided=Divided.of(parts, library, exporting) if parts and library else None,
+            silent=Library(jobs[SILENT].result()) if SILENT in jobs else whole,
+            rewritten=Library(jobs[BLOCKS].result()) if BLOCKS in jobs else None,
+            divided=Divided.of(planned.parts, jobs[PARTS], jobs.get(DATA)) if planned.parts else None,
         )
