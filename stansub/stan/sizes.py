@@ -17,6 +17,8 @@ from stansub.stan.syntax import (
     walk,
 )
 
+# Real functions of a container, but for those that add up over parts of the data: they are right as they stand.
+SUMMARIES = frozenset({"max", "mean", "min", "norm2", "quantile", "sd", "variance"})
 _DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf", "_lcdf", "_lccdf")
 
 

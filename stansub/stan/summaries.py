@@ -6,11 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Refused, Symbols, checked, is_candidate
-from stansub.stan.sizes import data_declarations, main_size, observations_in
+from stansub.stan.sizes import SUMMARIES, data_declarations, main_size, observations_in
 from stansub.stan.syntax import Call, Expression, Node, Program, Span, names, walk
-
-# Real functions of a container, but for those that add up over parts of the data: they are right as they stand.
-_SUMMARIES = frozenset({"max", "mean", "min", "norm2", "quantile", "sd", "variance"})
 
 
 def with_summaries(program: Program) -> Program | Refused | None:
@@ -50,7 +47,7 @@ def with_summaries(program: Program) -> Program | Refused | None:
 
 def _outermost(node: Node, known: Mapping[str, Sequence[Expression]]) -> Iterator[Call]:
     """Summaries of nothing but data, none inside another."""
-    if isinstance(node, Call) and node.name in _SUMMARIES:
+    if isinstance(node, Call) and node.name in SUMMARIES:
         used = names(node)
         if used <= set(known) and any(known[name] for name in used):
             yield node
