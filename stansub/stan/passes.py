@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from stansub.stan.ragged import by_rows
 from stansub.stan.remarks import Remark
 from stansub.stan.rewriting import Refused, is_candidate, reserved
 from stansub.stan.scattered import observation_by_observation
@@ -39,6 +40,7 @@ class Pass(NamedTuple):
 PASSES = (
     Pass("data beside an observation as rows of data", with_lags),
     Pass("values at listed places observation by observation", observation_by_observation),
+    Pass("rows of groups of different sizes one by one", by_rows),
     Pass("residuals of earlier observations from their rows", with_residuals),
     Pass("summaries of data in transformed data", with_summaries),
 )
