@@ -103,9 +103,8 @@ def report(
     verdict = found.verdict(read.text)
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
-    planned = plan(read.analysis).reasons.items() if verbose else ()
-    compiled = (("Compiled", f"{role}: {why}") for role, why in planned)
-    for label, text in (*_refusal(found, read.text), *_lines(read, found, observations, costs), *compiled):
+    more = _inside(read, observations) if verbose else ()
+    for label, text in (*_refusal(found, read.text), *_lines(read, found, observations, costs), *more):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
     for warning in _warnings(found, read.text, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
@@ -195,6 +194,15 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
         f"the program's own log density equals global part plus blocks at {posterior.proof.points} points, "
         f"relative difference {posterior.proof.error:.0e}",
     )
+
+
+def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]:
+    """What each term depends on, and which programs are compiled."""
+    for term in read.analysis.terms(observations or ""):
+        line = find_line(read.text, read.program.text(term.statement.span))
+        yield "Depends on", f"{f'line {line}: ' if line else ''}{term.reach.words}"
+    for role, why in plan(read.analysis).reasons.items():
+        yield "Compiled", f"{role}: {why}"
 
 
 def _likelihood(

@@ -25,7 +25,10 @@ def check(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show which programs are compiled, and why each of them.")
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Show which rows each term depends on, and which programs are compiled and why."
+        ),
     ] = False,
     debug: Debug = False,
     **options: Any,

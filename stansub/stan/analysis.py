@@ -14,6 +14,7 @@ from stansub.errors import InputError
 from stansub.stan.advice import obstacles
 from stansub.stan.arguments import ArgumentProgram, argument_program, recognised
 from stansub.stan.passes import Rewriting, rewriting
+from stansub.stan.reach import Term, terms
 from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import takes_metric
@@ -89,6 +90,10 @@ class Analysis:
         if isinstance(found, NoPredictorsError):
             raise found
         return found
+
+    def terms(self, size: str = "") -> tuple[Term, ...]:
+        """Return the statements that add to the log density, and which rows each depends on for an observation."""
+        return terms(self.program, size or self.size)
 
     def takes_metric(self, function: str) -> bool:
         """Return whether a function of the program has an argument ``metric`` that is no variable of the data."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stansub.stan.elementwise.elements import ELEMENTWISE
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Refused, Symbols, checked, is_candidate
-from stansub.stan.sizes import data_declarations
+from stansub.stan.sizes import JOINT, data_declarations
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -41,8 +41,6 @@ from stansub.stan.syntax import (
 
 _ONE = Literal("1")
 _BY_ELEMENT = {".*": "*", "./": "/", ".^": "^"}
-# Densities of several values at once, or with operands that are matrices of all rows.
-_JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
 
 
 def by_rows(program: Program) -> Program | Refused | None:
@@ -144,7 +142,7 @@ class _Ragged:
                     pass
                 case _:
                     return one
-            if name.startswith(_JOINT) or "_glm" in name or names(one) & own:
+            if name.startswith(JOINT) or "_glm" in name or names(one) & own:
                 return one
             for value in values:
                 if (found := self._together(value)) is not None:

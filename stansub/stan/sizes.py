@@ -19,7 +19,9 @@ from stansub.stan.syntax import (
 
 # Real functions of a container, but for those that add up over parts of the data: they are right as they stand.
 SUMMARIES = frozenset({"max", "mean", "min", "norm2", "quantile", "sd", "variance"})
-_DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf", "_lcdf", "_lccdf")
+# Densities of several values at once begin so.
+JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
+DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf", "_lcdf", "_lccdf")
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def outcome_sizes(program: Program) -> tuple[str, ...]:
     statements = [*program.transformed_parameters.statements, *program.model.statements]
     lefts = [statement.left for statement in walk(statements) if isinstance(statement, Tilde)]
     found = calls(*statements)
-    lefts += [call.arguments[0] for call in found if call.name.endswith(_DENSITIES) and call.arguments]
+    lefts += [call.arguments[0] for call in found if call.name.endswith(DENSITIES) and call.arguments]
     outcomes = names(*lefts)
     observed = [one for one in data_declarations(program) if one.name in outcomes]
     dims = [dim for one in observed for dim in one.array_dims or one.all_dims]

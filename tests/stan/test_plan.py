@@ -57,9 +57,12 @@ def test_check_shows_them_when_asked(tmp_path: Path, capsys: pytest.CaptureFixtu
     for flags in ((), ("--verbose",)):
         with pytest.raises(SystemExit):
             main(["check", str(file), *flags])
-        shown[flags] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Compiled")]
+        lines = capsys.readouterr().out.splitlines()
+        shown[flags] = [line for line in lines if line.startswith(("Compiled", "Depends"))]
     assert shown[()] == []
-    assert [line.split(":")[0] for line in shown[("--verbose",)]] == [
+    first, *compiled = shown[("--verbose",)]
+    assert first == "Depends on    line 2: the observation's own row"
+    assert [line.split(":")[0] for line in compiled] == [
         "Compiled      program",
         "Compiled      linear predictors",
     ]

@@ -17,7 +17,7 @@ from stansub.stan.series.affine import Affine
 from stansub.stan.series.computed import Computed, DividedError, filling, unlooped, written
 from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
 from stansub.stan.series.rows import Index, RefusedError, Rows, Stretch
-from stansub.stan.sizes import changing_names, declarations, main_size
+from stansub.stan.sizes import JOINT, changing_names, declarations, main_size
 from stansub.stan.syntax import (
     Assign,
     Expression,
@@ -37,8 +37,6 @@ from stansub.stan.syntax import (
 _UNKNOWN = "reads elements of a variable that cannot be taken apart by observations"
 # How often a statement is divided.
 _MOST_PIECES = 5
-# Densities of several values at once begin so.
-_JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
 
 
 def with_lags(program: Program) -> Program | Refused | None:
@@ -282,7 +280,7 @@ class _Vectorised:
 
     def piece(self, first: Affine, n: Affine, size: Expression) -> Statement:
         """Return the statement about ``n`` of the observations after the ``first`` ones."""
-        if first != Affine((), 0) and any(call.name.startswith(_JOINT) for call in calls(self.statement)):
+        if first != Affine((), 0) and any(call.name.startswith(JOINT) for call in calls(self.statement)):
             raise RefusedError("is one density of all observations", self.span)
         found = self.computed.over(self.statement, Stretch(self.whole, first + 1, n, size))
         if left := names(found) & self.computed.rows.observed:
