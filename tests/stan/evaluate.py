@@ -52,6 +52,7 @@ FUNCTIONS: dict[str, Any] = {
     "mean": lambda x: np.mean(x) if np.size(x) else 0.0,
     "max": lambda x: np.max(x) if np.size(x) else 0.0,
     "size": len,
+    "rep_array": lambda x, n: np.full(n, x),
     "rep_vector": lambda x, n: np.full(n, float(x)),
     "segment": lambda x, first, n: x[first - 1 : first - 1 + n],
     "log_sum_exp": lambda *x: np.logaddexp.reduce(np.hstack(x)),
@@ -74,7 +75,7 @@ class _Run:
             match one:
                 case Declaration(_, name, value):
                     dims = [self.of(dim) for dim in one.all_dims]
-                    self.values[name] = np.zeros(dims) if dims else 0.0
+                    self.values[name] = np.zeros(dims, int if one.base == "int" else float) if dims else 0.0
                     if value is not None:
                         self.values[name] = np.copy(self.of(value)) if dims else self.of(value)
                 case Assign(place, operator, expression):

@@ -1,6 +1,8 @@
 """Groups of different sizes, one after the other: which loops are written row by row, and which are refused."""
 
+import numpy as np
 import pytest
+from evaluate import log_density
 
 from stansub.stan import stanc
 from stansub.stan.parts import divide
@@ -46,8 +48,14 @@ def words(text: str) -> str:
     ],
 )
 def test_densities_of_segments(inside: str, density: str) -> None:
-    found = by_rows(read(inside))
+    program = read(inside)
+    found = by_rows(program)
     assert isinstance(found, Program)
+    rng = np.random.default_rng(1)
+    data = {"N": 8, "J": 3, "y": rng.normal(size=8), "x": rng.normal(size=8), "X": rng.normal(size=(8, 2))}
+    data |= {"n": np.array([3, 1, 2]), "w": rng.normal(size=3)}  # no group has the last two rows
+    values = {"a": rng.normal(size=3), "b": rng.normal(size=2), "s": 0.7}
+    assert log_density(found, data, values) == pytest.approx(log_density(program, data, values), rel=1e-12)
     row, group = "stansub_row_1", "stansub_group_1[stansub_row_1]"
     expected = f"for ({row} in 1 : N) {{ if ({group} != 0) {{ {density.format(row=row, group=group)} }} }}"
     assert words(found.text(found.model.inside)).endswith(words(expected))
