@@ -20,6 +20,7 @@
 #include "json.hpp"
 #include "stretch.hpp"
 #include "taylor.hpp"
+#include "transitions.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -515,6 +516,8 @@ NB_MODULE(_loop, m) {
     }
   });
   m.doc() = "Decisions of Metropolis-Hastings steps from blocks of data.";
+
+  bind_transitions(m);
 
   m.def("read_json_numbers", &read_json_numbers, "text"_a, "threads"_a = 1, "piece"_a = std::size_t{1} << 20);
 

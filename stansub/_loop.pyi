@@ -910,3 +910,89 @@ class Decider:
     @property
     def audit_squares(self) -> float:
         """Sum of the squares of their standardised errors (see `Decision.audit_z`)."""
+
+class Transition:
+    """What a transition on a surrogate came to."""
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Mean over the trees' states."""
+
+    @property
+    def n_steps(self) -> int:
+        """Leapfrog steps."""
+
+    @property
+    def tree_depth(self) -> int:
+        """Of the deepest tree."""
+
+    @property
+    def diverging(self) -> bool:
+        """Whether energies in a tree differed too much, or the density was not defined."""
+
+class SurrogateNuts:
+    """The no-U-turn sampler on a compiled program, in the metric of a precision.
+
+    Parameters
+    ----------
+    model, log_density_gradient_address, free_error_address : int
+        Addresses of a model and of functions of BridgeStan's C API.
+    centre : ndarray, shape (dim,)
+    starts, rows : ndarray of int32
+    values : ndarray
+    order : ndarray of int32, shape (dim,)
+        The precision's Cholesky factor (see `stansub.target.split.Factor`).
+    owner : object
+        Kept alive.
+
+    Raises
+    ------
+    ValueError
+        When the parts of the factor do not fit together.
+    """
+
+    def __init__(
+        self,
+        model: int,
+        log_density_gradient_address: int,
+        free_error_address: int,
+        centre: NDArray[np.float64],
+        starts: NDArray[np.int32],
+        rows: NDArray[np.int32],
+        values: NDArray[np.float64],
+        order: NDArray[np.int32],
+        owner: object,
+    ) -> None: ...
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+
+    def __call__(
+        self, bits: CapsuleType, theta: NDArray[np.float64], *, step_size: float, max_tree_depth: int, n: int = 1
+    ) -> Transition:
+        """So many transitions from theta, which becomes where they end; without the interpreter's lock.
+
+        Raises
+        ------
+        ValueError
+            When the density is not defined at the start.
+        """
+
+def table_transitions(
+    energies: NDArray[np.float64], start: int, stops: Callable[[int, int], bool], max_tree_depth: int
+) -> list[float]:
+    """Probabilities of where a transition of the no-U-turn sampler ends, all its random choices enumerated.
+
+    Parameters
+    ----------
+    energies : ndarray, shape (n,)
+        Of the states of a trajectory, of which the first follows the last.
+    start : int
+    stops : callable
+        Whether a tree from a state to a state is not to be doubled.
+    max_tree_depth : int
+
+    Returns
+    -------
+    list of float, length n
+    """

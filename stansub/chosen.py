@@ -65,6 +65,23 @@ class ModesFound(Chosen):
     seconds: float
 
 
+@dataclass(frozen=True)
+class SurrogateSettled(Chosen):
+    """An expansion of the likelihood to sample from.
+
+    Attributes
+    ----------
+    noise : float
+        Standard deviation of what it leaves out.
+    n_passes : int
+        Evaluations of all observations to find it.
+    """
+
+    about = "surrogate"
+    noise: float
+    n_passes: int
+
+
 # Control variates
 
 

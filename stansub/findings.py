@@ -251,10 +251,19 @@ class OneChain(Finding):
 
 @dataclass(frozen=True)
 class HighRHat(Finding):
-    """R-hat is above ``limit``."""
+    """R-hat is above ``limit``.
+
+    Attributes
+    ----------
+    limit : float
+    quantities : Quantities
+    many : bool
+        Whether there are so many parameters that they may be effects, which surrogate transitions are for.
+    """
 
     limit: float
     quantities: Quantities
+    many: bool = False
 
 
 @dataclass(frozen=True)

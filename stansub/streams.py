@@ -30,6 +30,8 @@ class Run(Enum):
     """Points at which it is seen which factors depend on which parameters."""
     FACTORISED = (0, 8)
     """The race with factorised decisions, beside that with others."""
+    SURROGATE = (0, 10)
+    """Short runs on surrogates, until one is settled."""
     PILOT = (0, 9)
     """Steps by which a budget is planned; a number for each way and chain."""
 

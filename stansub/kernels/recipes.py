@@ -25,6 +25,7 @@ from stansub.kernels.base import Kernel
 from stansub.kernels.combine import InMixture, InSequence, OnSome
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.kernels.proposals import Proposal
+from stansub.target.split import Split
 from stansub.types import FloatArray, IntArray
 
 
@@ -69,6 +70,11 @@ class Bench(Protocol):
 
     @property
     def names(self) -> abc.Sequence[str]: ...
+
+    @property
+    def split(self) -> Split:
+        """The posterior in two; NoPredictorsError where it cannot be split."""
+        ...
 
     @property
     def tables(self) -> Callable[[float], Table] | None:

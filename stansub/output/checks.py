@@ -50,6 +50,8 @@ _PARTS = 4
 # Quantities that a finding names.
 _WORST = 3
 _RANDOM_WALKS = ("random-walk", "adaptive-metropolis")
+# From so many quantities on some of them may be effects of groups.
+_MANY = 20
 
 
 class _Run(NamedTuple):
@@ -130,7 +132,9 @@ def _convergence(run: _Run) -> Iterable[Finding]:
         yield findings.OneChain()
     high = statistics["r_hat"][statistics["r_hat"] > R_HAT_MAX].sort_values(ascending=False)
     if len(high):
-        yield findings.HighRHat(R_HAT_MAX, _failing(high, len(statistics)))
+        ours = run.facts.get("settings", {}).get("proposal")
+        many = len(statistics) >= _MANY and ours not in (None, "surrogate")
+        yield findings.HighRHat(R_HAT_MAX, _failing(high, len(statistics)), many)
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):
         yield findings.NotFinite(len(lost), tuple(lost.index[:_WORST]))

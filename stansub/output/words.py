@@ -171,9 +171,10 @@ def _(found: findings.OneChain) -> Words:
 
 @words.register
 def _(found: findings.HighRHat) -> Words:
+    effects = "Where parameters are effects of groups, or smooths, take `proposal='surrogate'`. " if found.many else ""
     return Words(
         f"R-hat is above {found.limit} for {_worst(found.quantities, '{:.2f}')}: the chains do not agree yet.",
-        "Double `iter_warmup` and `iter_sampling`; if that does not help, look at `stansub plot`: "
+        f"{effects}Double `iter_warmup` and `iter_sampling`; if that does not help, look at `stansub plot`: "
         "the posterior may have several modes or directions that the data hardly inform.",
     )
 
@@ -548,6 +549,14 @@ def _(choice: chosen.NoVariatesForTest) -> str:
 @sentence.register
 def _(choice: chosen.NoVariatesWithoutMode) -> str:
     return f"none: {choice.reason}"
+
+
+@sentence.register
+def _(choice: chosen.SurrogateSettled) -> str:
+    return (
+        f"an expansion of second order in the likelihood's own arguments, which leaves out {choice.noise:.2g} of the "
+        f"log density (standard deviation), found in {choice.n_passes} passes over the data"
+    )
 
 
 @sentence.register

@@ -22,6 +22,7 @@ from stansub.kernels.recipes import Leaf
 from stansub.kernels.sgld import MiniBatches
 from stansub.target.factors import Evaluator, Target
 from stansub.target.footprints import Footprints, find_footprints
+from stansub.target.split import Split
 from stansub.target.taylor import ControlVariates
 from stansub.tuning.anchored import Anchored
 from stansub.tuning.named import Surroundings, make_adapter
@@ -84,6 +85,11 @@ class Bench:
     def evaluator(self) -> Evaluator:
         """The chain's own."""
         return self.target.population.evaluator()
+
+    @property
+    def split(self) -> Split:
+        """The posterior in two."""
+        return self.target.split()
 
     @property
     def _variates(self) -> ControlVariates | None:

@@ -388,7 +388,7 @@ def _facts(prepared: Prepared) -> Encoded:
         seed=setup.seed,
         **{
             name: getattr(setup, name)
-            for name in ("asked_rule", "rule", "guarantee", "range_kind", "found", "plan", "trial")
+            for name in ("asked_rule", "rule", "guarantee", "range_kind", "found", "transition", "plan", "trial")
         },
         notes=dict(setup.notes),
         block_size=posterior.blocks.size,

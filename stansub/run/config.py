@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _Documented = TypeVar("_Documented", bound=Callable[..., Any])
 
 # Steps after warmup where none are asked for: of a run that ends there, and of one that may end before.
-ITER_SAMPLING, MOST_ITER_SAMPLING = 10_000, 100_000
+ITER_WARMUP, ITER_SAMPLING, MOST_ITER_SAMPLING = 2_000, 10_000, 100_000
+# Warmup and sampling of surrogate transitions, which move as far as those of NUTS.
+TRANSITIONS = 200, 1_000
 
 # Groups of options, in the command line's help.
 CHAINS, DECISIONS, DATA, OUTPUT = "Chains", "Decisions", "Data", "Output"
@@ -111,14 +113,20 @@ class SampleConfig:
         metavar="NAME",
         resume="any",
     )
-    iter_warmup: int = _option(2000, "Warmup steps of each chain, in which the proposal is learned.", CHAINS, Count(0))
+    iter_warmup: int = _option(
+        None,
+        "Warmup steps of each chain, in which the proposal is learned.",
+        CHAINS,
+        Count(0),
+        means="2,000; 200 of surrogate transitions, which learn nothing more",
+    )
     iter_sampling: int = _option(
         None,
         "Steps of each chain after warmup, with `until` at most; one of a random walk moves less far than one of NUTS, "
         "so there are more.",
         CHAINS,
         Count(1),
-        means="10,000; with `until` 100,000",
+        means="10,000, or 1,000 surrogate transitions; with `until` 100,000",
         resume="longer",
     )
     thin: int = _option(1, "Steps from one draw that is kept to the next.", CHAINS, Count(1))
@@ -139,14 +147,17 @@ class SampleConfig:
         means="widely about the mode; radius 2 where there is none",
     )
     proposal: (
-        Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld"] | str | Proposal
+        Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate"]
+        | str
+        | Proposal
     ) = _option(
         "auto",
         "Moves about the mode (laplace-pcn, langevin), random walks that learn their scale and, as "
         "adaptive-metropolis, their covariance in warmup, or Langevin moves with gradients of mini-batches (sgld); "
-        "auto has a short race about the mode.",
+        "surrogate, for multilevel models, samples the program with an expansion in place of its likelihood by the "
+        "no-U-turn sampler; auto has a short race about the mode.",
         CHAINS,
-        Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld")),
+        Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate")),
         type_="or Proposal",
     )
     kernel: Recipe | None = _option(
@@ -333,6 +344,8 @@ class SampleConfig:
                 raise InputError("a kernel has proposals of its own: give `kernel` or `proposal`")
         if not self.smooth and str(self.control_variates) in ("1", "2"):
             raise InputError(f"there are no control variates: {self.not_smooth}: leave `control_variates` out")
+        if self.surrogate and not self.make_test().exact:
+            raise InputError("surrogate transitions are decided from all observations: leave `test` out, or say exact")
         decisions.check_range(self.make_test(), self.range_source)
 
     def _settle(self) -> None:
@@ -340,8 +353,11 @@ class SampleConfig:
         settled: dict[str, Any] = {}
         if self.until is not None:
             settled["until"] = str(Precision.of(self.until))
+        warmup, sampling = TRANSITIONS if self.surrogate else (ITER_WARMUP, ITER_SAMPLING)
+        if self.iter_warmup is None:
+            settled["iter_warmup"] = warmup
         if self.iter_sampling is None:
-            settled["iter_sampling"] = ITER_SAMPLING if self.until is None else MOST_ITER_SAMPLING
+            settled["iter_sampling"] = sampling if self.until is None else MOST_ITER_SAMPLING
         for name, value in settled.items():
             object.__setattr__(self, name, value)
 
@@ -378,7 +394,7 @@ class SampleConfig:
         from stansub.run import decisions
 
         return decisions.choose_test(
-            self.test,
+            "exact" if self.test is None and self.surrogate else self.test,
             epsilon=self.epsilon,
             delta=self.delta,
             looks=self.looks,
@@ -394,14 +410,23 @@ class SampleConfig:
 
     @property
     def smooth(self) -> bool:
-        """Whether chains move on one smooth density, about whose modes something may be found."""
+        """Whether chains move on one smooth density, about whose modes something is to be found."""
         from stansub.kernels import recipes
 
-        return recipes.is_smooth(self.kernel or self.proposal)
+        return not self.surrogate and recipes.is_smooth(self.kernel or self.proposal)
+
+    @property
+    def surrogate(self) -> bool:
+        """Whether chains sample a surrogate posterior."""
+        from stansub.tuning.named import named
+
+        return named(self.proposal).surrogate
 
     @property
     def not_smooth(self) -> str:
         """Why nothing is looked for about a mode; to be asked where `smooth` is False."""
+        if self.surrogate:
+            return "surrogate transitions expand the likelihood where the posterior is, not at its mode"
         what, moves = ("kernel", self.kernel) if self.kernel is not None else ("proposal", self.proposal)
         return f"the {what} {type(moves).__name__} does not move on one smooth density of the whole space"
 

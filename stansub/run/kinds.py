@@ -14,11 +14,11 @@ from stansub._loop import DeciderState
 from stansub.acceptance import bounds, looks, noise, schedule, stopping, student
 from stansub.acceptance.normality import Trial
 from stansub.codec import Codec, Special
-from stansub.kernels import between_modes, jumps, polya_gamma, proposals, recipes, sgld, stiefel
+from stansub.kernels import between_modes, jumps, polya_gamma, proposals, recipes, sgld, stiefel, surrogate
 from stansub.kernels.base import State
 from stansub.run import state
 from stansub.run.moments import Moments
-from stansub.target import laplace, observations, remainders, taylor
+from stansub.target import laplace, observations, remainders, sparse, split, taylor
 from stansub.tuning import adapt, anchored, mode
 
 _RUN = (
@@ -61,6 +61,7 @@ _RECIPES = (
     recipes.Sequence,
     recipes.Mixture,
     polya_gamma.PolyaGamma,
+    surrogate.SurrogateTransition,
 )
 _RULES = (
     stopping.Exact,
@@ -85,6 +86,8 @@ _ABOUT_THE_MODE = (
     taylor.Expansion,
     observations.ObservationVariates,
     remainders.RemainderBounds,
+    sparse.Quadratic,
+    split.Factor,
     Moments,
 )
 _CHOICES = tuple(

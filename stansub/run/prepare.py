@@ -21,6 +21,7 @@ from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.recipes import Leaf, Metropolis, Recipe
+from stansub.kernels.surrogate import SurrogateTransition
 from stansub.progress import Progress
 from stansub.run import choices
 from stansub.run.bench import Bench
@@ -40,11 +41,13 @@ from stansub.stan.predictors import guess_predictors
 from stansub.stan.syntax import Program
 from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors
+from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.adapt import adapter_of
 from stansub.tuning.anchored import Anchored, Request, anchor
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.named import named, without_race
 from stansub.tuning.starts import RADIUS
+from stansub.tuning.surrogate import Settled, settle
 from stansub.types import FloatArray
 
 Model = str | Path | CompiledModel | Posterior | FunctionFactors
@@ -67,6 +70,8 @@ class Setup:
         Where the range constant comes from.
     found : Anchored or None
         The mode, control variates and proposals there.
+    transition : SurrogateTransition or None
+        Where chains sample a surrogate.
     moves : str, Proposal or Recipe
         What chains propose with, or the kernel that does.
     starts : tuple of Init, ndarray or None
@@ -85,6 +90,7 @@ class Setup:
     guarantee: str
     range_kind: str
     found: Anchored | None
+    transition: SurrogateTransition | None
     moves: str | Proposal | Recipe
     starts: tuple[Init | FloatArray | None, ...]
     plan: Plan
@@ -170,14 +176,18 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         observations=config.observations,
         evaluator=config.evaluator,
         log=progress,
-        predictors=config.exact_free or rule.factorised,
+        predictors=(config.exact_free and not config.surrogate) or rule.factorised,
     )
     posterior = _noting_decision_size(posterior, rule, config)
     if config.max_error is not None:
         rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
     _check_memory(posterior, config)
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
+    settled = _surrogate(posterior, config, progress) if config.surrogate else None
+    transition = settled.transition if settled is not None else None
     found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
+    if settled is not None:
+        notes = updated(notes, settled.choice())
     if not _of_observations(found):
         posterior = posterior.for_decisions(progress)
     promise = fitted.guarantee(ranges.source)
@@ -193,8 +203,9 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         guarantee=promise.value,
         range_kind=ranges.kind,
         found=found,
-        moves=moves_of(config, found),
-        starts=(None,) * config.chains if found is not None and config.inits is None else tuple(inits),
+        transition=transition,
+        moves=moves_of(config, found, transition),
+        starts=_starts(config, found, settled, inits),
         plan=Plan(
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
         ),
@@ -205,10 +216,35 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     return Prepared(setup, posterior, ranges, compiled_at, data_file)
 
 
-def moves_of(config: SampleConfig, found: Anchored | None) -> str | Proposal | Recipe:
+def moves_of(
+    config: SampleConfig, found: Anchored | None, transition: SurrogateTransition | None
+) -> str | Proposal | Recipe:
     """What chains propose with, or the kernel that does."""
+    if transition is not None:
+        return transition
     moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
     return without_race(moves) if isinstance(moves, str) else moves
+
+
+def _surrogate(posterior: Posterior, config: SampleConfig, progress: Progress) -> Settled:
+    """Surrogate transitions, settled."""
+    assert config.seed is not None
+    try:
+        split = posterior.split(progress)
+    except NoPredictorsError as error:
+        raise InputError(f"there is no surrogate of this likelihood: {error}; choose another proposal") from error
+    return settle(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
+
+
+def _starts(
+    config: SampleConfig, found: Anchored | None, settled: Settled | None, inits: Sequence[Init]
+) -> tuple[Init | FloatArray | None, ...]:
+    """Where chains start that were not told."""
+    if config.inits is not None:
+        return tuple(inits)
+    if settled is not None:
+        return settled.starts(config.chains)
+    return tuple(inits) if found is None else (None,) * config.chains
 
 
 def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress) -> list[Chain]:

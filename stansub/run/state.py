@@ -15,6 +15,7 @@ from stansub.acceptance.stopping import StoppingRule
 from stansub.chosen import Chosen
 from stansub.kernels.base import State
 from stansub.kernels.proposals import Adapter
+from stansub.kernels.surrogate import SurrogateTransition
 from stansub.run.moments import Moments
 from stansub.target.laplace import Mode
 from stansub.tuning.anchored import Anchored
@@ -129,7 +130,7 @@ class Facts:
     Attributes
     ----------
     seed : int
-    asked_rule, rule, guarantee, range_kind, found, plan, trial, notes
+    asked_rule, rule, guarantee, range_kind, found, transition, plan, trial, notes
         As in `stansub.run.prepare.Setup`.
     block_size : int
     evaluator : str
@@ -151,6 +152,7 @@ class Facts:
     guarantee: str
     range_kind: str
     found: Anchored | None
+    transition: SurrogateTransition | None
     plan: Plan
     trial: bool
     notes: dict[str, Chosen]

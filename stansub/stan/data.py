@@ -66,6 +66,10 @@ class Data:
         """Value of a scalar integer variable."""
         return int(self.values[name])
 
+    def of(self, declarations: tuple[Declaration, ...]) -> Data:
+        """Some of the variables."""
+        return Data({one.name: self.values[one.name] for one in declarations}, declarations, self.source)
+
     def json(self) -> bytes:
         """The data as JSON for the compiled program."""
         return _dump(self.values)

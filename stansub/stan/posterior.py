@@ -22,6 +22,7 @@ from stansub.stan.data import Data
 from stansub.stan.predictors import linear_predictors
 from stansub.stan.recognise import Form
 from stansub.stan.sizes import data_declarations
+from stansub.stan.surrogate import Split, split
 from stansub.stan.syntax import Program
 from stansub.target import factors
 from stansub.target.blocks import Blocks
@@ -166,6 +167,7 @@ class Posterior:
     decision_size: int | None = None
     guess: LinearPredictors | None = None
     _for_decisions: list[Posterior] = field(default_factory=list, repr=False, compare=False)
+    _found_split: list[Split | NoPredictorsError] = field(default_factory=list, repr=False, compare=False)
     _found_predictors: list[LinearPredictors | NoPredictorsError] = field(
         default_factory=list, repr=False, compare=False
     )
@@ -272,6 +274,39 @@ class Posterior:
         if isinstance(found, NoPredictorsError):
             raise found
         return found
+
+    def split(self, progress: Callable[[str], None] | None = None) -> Split:
+        """What costs no data, and the likelihood in its own arguments; it takes two compilations.
+
+        Raises
+        ------
+        NoPredictorsError
+            When the likelihood is of no recognised family of predictors that are affine in its own arguments.
+        """
+        if not self._found_split:
+            try:
+                self._found_split.append(self._find_split(progress))
+            except NoPredictorsError as error:
+                self._found_split.append(error)
+        found = self._found_split[0]
+        if isinstance(found, NoPredictorsError):
+            raise found
+        return found
+
+    def _find_split(self, progress: Callable[[str], None] | None) -> Split:
+        if self.form.kind == "functions" or self.blocks.sums or not self.sizes:
+            raise NoPredictorsError("the likelihood is not one sum over the rows of data of a program")
+        return split(
+            self.program,
+            self.sizes[0],
+            self.values,
+            self.blocks.n_observations,
+            self.full,
+            self.points,
+            gradient=lambda at: self.population.in_bulk().evaluator().subset_log_density_gradient(at)[1],
+            name=self.name,
+            progress=progress,
+        )
 
     def _find_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
         if self.blocks.sums:

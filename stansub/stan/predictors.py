@@ -21,7 +21,6 @@ from stansub.stan.analysis import Analysis
 from stansub.stan.arguments import (
     CHANGING,
     WIDEST,
-    ArgumentProgram,
     argument_program,
     library_name,
     not_affine,
@@ -49,7 +48,7 @@ _AFFINE, _SAME = 1e-9, 1e-8
 
 
 @dataclass(frozen=True)
-class _Columns:
+class Columns:
     """The columns of the program that hands them out, at any point.
 
     Attributes
@@ -57,13 +56,16 @@ class _Columns:
     at : callable
         From unconstrained parameters to all values, shape (rows, n): a row for each column, or several.
     spec : Spec
+    names : tuple of str
+        Of the unconstrained parameters.
     """
 
     at: Callable[[FloatArray], FloatArray]
     spec: Spec
+    names: tuple[str, ...]
 
     @classmethod
-    def of(cls, library: Library, values: Data, n: int, *, spec: Spec) -> _Columns:
+    def of(cls, library: Library, values: Data, n: int, *, spec: Spec) -> Columns:
         """Those of the program with such data, n observations."""
         model, rng = values.model(library), library.rng(0)
         first = model.param_num()
@@ -77,7 +79,7 @@ class _Columns:
                 raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
             return found[first:].reshape(-1, n)
 
-        return cls(at, spec)
+        return cls(at, spec, tuple(model.param_unc_names()))
 
     def __call__(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Observations and known arguments, and the other arguments after their links: a row each."""
@@ -104,7 +106,7 @@ class _Columns:
 
 
 @dataclass(frozen=True)
-class _HandedOut:
+class HandedOut:
     """A program that hands out the columns of the density of another one.
 
     Attributes
@@ -118,8 +120,11 @@ class _HandedOut:
     library: Library
 
     @classmethod
-    def of(cls, handing_out: ArgumentProgram, name: str, progress: Callable[[str], None] | None = None) -> _HandedOut:
-        """Compiled; NoPredictorsError where it does not compile."""
+    def of(
+        cls, program: Program, form: Form, size: str, name: str, progress: Callable[[str], None] | None = None
+    ) -> HandedOut:
+        """Compiled; NoPredictorsError where the text shows no density of a recognised family."""
+        handing_out = argument_program(program, form, size)
         try:
             library = Library(toolchain.compile_library(handing_out.code, name=library_name(name), progress=progress))
         except RunError as error:
@@ -130,9 +135,9 @@ class _HandedOut:
         """Unconstrained parameters at which arguments can be compared: always the same."""
         return list(np.random.default_rng(0).uniform(-2, 2, (_N_POINTS, values.model(self.library).dim)))
 
-    def columns(self, values: Data, n: int) -> _Columns:
+    def columns(self, values: Data, n: int) -> Columns:
         """Of such data, n observations."""
-        return _Columns.of(self.library, values, n, spec=SPECS[self.density])
+        return Columns.of(self.library, values, n, spec=SPECS[self.density])
 
 
 def linear_predictors(
@@ -171,7 +176,7 @@ def linear_predictors(
         predictors = replace(found, order=order)
         return predictors if _is_proved(predictors, blocks, points, terms) else None
 
-    source = _HandedOut.of(argument_program(program, form, sizes[0] if sizes else ""), name, progress)
+    source = HandedOut.of(program, form, sizes[0] if sizes else "", name, progress)
     if guess is None:
         guess = _by_columns_of_data(source, values, sizes)
     if guess is not None and (predictors := proved(guess)):
@@ -194,12 +199,13 @@ def guess_predictors(analysis: Analysis, values: Data, name: str) -> LinearPredi
     try:
         if not toolchain.is_compiled(analysis.arguments(size).code, name=library_name(name)):
             return None
-        return _by_columns_of_data(_HandedOut.of(analysis.arguments(size), name), values, [size])
+        source = HandedOut.of(analysis.program, analysis.form, size, name)
+        return _by_columns_of_data(source, values, [size])
     except InputError:
         return None
 
 
-def _steps(columns: _Columns, point: FloatArray) -> list[FloatArray]:
+def _steps(columns: Columns, point: FloatArray) -> list[FloatArray]:
     """What each argument gains for a step of 1 of each parameter, each of shape (n, dim) or (1, dim)."""
     _, base = columns(point)
 
@@ -211,7 +217,7 @@ def _steps(columns: _Columns, point: FloatArray) -> list[FloatArray]:
     return [np.stack(np.broadcast_arrays(*(step[row] for step in steps)), 1) for row in range(len(base))]
 
 
-def _by_columns_of_data(source: _HandedOut, values: Data, sizes: Sequence[str]) -> LinearPredictors | None:
+def _by_columns_of_data(source: HandedOut, values: Data, sizes: Sequence[str]) -> LinearPredictors | None:
     """The linear predictors where the program takes a few rows, and these show a design of columns of the data.
 
     All rows are then asked in parts; None where that does not succeed, for whatever reason. To be proved: what the
@@ -269,7 +275,7 @@ class _Affine(NamedTuple):
     offset: FloatArray
 
 
-def _affine(density: str, columns: _Columns, design: Sequence[FloatArray], points: Sequence[FloatArray]) -> _Affine:
+def _affine(density: str, columns: Columns, design: Sequence[FloatArray], points: Sequence[FloatArray]) -> _Affine:
     """What the arguments are in the unconstrained parameters; NoPredictorsError when not affine with such a design."""
     given, base = columns(points[0])
     if len(base) != len(design):

@@ -11,6 +11,7 @@ from typing import Protocol
 from stansub._loop import Evaluator
 from stansub.target.blocks import Blocks
 from stansub.target.remainders import LinearPredictors, RemainderBounds
+from stansub.target.split import Split
 from stansub.types import FloatArray
 
 __all__ = ["CutTarget", "Density", "Evaluator", "Population", "Target"]
@@ -54,6 +55,10 @@ class Target(Protocol):
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
         """How observations depend on the parameters by linear predictors; NoPredictorsError where they do not."""
+        ...
+
+    def split(self, progress: Callable[[str], None] | None = None) -> Split:
+        """In what costs no data and the likelihood in its own arguments; NoPredictorsError where it cannot be split."""
         ...
 
     def remainder_bounds(

@@ -15,6 +15,7 @@ from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.target.blocks import Blocks
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
+from stansub.target.split import Split
 from stansub.types import FloatArray, IntArray
 
 Places = NDArray[np.int32]
@@ -103,6 +104,10 @@ class FunctionFactors:
         other.any_block_size = False
         other._cut(self.blocks.n_observations, size)
         return other
+
+    def split(self, progress: Callable[[str], None] | None = None) -> Split:
+        """There is no program to split."""
+        raise NoPredictorsError("a posterior of functions has no program to split")
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
         """Those that were given."""

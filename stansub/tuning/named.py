@@ -44,6 +44,8 @@ class Named:
         Makes what learns the proposal in warmup.
     batches : bool
         Whether it takes gradients from mini-batches, which control variates of blocks are good for.
+    surrogate : bool
+        Whether it samples a surrogate posterior, which is settled before chains begin.
     fallback : str
         Name of the proposal that takes its place where a race cannot be had; empty where there is none.
     """
@@ -51,6 +53,7 @@ class Named:
     race: Callable[[Normal, str], Iterator[Candidate]] | None = None
     learner: Callable[[Surroundings], Adapter] | None = None
     batches: bool = False
+    surrogate: bool = False
     fallback: str = ""
 
     @property
@@ -72,6 +75,7 @@ PROPOSALS = {
     "adaptive-metropolis": Named(learner=lambda about: CovarianceAdapter(about.dim)),
     "random-walk": Named(learner=lambda about: ScaleAdapter(about.dim)),
     "sgld": Named(learner=_sgld, batches=True),
+    "surrogate": Named(surrogate=True),
 }
 
 

@@ -19,6 +19,7 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
     assert kinds(Chosen) == set(sentence.registry) - {object}
     assert {kind.about for kind in kinds(Chosen)} == {
         "mode",
+        "surrogate",
         "control variates",
         "expansion point",
         "proposal",

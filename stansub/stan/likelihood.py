@@ -1,0 +1,247 @@
+"""The likelihood in its own arguments: log p(theta) = G(theta) + L(phi(theta)).
+
+phi are the quantities that the likelihood's statements read and that are no observation's own: parameters, transformed
+parameters and variables of the model block. Two programs are written from the user's. The likelihood's has phi for
+parameters and nothing but the likelihood in its model; in phi it is often affine in its predictors where it is not in
+theta, as with effects that are a scale times a standard normal. The other has all the rest, the map to phi, and in the
+likelihood's place a quadratic of phi whose coefficients are data: so Stan differentiates the map, and a surrogate of
+the posterior costs no data.
+
+The text only proposes: that the two together are the user's log density is proved numerically.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from stansub.errors import InputError
+from stansub.stan.dependence import Step, Steps, needed, text_of
+from stansub.stan.rewrite import silent
+from stansub.stan.rewriting import checked
+from stansub.stan.sizes import data_declarations
+from stansub.stan.syntax import Declaration, Literal, Program, SizedType, Span, names, parse, writes
+
+# Data of the program with the surrogate: the point of expansion, the gradient there, and minus the Hessian, by rows.
+SIZE, POINT, GRADIENT, VALUES, COLUMNS, STARTS = (
+    f"stansub_{name}" for name in ("n_phi", "point", "gradient", "values", "columns", "starts")
+)
+_PHI = "stansub_phi"
+
+
+class NotInArgumentsError(InputError):
+    """The text shows no likelihood in arguments of its own; it says why."""
+
+
+@dataclass(frozen=True)
+class OwnArguments:
+    """A program in two.
+
+    Attributes
+    ----------
+    arguments : tuple of Declaration
+        phi, in its order, as parameters of the likelihood's program: positive ones are by their logarithm.
+    likelihood : Program
+        Nothing but the likelihood.
+    surrogate : str
+        Code of the program with a quadratic in the likelihood's place; phi is its generated quantity.
+    declarations : tuple of Declaration
+        The data that it needs of the user's.
+    """
+
+    arguments: tuple[Declaration, ...]
+    likelihood: Program
+    surrogate: str
+    declarations: tuple[Declaration, ...]
+
+
+def in_own_arguments(program: Program, size: str) -> OwnArguments:
+    """The program in two, where ``size`` counts the observations.
+
+    Raises
+    ------
+    NotInArgumentsError
+        When the text shows no way.
+    """
+    if (code := silent(program.code)) != program.code:
+        program = parse(code)
+    steps = Steps.of(program)
+    reading = _Reading.of(program, steps, size)
+    inside = [step for step in (*steps.transformed, *steps.model) if reading.of_observations(step)]
+    adding = [step for step in steps.model if step.has_effects and reading.of_observations(step)]
+    if not adding:
+        raise NotInArgumentsError("no statement of the model adds what depends on observations")
+    kept = needed([*inside, *(step for step in steps.model if not reading.changes(step))], adding)
+    free = frozenset().union(*(step.reads for step in kept)) - frozenset().union(*(step.writes for step in kept))
+    arguments = tuple(reading.argument(key) for key in reading.in_order(free))
+    if not arguments:
+        raise NotInArgumentsError("the likelihood reads no parameters")
+    spans = {step.statement.span for step in kept}
+    likelihood = checked(_likelihood(program, arguments, spans), "likelihood")
+    if likelihood is None:
+        raise NotInArgumentsError("a program of the likelihood alone is not valid")
+    rest = [step for step in (*steps.transformed, *steps.model) if step not in inside]
+    declarations, transformed = _data_of(program, steps, rest)
+    surrogate = _surrogate(program, arguments, declarations, transformed, {step.statement.span for step in rest})
+    return OwnArguments(arguments, likelihood, surrogate, declarations)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What statements depend on.
+
+    Attributes
+    ----------
+    observed, changing : set of str
+        Variables that depend on observations, and on parameters.
+    declared : mapping
+        Parameters, transformed parameters, and variables of all the model block, by key.
+    """
+
+    observed: frozenset[str]
+    changing: frozenset[str]
+    declared: Mapping[str, Declaration]
+
+    @classmethod
+    def of(cls, program: Program, steps: Steps, size: str) -> _Reading:
+        data = data_declarations(program)
+        sized = [size, *(one.name for one in data if size in names(*one.all_dims, *one.type.elements))]
+        own = [one.name for one in program.parameters.declarations]
+        if any(size in names(*one.all_dims) for one in program.parameters.declarations):
+            raise NotInArgumentsError(f"parameters are as many as observations ({size})")
+        depends = steps.depending({"observations": sized, "parameters": own})
+        declared = {one.name: one for one in program.parameters.declarations}
+        top = [*program.transformed_parameters.declarations, *program.model.declarations]
+        for step in (*steps.transformed, *steps.model):
+            if isinstance(one := step.statement, Declaration) and any(one is other for other in top):
+                declared.update(dict.fromkeys(step.writes, one))
+        observed, changing = (
+            frozenset(name for name, groups in depends.items() if group in groups)
+            for group in ("observations", "parameters")
+        )
+        return cls(observed, changing, declared)
+
+    def of_observations(self, step: Step) -> bool:
+        return bool((step.reads | step.writes) & self.observed)
+
+    def changes(self, step: Step) -> bool:
+        return step.has_effects or bool((step.reads | step.writes) & self.changing)
+
+    def in_order(self, keys: Collection[str]) -> list[str]:
+        """Those that depend on parameters, in the order of their declarations."""
+        found = {key for key in keys if key in self.changing}
+        if missing := found - self.declared.keys():
+            name = min(missing).partition("@")[0]
+            raise NotInArgumentsError(f"the likelihood reads {name}, which is declared within a branch or loop")
+        return [key for key in self.declared if key in found]
+
+    def argument(self, key: str) -> Declaration:
+        """A variable as a parameter of the likelihood's program."""
+        one = self.declared[key]
+        plain = one.type.plain
+        if plain.base not in ("real", "vector", "row_vector", "matrix"):
+            raise NotInArgumentsError(f"the likelihood reads {one.name} of type {one.type}")
+        positive = [bound for bound in one.type.bounds if bound.kind == "lower" and bound.value == Literal("0")]
+        kept = tuple(positive) if len(one.type.bounds) == 1 else ()
+        return Declaration(SizedType(plain.array_dims, plain.base, (), kept, plain.dims), one.name)
+
+
+def _likelihood(program: Program, arguments: Sequence[Declaration], kept: Collection[Span]) -> str:
+    transformed, model = program.transformed_parameters.statements, program.model.statements
+    lines = [program.text(block.span) for block in (program.functions_block, program.data, program.transformed_data)]
+    lines += ["parameters {", *(f"  {one.type} {one.name};" for one in arguments), "}"]
+    if inside := text_of(program, transformed, kept):
+        lines.append(f"transformed parameters {{\n{inside}\n}}")
+    return "\n".join([*lines, "model {", text_of(program, model, kept), "}"])
+
+
+def _data_of(program: Program, steps: Steps, rest: Sequence[Step]) -> tuple[tuple[Declaration, ...], Collection[Span]]:
+    """The data that some statements need, and where transformed data are made of them."""
+    read = names(program.parameters).union(*(step.reads for step in rest))
+    # Declarations and their conditions read sizes, too.
+    sizes = (*program.parameters.declarations, *program.transformed_parameters.declarations)
+    read |= names(*(node for one in sizes for node in (*one.all_dims, *(bound.value for bound in one.type.bounds))))
+    made = needed(steps.data, [step for step in steps.data if writes(step.statement) & read])
+    read |= names(*(step.statement for step in made))
+    declared = program.data.declarations
+    for one in reversed(declared):  # sizes are declared before what they size
+        if one.name in read:
+            read |= names(*one.all_dims, *one.type.elements, *(bound.value for bound in one.type.bounds))
+    return tuple(one for one in declared if one.name in read), {step.statement.span for step in made}
+
+
+def _surrogate(
+    program: Program,
+    arguments: Sequence[Declaration],
+    declarations: Sequence[Declaration],
+    transformed_data: Collection[Span],
+    kept: Collection[Span],
+) -> str:
+    transformed = text_of(program, program.transformed_parameters.statements, kept)
+    model = text_of(program, program.model.statements, kept)
+    locals_ = {one.name for one in program.model.declarations} & {one.name for one in arguments}
+    lines = [
+        program.text(program.functions_block.span),
+        "data {",
+        *(f"  {one.type} {one.name};" for one in declarations),
+        f"  int {SIZE};",
+        *(f"  vector[{SIZE}] {name};" for name in (POINT, GRADIENT)),
+        f"  int {VALUES}_n;",
+        f"  vector[{VALUES}_n] {VALUES};",
+        f"  array[{VALUES}_n] int {COLUMNS};",
+        f"  array[{SIZE} + 1] int {STARTS};",
+        "}",
+    ]
+    if transformed_data:
+        inside = text_of(program, program.transformed_data.statements, transformed_data)
+        lines.append(f"transformed data {{\n{inside}\n}}")
+    lines.append(program.text(program.parameters.span))
+    if transformed:
+        lines.append(f"transformed parameters {{\n{transformed}\n}}")
+    phi = _phi(arguments)
+    change = f"{_PHI} - {POINT}"
+    product = f"csr_matrix_times_vector({SIZE}, {SIZE}, {VALUES}, {COLUMNS}, {STARTS}, stansub_change)"
+    lines += [
+        "model {",
+        model,
+        f"{{\n{phi}",
+        f"vector[{SIZE}] stansub_change = {change};",
+        f"target += dot_product({GRADIENT}, stansub_change) - 0.5 * dot_product(stansub_change, {product});",
+        "}\n}",
+        "generated quantities {",
+        f"  vector[{SIZE}] {_PHI}_now;",
+        "  {",
+        _without_effects(program, kept) if locals_ else "",
+        phi,
+        f"{_PHI}_now = {_PHI};",
+        "  }\n}",
+    ]
+    return "\n".join(lines)
+
+
+def _without_effects(program: Program, kept: Collection[Span]) -> str:
+    """The statements of the model at some places that only compute."""
+    spans = {step.statement.span for step in Steps.of(program).model if not step.has_effects}
+    return text_of(program, program.model.statements, spans & set(kept))
+
+
+def _phi(arguments: Sequence[Declaration]) -> str:
+    """Stan code that declares phi."""
+    lines = [f"vector[{SIZE}] {_PHI};", "{", "int stansub_at = 0;"]
+    for one in arguments:
+        depth = len(one.type.array_dims)
+        index = [f"stansub_i{k}" for k in range(depth)]
+        value = one.name + (f"[{', '.join(index)}]" if index else "")
+        value = f"log({value})" if one.type.bounds else value
+        vector = f"rep_vector({value}, 1)" if one.type.base == "real" else f"to_vector({value})"
+        body = [
+            "{",
+            f"vector[num_elements({vector})] stansub_value = {vector};",
+            f"{_PHI}[stansub_at + 1 : stansub_at + num_elements(stansub_value)] = stansub_value;",
+            "stansub_at += num_elements(stansub_value);",
+            "}",
+        ]
+        for k in reversed(range(depth)):
+            body = [f"for ({index[k]} in 1 : {one.type.array_dims[k]}) {{", *body, "}"]
+        lines += body
+    return "\n".join([*lines, "}"])

@@ -1,0 +1,187 @@
+"""Surrogates of a posterior: the program with a quadratic in place of its likelihood, which touches no data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from stansub._loop import SurrogateNuts
+from stansub.errors import RunError
+from stansub.stan import toolchain
+from stansub.stan.data import Data
+from stansub.stan.library import Library, Model
+from stansub.stan.likelihood import (
+    COLUMNS,
+    GRADIENT,
+    POINT,
+    SIZE,
+    STARTS,
+    VALUES,
+    NotInArgumentsError,
+    in_own_arguments,
+)
+from stansub.stan.sparse import sparse_predictors
+from stansub.stan.syntax import Program
+from stansub.target.remainders import NoPredictorsError
+from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.target.split import Factor
+from stansub.types import FloatArray
+
+# Relative rounding by which surrogate and likelihood together may differ from the user's log density, and so for the
+# gradient.
+_SAME, _SLOPE = 1e-9, 1e-6
+
+
+class Whole(Protocol):
+    """The user's log density."""
+
+    @property
+    def dim(self) -> int: ...
+
+    def log_density(self, theta: FloatArray) -> float: ...
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """A surrogate posterior about a point.
+
+    Attributes
+    ----------
+    model : Model
+        Log density: all but the likelihood, and the quadratic. Its generated quantity is phi.
+    quadratic : Quadratic
+    """
+
+    model: Model
+    quadratic: Quadratic
+
+    def nuts(self, centre: FloatArray, factor: Factor) -> SurrogateNuts:
+        """The no-U-turn sampler, with the metric of a precision."""
+        library = self.model.library
+        return SurrogateNuts(
+            self.model.pointer,
+            library.address("bs_log_density_gradient"),
+            library.address("bs_free_error_msg"),
+            centre,
+            *factor,
+            owner=self.model,
+        )
+
+    def phi(self, theta: FloatArray) -> FloatArray:
+        """The likelihood's arguments, shape (m,)."""
+        first = self.model.param_num()
+        out = np.empty(first + len(self.quadratic.point))
+        return self.model.param_constrain(theta, include_gq=True, rng=self.model.rng(0), out=out)[first:]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A posterior in two, proved: what costs no data, and the likelihood in its own arguments.
+
+    Attributes
+    ----------
+    library : Library
+        Of the program with a surrogate.
+    values : Data
+        What that needs of the user's data.
+    predictors : SparsePredictors
+    """
+
+    library: Library
+    values: Data
+    predictors: SparsePredictors
+
+    def surrogate(self, quadratic: Quadratic) -> Surrogate:
+        """With an expansion of the likelihood in its place."""
+        values = self.values.values | {
+            SIZE: len(quadratic.point),
+            POINT: quadratic.point,
+            GRADIENT: quadratic.gradient,
+            f"{VALUES}_n": len(quadratic.values),
+            VALUES: quadratic.values,
+            COLUMNS: quadratic.columns.astype(np.int64) + 1,
+            STARTS: quadratic.starts.astype(np.int64) + 1,
+        }
+        return Surrogate(replace(self.values, values=values).model(self.library), quadratic)
+
+    def nothing(self) -> Surrogate:
+        """With nothing in its place: the prior."""
+        m = self.predictors.dim
+        return self.surrogate(Quadratic.of(np.zeros(m), 0.0, np.zeros(m), self.predictors.empty()))
+
+
+def split(
+    program: Program,
+    size: str,
+    values: Data,
+    n: int,
+    whole: Whole,
+    points: Sequence[FloatArray],
+    *,
+    gradient: Callable[[FloatArray], FloatArray],
+    name: str,
+    progress: Callable[[str], None] | None = None,
+) -> Split:
+    """Split a posterior in two; it takes two compilations.
+
+    Parameters
+    ----------
+    program : Program
+    size : str
+        What counts the observations.
+    values : Data
+        The user's.
+    n : int
+        Number of observations.
+    whole : Whole
+        The user's log density.
+    points : sequence of ndarray, shape (dim,)
+        Where the two together are compared with it.
+    gradient : callable
+        Of that.
+    name : str
+        Of the program, for messages.
+    progress : callable, optional
+
+    Raises
+    ------
+    NoPredictorsError
+        When the likelihood is of no recognised family of predictors that are affine in its own arguments.
+    """
+    try:
+        own = in_own_arguments(program, size)
+    except NotInArgumentsError as error:
+        raise NoPredictorsError(str(error)) from error
+    with toolchain.in_background() as compiling:
+        library = compiling(own.surrogate, name=f"{name}_surrogate", progress=progress)
+        predictors = sparse_predictors(own, size, values, n, name, progress)
+        try:
+            found = Split(Library(library.result()), values.of(own.declarations), predictors)
+        except RunError as error:
+            raise NoPredictorsError(f"a program with a surrogate does not compile ({error})") from error
+    return _proved(found, whole, points, gradient)
+
+
+def _proved(
+    found: Split, whole: Whole, points: Sequence[FloatArray], gradient: Callable[[FloatArray], FloatArray]
+) -> Split:
+    """With the likelihood's constant; NoPredictorsError unless the two together are the user's log density."""
+    prior, constants, scales = found.nothing(), [], []
+    for theta in points:
+        phi = prior.phi(theta)
+        own, given = found.predictors.log_lik(phi), whole.log_density(theta)
+        rest = prior.model.log_density(theta)
+        constants.append(given - rest - own)
+        scales.append(1 + abs(given) + abs(rest) + abs(own))
+    if not np.isfinite(constants).all() or np.ptp(constants) > _SAME * max(scales):
+        raise NoPredictorsError("the likelihood in its own arguments and the rest are not the log density")
+    theta = points[0]
+    about = found.surrogate(found.predictors.expansion(prior.phi(theta)))
+    _, slope = about.model.log_density_gradient(theta)
+    given_slope = gradient(theta)
+    if not np.abs(slope - given_slope).max() <= _SLOPE * (1 + np.abs(given_slope).max()):
+        raise NoPredictorsError("the likelihood in its own arguments has another gradient than the log density")
+    return replace(found, predictors=replace(found.predictors, constant=float(np.mean(constants))))

@@ -1,0 +1,203 @@
+"""Likelihoods of linear predictors whose rows are sparse: a few numbers, and one level of each grouping.
+
+Observation i depends on phi, shape (m,), through q arguments eta_ki = a_ki . phi + o_ki. A row a_ki has p numbers that
+all observations have and a few that stand in places of its own, so that memory and time grow with the numbers that are
+not 0, never with m times the observations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.target.remainders import Family
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """The rows of one argument.
+
+    Attributes
+    ----------
+    dense : ndarray, shape (n, p) or (1, p)
+        Numbers that all observations have; one row where it is the same for all.
+    places : ndarray of int, shape (p,)
+        Of these among the m.
+    gathered : csr_array, shape (n, m)
+        The others.
+    offset : ndarray, shape (n,) or (1,)
+    """
+
+    dense: FloatArray
+    places: NDArray[np.int64]
+    gathered: sp.csr_array
+    offset: FloatArray
+
+    @property
+    def n(self) -> int:
+        """Observations."""
+        return int(self.gathered.shape[0])
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all observations have the same row."""
+        return len(self.dense) == 1 and self.n > 1
+
+    def __call__(self, change: FloatArray) -> FloatArray:
+        """a_i . change for all observations, shape (n,)."""
+        found = np.broadcast_to(self.dense @ change[self.places], self.n)
+        return np.asarray(found + self.gathered @ change if self.gathered.nnz else found)
+
+    def back(self, slopes: FloatArray) -> FloatArray:
+        """sum_i slopes_i a_i, shape (m,)."""
+        found = np.asarray(self.gathered.T @ slopes, np.float64)
+        found[self.places] += self.dense[0] * slopes.sum() if self.is_constant else slopes @ self.dense
+        return found
+
+    def weighted(self, weights: FloatArray, other: SparseRows) -> sp.csr_array:
+        """sum_i weights_i a_i b_i', shape (m, m), b being the rows of another argument."""
+        m = self.gathered.shape[1]
+        both = self._dense_with(weights, other)
+        found = sp.coo_array((both.ravel(), _grid(self.places, other.places)), shape=(m, m)).tocsr()
+        if other.gathered.nnz:
+            found = found + self._by_gathered(weights, other, m)
+        if self.gathered.nnz:
+            found = found + other._by_gathered(weights, self, m).T
+        if self.gathered.nnz and other.gathered.nnz:
+            found = found + self.gathered.T @ other.gathered.multiply(weights[:, np.newaxis]).tocsr()
+        return sp.csr_array(found)
+
+    def _dense_with(self, weights: FloatArray, other: SparseRows) -> FloatArray:
+        if self.is_constant and other.is_constant:
+            return np.asarray(weights.sum() * np.outer(self.dense[0], other.dense[0]))
+        if self.is_constant:
+            return np.outer(self.dense[0], weights @ other.dense)
+        if other.is_constant:
+            return np.outer(weights @ self.dense, other.dense[0])
+        return np.asarray(self.dense.T @ (weights[:, np.newaxis] * other.dense))
+
+    def _by_gathered(self, weights: FloatArray, other: SparseRows, m: int) -> sp.csr_array:
+        """sum_i weights_i d_i s_i', of the numbers that all have and those in places of their own of another."""
+        if self.is_constant:
+            sums = np.outer(other.gathered.T @ weights, self.dense[0])
+        else:
+            sums = np.asarray(other.gathered.T @ (weights[:, np.newaxis] * self.dense))
+        return sp.coo_array((sums.T.ravel(), _grid(self.places, np.arange(m))), shape=(m, m)).tocsr()
+
+
+def _grid(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return np.repeat(rows, len(columns)), np.tile(columns, len(rows))
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """An expansion of second order: value + gradient . d - d' precision d / 2, d = phi - point.
+
+    Attributes
+    ----------
+    point, gradient : ndarray, shape (m,)
+    value : float
+    values : ndarray
+        Of the precision's entries, by rows.
+    columns, starts : ndarray of int32
+        Where they stand, and where each row begins.
+    """
+
+    point: FloatArray
+    value: float
+    gradient: FloatArray
+    values: FloatArray
+    columns: NDArray[np.int32]
+    starts: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, point: FloatArray, value: float, gradient: FloatArray, precision: sp.csr_array) -> Quadratic:
+        """With a precision of shape (m, m)."""
+        own = sp.csr_array(precision)
+        own.sum_duplicates()
+        columns, starts = own.indices.astype(np.int32), own.indptr.astype(np.int32)
+        return cls(point.copy(), value, gradient, np.asarray(own.data, np.float64), columns, starts)
+
+    @cached_property
+    def precision(self) -> sp.csr_array:
+        """Shape (m, m)."""
+        m = len(self.point)
+        return sp.csr_array((self.values, self.columns, self.starts), shape=(m, m))
+
+    def __call__(self, phi: FloatArray) -> float:
+        """Its value."""
+        d = phi - self.point
+        return float(self.value + self.gradient @ d - 0.5 * d @ (self.precision @ d))
+
+
+@dataclass(frozen=True)
+class SparsePredictors:
+    """A likelihood by its arguments.
+
+    Attributes
+    ----------
+    rows : tuple of SparseRows
+        One for each of the family's arguments.
+    family : Family
+    constant : float
+        What the program's log likelihood has that the family's leaves out.
+    """
+
+    rows: tuple[SparseRows, ...]
+    family: Family
+    constant: float = 0.0
+
+    @property
+    def dim(self) -> int:
+        """m."""
+        return int(self.rows[0].gathered.shape[1])
+
+    def empty(self) -> sp.csr_array:
+        """A matrix of zeros, shape (m, m)."""
+        return sp.csr_array((self.dim, self.dim))
+
+    @cached_property
+    def n_observations(self) -> int:
+        """n."""
+        return self.rows[0].n
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers that are kept."""
+        return sum(one.dense.size + one.gathered.nnz for one in self.rows)
+
+    def at(self, phi: FloatArray) -> FloatArray:
+        """The arguments, shape (q, n)."""
+        return np.stack([one(phi) + one.offset for one in self.rows])
+
+    def log_lik(self, phi: FloatArray) -> float:
+        """Of all observations; minus infinity where it is not defined."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = float(self.family.log_lik(self.at(phi)).sum()) + self.constant
+        return value if np.isfinite(value) else -np.inf
+
+    def expansion(self, phi: FloatArray) -> Quadratic:
+        """About a point."""
+        eta = self.at(phi)
+        values, slopes, curvatures = self.family.derivatives((0, 1, 2), eta)
+        gradient = np.sum([row.back(slope) for row, slope in zip(self.rows, slopes, strict=True)], axis=0)
+        precision = sum(
+            (
+                a.weighted(-np.ascontiguousarray(np.broadcast_to(curvatures[j, k], self.n_observations)), b)
+                for j, a in enumerate(self.rows)
+                for k, b in enumerate(self.rows)
+            ),
+            start=self.empty(),
+        )
+        return Quadratic.of(phi, float(values.sum()) + self.constant, gradient, sp.csr_array(precision))
+
+
+def stacked(columns: Sequence[FloatArray]) -> FloatArray:
+    """Columns side by side, shape (n, p); one row where all are the same for all observations."""
+    return np.stack(np.broadcast_arrays(*columns), 1) if columns else np.empty((1, 0))

@@ -1,0 +1,90 @@
+"""A posterior in two: what costs no data, and the likelihood in its own arguments; what it is to the layers above.
+
+Nothing here knows of Stan. `stansub.stan.surrogate.Split` is such a posterior.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.types import FloatArray
+
+
+class Factor(NamedTuple):
+    """A sparse Cholesky factor of a precision, P A P' = L L', by columns that begin with their diagonal.
+
+    Attributes
+    ----------
+    starts, rows : ndarray of int32
+    values : ndarray
+    order : ndarray of int32
+        Which parameter stands at each place.
+    """
+
+    starts: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    values: FloatArray
+    order: NDArray[np.int32]
+
+
+class Transition(Protocol):
+    """What a transition on a surrogate came to."""
+
+    @property
+    def acceptance_rate(self) -> float: ...
+
+    @property
+    def n_steps(self) -> int: ...
+
+    @property
+    def tree_depth(self) -> int: ...
+
+    @property
+    def diverging(self) -> bool: ...
+
+
+class Nuts(Protocol):
+    """The no-U-turn sampler on a surrogate, for one thread at a time; theta becomes where it ends."""
+
+    def __call__(
+        self, bits: Any, theta: FloatArray, *, step_size: float, max_tree_depth: int, n: int = 1
+    ) -> Transition: ...
+
+
+class Differentiable(Protocol):
+    """A log density with gradients."""
+
+    @property
+    def dim(self) -> int: ...
+
+    def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]: ...
+
+
+class Surrogate(Protocol):
+    """A surrogate posterior: all but the likelihood, and an expansion of that."""
+
+    @property
+    def model(self) -> Differentiable: ...
+
+    def phi(self, theta: FloatArray) -> FloatArray:
+        """The likelihood's arguments."""
+        ...
+
+    def nuts(self, centre: FloatArray, factor: Factor) -> Nuts:
+        """A sampler of it, with the metric of a precision."""
+        ...
+
+
+class Split(Protocol):
+    """What a surrogate and decisions about it are made from."""
+
+    @property
+    def predictors(self) -> SparsePredictors: ...
+
+    def surrogate(self, quadratic: Quadratic) -> Surrogate:
+        """With an expansion in the likelihood's place."""
+        ...

@@ -1,0 +1,235 @@
+"""A surrogate to sample from: where the likelihood is expanded, and with what metric and step size.
+
+The point of expansion is not the joint mode, which for effects with an unknown scale is where that scale is 0. First
+the mode of the likelihood with a weak ridge, in its own arguments, which knows nothing of scales; then, as long as what
+the expansion leaves out varies less and less, the mean of short runs on the surrogate about the point before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import splu
+
+from stansub.chosen import SurrogateSettled
+from stansub.kernels.surrogate import MAX_TREE_DEPTH, SurrogateTransition
+from stansub.progress import Progress
+from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.target.split import Differentiable, Factor, Nuts, Split
+from stansub.types import FloatArray
+
+# Precision of the ridge, and steps and step halvings towards its mode, which need not be found exactly.
+_RIDGE, _NEWTON, _HALVINGS, _DECREMENT = 0.1, 25, 12, 0.1
+# Transitions of a short run, how many of them find a step size and place; rounds with a new metric, and expansions.
+_RUN, _ROUNDS, _EXPANSIONS = 60, 3, 4
+# Draws whose remainders are looked at.
+_LOOKED_AT = 12
+# Draws whose precisions are averaged.
+_POINTS = 4
+# Aimed-at acceptance of the no-U-turn sampler.
+_TARGET = 0.8
+# Entries of a precision this far below their diagonals are rounding.
+_ROUNDING = 1e-7
+# The sd of the remainders' differences below which another expansion gains nothing.
+_SMALL = 0.05
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What surrogate transitions rest on.
+
+    Attributes
+    ----------
+    transition : SurrogateTransition
+    draws : ndarray, shape (n, dim)
+        Of the surrogate: where chains may start.
+    noise : float
+        Standard deviation of what the expansion leaves out, over draws of the surrogate.
+    n_passes : int
+        Evaluations of all observations.
+    """
+
+    transition: SurrogateTransition
+    draws: FloatArray
+    noise: float
+    n_passes: int
+
+    def choice(self) -> SurrogateSettled:
+        """For the record."""
+        return SurrogateSettled(self.noise, self.n_passes)
+
+    def starts(self, n: int) -> tuple[FloatArray, ...]:
+        """Draws of the surrogate, far from each other in their order."""
+        return tuple(self.draws[np.linspace(0, len(self.draws) - 1, n).astype(int)])
+
+
+def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> Settled:
+    """Find a point of expansion, a metric and a step size."""
+    progress("Finding a point of expansion")
+    quadratic, n_passes = _ridge_mode(split.predictors, progress)
+    found = _explored(split, quadratic, rng.uniform(-0.5, 0.5, dim), rng, progress)
+    n_passes += found.n_passes
+    for _ in range(_EXPANSIONS):
+        if found.noise < _SMALL:
+            break
+        progress("Expanding again")
+        surrogate = split.surrogate(found.quadratic)
+        mean = np.mean([surrogate.phi(theta) for theta in found.draws], axis=0)
+        again = _explored(split, split.predictors.expansion(mean), found.draws[-1], rng, progress)
+        n_passes += 1 + again.n_passes
+        if again.noise >= found.noise:
+            break
+        found = again
+    transition = SurrogateTransition(found.quadratic, found.centre, found.factor, found.step_size)
+    return Settled(transition, found.draws, found.noise, n_passes)
+
+
+def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadratic, int]:
+    """The expansion at the mode of the likelihood with a ridge, about; and the passes that it took."""
+    m, n_passes = predictors.dim, 1
+    ridge = sp.identity(m, format="csr") * _RIDGE
+    here = predictors.expansion(np.zeros(m))
+    for _ in range(_NEWTON):
+        progress.check()
+        slope = here.gradient - _RIDGE * here.point
+        step = _solved(sp.csc_array(here.precision + ridge), slope)
+        decrement = float(slope @ step)
+        if not decrement > _DECREMENT:
+            break
+        value = here.value - 0.5 * _RIDGE * here.point @ here.point
+        for halving in range(_HALVINGS):
+            phi = here.point + 0.5**halving * step
+            n_passes += 1
+            if predictors.log_lik(phi) - 0.5 * _RIDGE * phi @ phi > value + 1e-4 * 0.5**halving * decrement:
+                break
+        else:
+            break
+        here = predictors.expansion(phi)
+        n_passes += 1
+    return here, n_passes
+
+
+def _solved(matrix: sp.csc_array, right: FloatArray) -> FloatArray:
+    """By a Cholesky factor of a positive definite matrix near it."""
+    factor = cholesky(matrix)
+    lower = sp.csc_array((factor.values, factor.rows, factor.starts), shape=matrix.shape)
+    x = right[factor.order]
+    x = sp.linalg.spsolve_triangular(lower.tocsr(), x, lower=True)
+    x = sp.linalg.spsolve_triangular(lower.T.tocsr(), x, lower=False)
+    out = np.empty_like(x)
+    out[factor.order] = x
+    return out
+
+
+def cholesky(precision: sp.csc_array) -> Factor:
+    """A sparse Cholesky factor of a matrix, with a larger diagonal where it is not positive definite."""
+    diagonal = np.abs(precision.diagonal())
+    diagonal = np.maximum(diagonal, 1e-10 * max(diagonal.max(), 1e-10))
+    more, share = np.zeros(len(diagonal)), 0.1
+    while True:
+        matrix = sp.csc_array(precision + sp.diags_array(more))
+        found = _eliminated(matrix)
+        if found is None:
+            more, share = more + share * diagonal, 2 * share
+            continue
+        order, pivots = np.argsort(found.perm_r).astype(np.int32), found.U.diagonal()
+        wrong = np.flatnonzero(~(pivots > 1e-9 * diagonal[order]))
+        if not wrong.size:
+            break
+        first = wrong[0]
+        more[order[first]] += diagonal[order[first]] + abs(pivots[first])
+    lower = sp.csc_array(found.L @ sp.diags_array(np.sqrt(pivots)))
+    lower.sort_indices()
+    return Factor(lower.indptr.astype(np.int32), lower.indices.astype(np.int32), lower.data, order)
+
+
+def _eliminated(matrix: sp.csc_array) -> Any:
+    """L U = P A P', without a choice of pivots; None where one is 0."""
+    try:
+        found = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError:
+        return None
+    return found if np.array_equal(found.perm_r, found.perm_c) else None
+
+
+class _Explored(NamedTuple):
+    quadratic: Quadratic
+    centre: FloatArray
+    factor: Factor
+    step_size: float
+    noise: float
+    draws: FloatArray
+    n_passes: int
+
+
+def _explored(
+    split: Split, quadratic: Quadratic, start: FloatArray, rng: np.random.Generator, progress: Progress
+) -> _Explored:
+    """Draws of a surrogate, with a metric that is taken anew at their mean, round by round."""
+    surrogate = split.surrogate(quadratic)
+    centre = theta = start
+    points = [start]
+    for _ in range(_ROUNDS):
+        progress.check()
+        factor = cholesky(_mean_precision(surrogate.model, points, progress))
+        nuts = surrogate.nuts(centre, factor)
+        draws, step_size = run(nuts, theta, rng, _RUN, progress.check)
+        draws = draws[len(draws) // 2 :]
+        centre, theta = draws.mean(axis=0), draws[-1]
+        points = draws[np.linspace(0, len(draws) - 1, _POINTS).astype(int)]
+    some = draws[np.linspace(0, len(draws) - 1, _LOOKED_AT).astype(int)]
+    remainders = []
+    for one in some:
+        progress.check()
+        phi = surrogate.phi(one)
+        remainders.append(split.predictors.log_lik(phi) - quadratic(phi))
+    return _Explored(quadratic, centre, factor, step_size, float(np.std(remainders)), draws, len(some))
+
+
+def _mean_precision(density: Differentiable, points: Sequence[FloatArray], progress: Progress) -> sp.csc_array:
+    """Over draws: on average it is the covariance of the gradient, and so positive definite, where one may not be."""
+    found = sp.csc_array((density.dim, density.dim))
+    for theta in points:
+        progress.check()
+        found = sp.csc_array(found + precision_at(density, theta) / len(points))
+    return found
+
+
+def precision_at(density: Differentiable, theta: FloatArray) -> sp.csc_array:
+    """Minus the Hessian by differences of gradients, entries that are rounding left out."""
+    columns = []
+    for k in range(density.dim):
+        step = 1e-4 * max(1.0, abs(theta[k]))
+        up, down = theta.copy(), theta.copy()
+        up[k] += step
+        down[k] -= step
+        columns.append((density.log_density_gradient(down)[1] - density.log_density_gradient(up)[1]) / (2 * step))
+    found = np.array(columns)
+    found = (found + found.T) / 2
+    scale = np.sqrt(np.abs(np.diag(found)))
+    found[np.abs(found) <= _ROUNDING * np.maximum(np.outer(scale, scale), 1e-12)] = 0
+    return sp.csc_array(found)
+
+
+def run(
+    nuts: Nuts, theta: FloatArray, rng: np.random.Generator, n: int, check: Callable[[], None]
+) -> tuple[FloatArray, float]:
+    """Draws of the surrogate, and a step size by dual averaging (Hoffman and Gelman 2014, section 3.2)."""
+    theta, draws = np.array(theta), np.empty((n, len(theta)))
+    mu, h, log_mean = np.log(2.0), 0.0, 0.0
+    step_size = 0.2
+    for t in range(1, n + 1):
+        if t % 10 == 0:
+            check()
+        made = nuts(rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
+        draws[t - 1] = theta
+        h += (_TARGET - made.acceptance_rate - h) / (t + 10)
+        log_step = mu - np.sqrt(t) / 0.05 * h
+        weight = t**-0.75
+        log_mean = weight * log_step + (1 - weight) * log_mean
+        step_size = float(np.exp(log_step))
+    return draws, float(np.exp(log_mean))

@@ -1,0 +1,95 @@
+"""Sparse rows beside the same as one matrix."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.target.families import Binomial, Poisson
+from stansub.target.remainders import Family
+from stansub.target.several import LocationScale, NormalErrors
+from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.tuning.surrogate import cholesky
+
+Array = NDArray[np.float64]
+N, P, J, M = 200, 3, 12, 17
+RNG = np.random.default_rng(1)
+
+
+def rows(*, places: list[int], gathered: bool, constant: bool = False) -> SparseRows:
+    """Some of all M places as numbers that all have, and, perhaps, one of J levels each and a slope."""
+    dense = RNG.standard_normal((1 if constant else N, len(places)))
+    if gathered:
+        index = P + RNG.integers(J, size=(N, 1))
+        found = sp.csr_array((RNG.standard_normal(N), index.ravel(), np.arange(N + 1)), shape=(N, M))
+    else:
+        found = sp.csr_array((N, M))
+    return SparseRows(dense, np.array(places, np.int64), found, RNG.standard_normal(N))
+
+
+def matrix(row: SparseRows) -> Array:
+    found = row.gathered.toarray()
+    found[:, row.places] += row.dense
+    return np.asarray(found)
+
+
+VARIED = [
+    rows(places=[0, 1, 2], gathered=True),
+    rows(places=[15], gathered=False, constant=True),
+    rows(places=[], gathered=True),
+    rows(places=[1, 16], gathered=False),
+]
+
+
+@pytest.mark.parametrize("row", VARIED)
+@pytest.mark.parametrize("other", VARIED)
+def test_products(row: SparseRows, other: SparseRows) -> None:
+    change, slopes, weights = RNG.standard_normal(M), RNG.standard_normal(N), RNG.standard_normal(N)
+    np.testing.assert_allclose(row(change), matrix(row) @ change, atol=1e-12)
+    np.testing.assert_allclose(row.back(slopes), slopes @ matrix(row), atol=1e-12)
+    expected = matrix(row).T @ (weights[:, np.newaxis] * matrix(other))
+    np.testing.assert_allclose(row.weighted(weights, other).toarray(), expected, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("predictors", "family"),
+    [
+        (VARIED[:1], Binomial(RNG.integers(0, 2, N).astype(float), np.ones(N))),
+        (VARIED[:1], Poisson(RNG.poisson(2, N).astype(float), np.ones(N))),
+        (VARIED[:2], LocationScale(RNG.standard_normal(N), NormalErrors())),
+    ],
+)
+def test_an_expansion_is_of_second_order(predictors: list[SparseRows], family: Family) -> None:
+    found = SparsePredictors(tuple(predictors), family, constant=3.0)
+    point, direction = 0.3 * RNG.standard_normal(M), RNG.standard_normal(M)
+    expansion = found.expansion(point)
+    assert expansion(point) == pytest.approx(found.log_lik(point))
+    errors = [abs(found.log_lik(point + h * direction) - expansion(point + h * direction)) for h in (2e-2, 1e-2, 5e-3)]
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(3, abs=0.4)
+    assert np.log2(errors[1] / errors[2]) == pytest.approx(3, abs=0.4)
+
+
+def product(precision: Array) -> Array:
+    """The matrix whose factor is found."""
+    factor = cholesky(sp.csc_array(precision))
+    lower = sp.csc_array((factor.values, factor.rows, factor.starts), shape=precision.shape).toarray()
+    assert (factor.rows[factor.starts[:-1]] == np.arange(len(precision))).all()
+    found = np.empty_like(precision)
+    found[np.ix_(factor.order, factor.order)] = lower @ lower.T
+    return found
+
+
+def test_a_sparse_cholesky_factor() -> None:
+    dense = np.diag(RNG.uniform(1, 2, 30))
+    dense[0, 1:] = dense[1:, 0] = 0.1
+    dense[0, 0] = 5.0
+    np.testing.assert_allclose(product(dense), dense, atol=1e-12)
+
+
+def test_where_a_matrix_is_not_definite_its_diagonal_alone_is_more() -> None:
+    dense = np.diag([2.0, -3.0, 1.0])
+    dense[0, 2] = dense[2, 0] = 0.5
+    more = product(dense) - dense
+    assert more[1, 1] > 3
+    more[1, 1] = 0
+    np.testing.assert_allclose(more, 0, atol=1e-12)

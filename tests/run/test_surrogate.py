@@ -1,0 +1,142 @@
+"""Surrogate transitions from end to end on a small multilevel regression."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import stansub
+from stansub import CompiledModel, InputError, Posterior
+from stansub.kernels.surrogate import SurrogateTransitions
+from stansub.progress import Progress
+from stansub.tuning.surrogate import Settled, settle
+
+PROGRAMS = Path(__file__).parent / "programs"
+N, J, K = 300, 6, 9
+MAX_Z = 4.5
+
+
+@pytest.fixture(scope="module")
+def program() -> CompiledModel:
+    return stansub.compile_model(PROGRAMS / "multilevel.stan")
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    rng = np.random.default_rng(5)
+    x, g, h = rng.standard_normal(N), rng.integers(J, size=N), rng.integers(K, size=N)
+    eta = -0.4 + 0.5 * x + 0.6 * rng.standard_normal(J)[g] + 0.4 * rng.standard_normal(K)[h]
+    y = (rng.random(N) < expit(eta)).astype(int)
+    return {"N": N, "J": J, "K": K, "y": y, "x": x, "g": g + 1, "h": h + 1}
+
+
+@pytest.fixture(scope="module")
+def posterior(program: CompiledModel, data: dict[str, Any]) -> Posterior:
+    return program.with_data(data)
+
+
+@pytest.fixture(scope="module")
+def settled(posterior: Posterior) -> Settled:
+    return settle(posterior.split(), posterior.dim, np.random.default_rng(0), Progress())
+
+
+class Weighted:
+    """Draws of the surrogate, weighted by what it leaves out: the posterior, with nothing accepted or rejected."""
+
+    def __init__(self, posterior: Posterior, settled: Settled, n: int) -> None:
+        split, transition, rng = posterior.split(), settled.transition, np.random.default_rng(1)
+        surrogate = split.surrogate(transition.quadratic)
+        nuts = surrogate.nuts(transition.centre, transition.factor)
+        theta, draws, remainders = settled.draws[0].copy(), np.empty((n, posterior.dim)), np.empty(n)
+        for k in range(n):
+            nuts(rng.bit_generator.capsule, theta, step_size=transition.step_size, max_tree_depth=8)
+            phi = surrogate.phi(theta)
+            draws[k], remainders[k] = theta, split.predictors.log_lik(phi) - transition.quadratic(phi)
+        weights = np.exp(remainders - remainders.max())
+        self.draws, self.weights = draws, weights / weights.sum()
+
+    def mean(self, of: Any) -> float:
+        return float(self.weights @ of(self.draws))
+
+    def error(self, of: Any) -> float:
+        """Standard error of that, of draws that are nearly independent."""
+        values = of(self.draws)
+        return float(np.sqrt(np.sum(self.weights**2 * (values - self.mean(of)) ** 2)))
+
+
+class NotDecided(SurrogateTransitions):
+    """A broken kernel, which takes the surrogate for the posterior."""
+
+    def _of(self, theta: Any) -> float:
+        return 0.0
+
+
+def run(kernel: SurrogateTransitions, start: Any, n: int) -> Any:
+    rng, state, draws = np.random.default_rng(2), kernel.init(start), []
+    for _ in range(n):
+        state, _ = kernel.step(rng, state, None)
+        draws.append(state.position)
+    return np.array(draws)
+
+
+def z_scores(draws: Any, truth: Weighted) -> list[float]:
+    """Of means and mean squares of all parameters, in standard errors of both sides."""
+    found = []
+    centre = truth.draws.mean(0)
+    for k in range(draws.shape[1]):
+        for power in (1, 2):
+
+            def of(theta: Any, k: int = k, power: int = power) -> Any:
+                return (theta[:, k] - centre[k]) ** power
+
+            values = of(draws)
+            own = np.std(values) / np.sqrt(float(az.ess(values[np.newaxis])))
+            error = np.hypot(own, 1.5 * truth.error(of))  # its draws are not quite independent
+            found.append(abs(values.mean() - truth.mean(of)) / error)
+    return found
+
+
+def test_rows_are_found(posterior: Posterior) -> None:
+    (row,) = posterior.split().predictors.rows
+    assert row.dense.shape == (N, 2 + J)  # of variables with few elements too
+    assert row.gathered.nnz == N
+    assert posterior.split().predictors.dim == 2 + J + K
+
+
+def test_draws_are_of_the_posterior(posterior: Posterior, settled: Settled) -> None:
+    split, start = posterior.split(), settled.draws[0]
+    # Expanded so far off that what it leaves out matters.
+    off = settled.transition.quadratic.point + np.repeat([1.2, 0.0], [1, 1 + J + K])
+    poor = replace(settled.transition, quadratic=split.predictors.expansion(off))
+    truth = Weighted(posterior, replace(settled, transition=poor), 6000)
+    assert max(z_scores(run(SurrogateTransitions(split, poor), start, 5000), truth)) < MAX_Z
+    assert max(z_scores(run(NotDecided(split, poor), start, 5000), truth)) > 2 * MAX_Z
+
+
+def test_by_name(program: CompiledModel, data: dict[str, Any], tmp_path: Path) -> None:
+    options: dict[str, Any] = {"proposal": "surrogate", "seed": 3, "chains": 2, "show_progress": False}
+    idata = stansub.sample(program, data, **options, iter_sampling=400)
+    assert idata.posterior.sizes["draw"] == 400
+    assert float(idata.sample_stats["accepted"].mean()) > 0.3
+    assert (idata.sample_stats["n_obs_used"] == N).all()
+    assert "likelihood's own arguments" in str(idata.attrs["choices"])
+    # A run that ended early goes on to the same draws.
+    file = tmp_path / "run.checkpoint"
+    stansub.sample(program, data, **options, iter_sampling=150, checkpoint=file)
+    resumed = stansub.sample(program, data, **options, iter_sampling=400, resume=file)
+    np.testing.assert_array_equal(resumed.posterior["v"], idata.posterior["v"])
+
+
+def test_only_from_all_observations(program: CompiledModel, data: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="from all observations"):
+        stansub.sample(program, data, proposal="surrogate", test="pocock")
+
+
+def test_no_surrogate_of_functions() -> None:
+    factors = stansub.FunctionFactors(["a"], 10, lambda theta, which: np.zeros(len(which)))
+    with pytest.raises(InputError, match="no surrogate of this likelihood"):
+        stansub.sample(factors, proposal="surrogate")

@@ -1,0 +1,98 @@
+"""The likelihood in its own arguments, as far as the text goes: which arguments, and two programs that stanc takes."""
+
+from pathlib import Path
+
+import pytest
+
+from stansub.stan import stanc
+from stansub.stan.likelihood import NotInArgumentsError, OwnArguments, in_own_arguments
+from stansub.stan.syntax import parse
+
+MULTILEVEL = Path(__file__).parents[1] / "run" / "programs" / "multilevel.stan"
+
+
+def split(code: str) -> OwnArguments:
+    return in_own_arguments(parse(stanc.canonical_code(code, "model")), "N")
+
+
+def arguments(code: str) -> list[str]:
+    own = split(code)
+    stanc.canonical_code(own.surrogate, "surrogate")
+    return [f"{one.type} {one.name}" for one in own.arguments]
+
+
+def program(*, data: str = "", parameters: str, transformed: str = "", model: str, before: str = "") -> str:
+    return f"""
+data {{ int<lower=0> N; int<lower=1> J; vector[N] y; array[N] int<lower=1, upper=J> g; {data} }}
+transformed data {{ {before} }}
+parameters {{ {parameters} }}
+transformed parameters {{ {transformed} }}
+model {{ {model} }}
+"""
+
+
+def test_effects_that_are_a_product_are_arguments() -> None:
+    assert arguments(MULTILEVEL.read_text()) == ["real alpha", "real beta", "vector[K] v", "vector[J] u"]
+
+
+def test_what_observations_have_of_their_own_is_none() -> None:
+    code = program(
+        parameters="real a; real<lower=0> s; vector[J] z; real<lower=0> tau;",
+        transformed="vector[J] u = tau * z; vector[N] mu = a + u[g];",
+        model="z ~ std_normal(); y ~ normal(mu, s);",
+    )
+    assert arguments(code) == ["real a", "real<lower=0> s", "vector[J] u"]
+    own = split(code)
+    assert "mu" not in own.surrogate
+    assert "std_normal" not in own.likelihood.code
+
+
+def test_variables_of_the_model_block_are_arguments() -> None:
+    code = program(
+        parameters="real a; vector[J] z; real<lower=0> tau;",
+        model="vector[J] u = a + tau * z; z ~ std_normal(); y ~ normal(u[g], 1);",
+    )
+    assert arguments(code) == ["vector[J] u"]
+
+
+def test_a_surrogate_needs_no_data_of_observations() -> None:
+    code = program(
+        data="vector[N] x;",
+        before="real m = mean(x); int M = J + 1;",
+        parameters="real a; vector[M] b;",
+        model="b ~ normal(m, 1); y ~ normal(a * x + b[g], 1);",
+    )
+    own = split(code)
+    stanc.canonical_code(own.surrogate, "surrogate")
+    assert [one.name for one in own.declarations] == ["N", "J", "x"]  # the mean is of all of them
+    own = split(code.replace("normal(m, 1)", "normal(0, 1)"))
+    stanc.canonical_code(own.surrogate, "surrogate")
+    assert [one.name for one in own.declarations] == ["J"]
+
+
+def test_arrays_and_matrices_are_laid_out() -> None:
+    code = program(
+        parameters="array[2] vector[J] u; matrix[J, 2] v; array[2, 3] real w;",
+        model="for (n in 1:N) y[n] ~ normal(u[1, g[n]] + v[g[n], 2] + w[1, 2], 1);",
+    )
+    assert arguments(code) == ["array[2] vector[J] u", "matrix[J, 2] v", "array[2, 3] real w"]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (program(parameters="real a;", model="a ~ std_normal();"), "no statement of the model adds"),
+        (
+            program(parameters="vector[N] e;", model="e ~ std_normal(); y ~ normal(e, 1);"),
+            r"as many as observations \(N\)",
+        ),
+        (
+            program(parameters="real a;", model="if (J > 1) { real b = 2 * a; for (n in 1:N) y[n] ~ normal(b, 1); }"),
+            "reads b, which is declared within a branch or loop",
+        ),
+        (program(parameters="real a;", model="y ~ std_normal();"), "reads no parameters"),
+    ],
+)
+def test_why_not(code: str, reason: str) -> None:
+    with pytest.raises(NotInArgumentsError, match=reason):
+        split(code)
