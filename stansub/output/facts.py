@@ -82,6 +82,7 @@ class Facts(TypedDict, total=False):
     settings: dict[str, Any]
     asked: dict[str, Any]
     versions: dict[str, str]
+    programs: dict[str, str]
     choices: dict[str, str]
     choice_values: dict[str, dict[str, Any]]
     setup_times: dict[str, float]

@@ -49,6 +49,7 @@ JSON_ATTRS = (
     "asked",
     "settings",
     "versions",
+    "programs",
     "normality",
     "choices",
     "choice_values",

@@ -423,4 +423,4 @@ def test_nothing_is_compiled_for_a_guess(monkeypatch: pytest.MonkeyPatch) -> Non
     read = source.read(MODELS / "logistic.stan")
     values = {"N": 3, "K": 1, "y": [0, 1, 1], "x": [[0.1], [0.2], [0.3]]}
     given = data_module.read(values, read.program.data.declarations)
-    assert guess_predictors(read.program, recognise(read.program), given, "logistic") is None
+    assert guess_predictors(read.analysis, given, "logistic") is None
