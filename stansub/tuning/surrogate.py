@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
 from stansub.chosen import SurrogateSettled
+from stansub.errors import RunError
 from stansub.kernels.surrogate import MAX_TREE_DEPTH, SurrogateTransition
 from stansub.progress import Progress
 from stansub.target.sparse import Quadratic, SparsePredictors
@@ -26,6 +27,8 @@ from stansub.types import FloatArray
 _RIDGE, _NEWTON, _HALVINGS, _DECREMENT = 0.1, 25, 12, 0.1
 # Transitions of a short run, how many of them find a step size and place; rounds with a new metric, and expansions.
 _RUN, _ROUNDS, _EXPANSIONS = 60, 3, 4
+# Starting values that are tried.
+_STARTS = 50
 # Draws whose remainders are looked at.
 _LOOKED_AT = 12
 # Draws whose precisions are averaged.
@@ -68,10 +71,21 @@ class Settled:
 
 
 def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> Settled:
-    """Find a point of expansion, a metric and a step size."""
+    """Find a point of expansion, a metric and a step size.
+
+    Raises
+    ------
+    RunError
+        When the likelihood or the surrogate is not defined where that begins.
+    """
     progress("Finding a point of expansion")
     quadratic, n_passes = _ridge_mode(split.predictors, progress)
-    found = _explored(split, quadratic, rng.uniform(-0.5, 0.5, dim), rng, progress)
+    if not (
+        np.isfinite(quadratic.value) and np.isfinite(quadratic.gradient).all() and np.isfinite(quadratic.values).all()
+    ):
+        raise RunError("the likelihood has no expansion where its arguments are 0; choose another proposal")
+    start = _start(split.surrogate(quadratic).model, dim, rng)
+    found = _explored(split, quadratic, start, rng, progress)
     n_passes += found.n_passes
     for _ in range(_EXPANSIONS):
         if found.noise < _SMALL:
@@ -86,6 +100,25 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
         found = again
     transition = SurrogateTransition(found.quadratic, found.centre, found.factor, found.step_size)
     return Settled(transition, found.draws, found.noise, n_passes)
+
+
+def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
+    """Unconstrained parameters where the surrogate is defined.
+
+    Raises
+    ------
+    RunError
+        When none are found.
+    """
+    for attempt in range(_STARTS):
+        theta = rng.uniform(-0.5, 0.5, dim) * 0.9**attempt
+        try:
+            value, gradient = density.log_density_gradient(theta)
+        except RunError:
+            continue
+        if np.isfinite(value) and np.isfinite(gradient).all():
+            return np.asarray(theta)
+    raise RunError("no parameters were found at which the surrogate is defined; choose another proposal")
 
 
 def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadratic, int]:

@@ -5,11 +5,12 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.errors import RunError
 from stansub.target.families import Binomial, Poisson
 from stansub.target.remainders import Family
 from stansub.target.several import LocationScale, NormalErrors
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.tuning.surrogate import cholesky
+from stansub.tuning.surrogate import _start, cholesky
 
 Array = NDArray[np.float64]
 N, P, J, M = 200, 3, 12, 17
@@ -93,3 +94,17 @@ def test_where_a_matrix_is_not_definite_its_diagonal_alone_is_more() -> None:
     assert more[1, 1] > 3
     more[1, 1] = 0
     np.testing.assert_allclose(more, 0, atol=1e-12)
+
+
+class Undefined:
+    """A log density that is nowhere defined."""
+
+    dim = 2
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        return -np.inf, np.zeros(2)
+
+
+def test_where_nothing_is_defined_there_is_no_start() -> None:
+    with pytest.raises(RunError, match="at which the surrogate is defined"):
+        _start(Undefined(), 2, np.random.default_rng(0))
