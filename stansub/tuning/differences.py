@@ -8,6 +8,7 @@ these have a difference of their own, and their rows follow by symmetry.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,7 +50,9 @@ class Differences:
 
     def __call__(self, density: Differentiable, theta: FloatArray) -> sp.csc_array:
         """Of a density with the same interactions, shape (dim, dim)."""
-        rows, columns, values = [], [], []
+        rows: list[NDArray[Any]] = []
+        columns: list[NDArray[Any]] = []
+        values: list[FloatArray] = []
         others = np.ones(self._dim, bool)
         others[self._alone] = False
         for k in self._alone:
