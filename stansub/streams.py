@@ -34,9 +34,9 @@ class Run(Enum):
     """Short runs on surrogates, until one is settled."""
     PILOT = (0, 9)
     """Steps by which a budget is planned; a number for each way and chain."""
-    JOINT = (0, 10)
+    JOINT = (0, 11)
     """The race with joint decisions, beside those with others."""
-    KAPPA = (0, 11)
+    KAPPA = (0, 12)
     """The race between values of their kappa."""
 
 
