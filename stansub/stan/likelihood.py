@@ -113,7 +113,7 @@ class _Reading:
         declared = {one.name: one for one in program.parameters.declarations}
         top = [*program.transformed_parameters.declarations, *program.model.declarations]
         for step in (*steps.transformed, *steps.model):
-            if isinstance(one := step.statement, Declaration) and any(one is other for other in top):
+            if isinstance(one := step.statement, Declaration) and one in top:
                 declared.update(dict.fromkeys(step.writes, one))
         observed, changing = (
             frozenset(name for name, groups in depends.items() if group in groups)
