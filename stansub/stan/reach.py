@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from stansub.stan.elementwise.elements import ELEMENTWISE
 from stansub.stan.recognise import terms as summands
-from stansub.stan.sizes import DENSITIES, JOINT, SUMMARIES, data_declarations
+from stansub.stan.sizes import DENSITIES, JOINT, data_declarations
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -46,6 +46,7 @@ from stansub.stan.syntax import (
     writes,
 )
 from stansub.stan.syntax import Braces as Scope
+from stansub.stan.typing import INT, REAL, Typed, Types
 
 
 class Reach(Flag):
@@ -171,8 +172,8 @@ class _Walk:
         Of what decides whether a statement is run.
     turns : bool
         Whether statements may be run again.
-    depths : dict
-        Numbers of dimensions of variables.
+    scope : dict
+        Types of variables.
     """
 
     program: Program
@@ -183,7 +184,10 @@ class _Walk:
     outside: frozenset[str] = frozenset()
     guard: Reach = NONE
     turns: bool = False
-    depths: dict[str, int] = field(default_factory=dict)
+    scope: dict[str, Typed] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.types = Types(self.program)
 
     def declare(self, one: Declaration, *, changing: bool) -> None:
         """Note a variable without a value."""
@@ -191,7 +195,7 @@ class _Walk:
         odd = len(axes) > 1 or one.type.elements
         alone = Reach.OWN if axes else NONE
         self.values[one.name] = _Value(Reach.TOTAL if odd else alone, axes[0] if axes else None, changing)
-        self.depths[one.name] = len(one.all_dims)
+        self.scope[one.name] = Typed(one.type.unsized, not changing)
 
     def run(self, statements: Sequence[Statement]) -> None:
         """Note what statements do."""
@@ -256,23 +260,8 @@ class _Walk:
         return False
 
     def _is_number(self, expression: Expression) -> bool:
-        """Whether an expression is plainly a single number."""
-        match expression:
-            case Literal():
-                return True
-            case Name(name):
-                return self.depths.get(name, 0) == 0
-            case Subscript():
-                base, indices = flat(expression)
-                whole = isinstance(base, Name) and len(indices) == self.depths.get(base.name)
-                return whole and all(map(self._is_number, indices))
-            case Group("(", (inside,)) | Prefix(_, inside):
-                return self._is_number(inside)
-            case Infix(_, left, right):
-                return self._is_number(left) and self._is_number(right)
-            case Call(name, arguments):
-                return name in SUMMARIES | {"sum"} or (name in ELEMENTWISE and all(map(self._is_number, arguments)))
-        return False
+        """Whether an expression is a single number."""
+        return self.types.of(expression, self.scope).type in (INT, REAL)
 
     def _is_all(self, expression: Expression) -> bool:
         """Whether an expression is the number of observations."""
@@ -378,6 +367,7 @@ class _Walk:
 
     def _loop(self, loop: For) -> None:
         bounds = _joined([self._bounds(Slice(loop.lower, None)), self._bounds(Slice(None, loop.upper))])
+        self.scope[loop.variable] = Typed(INT, True)
         over_all = not self.index and self._is_all(loop.upper)
         if over_all:
             guard = NONE if loop.lower == Literal("1") else Reach.OFFSET

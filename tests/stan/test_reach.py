@@ -122,7 +122,7 @@ class Sources:
             return f"{{ real {name} = {number}; {self.inside(depth - 1, (*local, name))} {more} }}"
         if kind == 5:
             return f"if ({number} > 0.3) {{ {more} }} else {{ {self.inside(depth - 1, local)} }}"
-        return f"for (j in 1 : J) {{ {more} }} {self.inside(depth - 1, local)}"
+        return f"for (j{next(self.numbers)} in 1 : J) {{ {more} }} {self.inside(depth - 1, local)}"
 
     def outside(self) -> str:
         """A statement of the model block."""

@@ -27,9 +27,6 @@ from stansub.stan.syntax import (
     flat,
 )
 
-_UNCONSTRAINED = frozenset({"int", "real", "complex", "tuple", "vector", "row_vector", "matrix"}) | frozenset(
-    {"complex_vector", "complex_row_vector", "complex_matrix"}
-)
 _INNER = {"vector": 1, "row_vector": 1, "matrix": 2}
 ELEMENTWISE = frozenset(
     word
