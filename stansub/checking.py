@@ -19,15 +19,17 @@ from stansub.output.layout import Layout
 from stansub.run.decisions import choose_test
 from stansub.run.progress import stage_progress
 from stansub.stan import source as source_module
+from stansub.stan.analysis import Analysis
 from stansub.stan.elementwise.elements import NotSeparableError
 from stansub.stan.elementwise.reformulated import Reformulated
 from stansub.stan.instances import Instances
-from stansub.stan.passes import rewriting
+from stansub.stan.plan import plan
 from stansub.stan.posterior import Posterior, draw_points
 from stansub.stan.ranges import LIPSCHITZ
-from stansub.stan.recognise import Form, find_line, observations_in
+from stansub.stan.recognise import observations_in
+from stansub.stan.remarks import find_line
 from stansub.stan.rewritten import Rewritten
-from stansub.stan.sizes import main_size, outcome_sizes
+from stansub.stan.sizes import outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
 from stansub.stan.verdict import Examined, examine
@@ -61,6 +63,7 @@ def report(
     progress: Console,
     write: Path | None = None,
     overwrite: bool = False,
+    verbose: bool = False,
 ) -> int:
     """Print a verdict and what was recognised; given data, prove it numerically.
 
@@ -76,6 +79,8 @@ def report(
         Where to write a form of the program that qualifies, if it does not and there is one.
     overwrite : bool
         Whether that may be a file that exists.
+    verbose : bool
+        Whether to say which programs are compiled.
 
     Returns
     -------
@@ -98,7 +103,8 @@ def report(
     verdict = found.verdict(read.text)
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
-    for label, text in (*_refusal(found, read.text), *_lines(read, found, observations, costs)):
+    more = _inside(read, observations) if verbose else ()
+    for label, text in (*_refusal(found, read.text), *_lines(read, found, observations, costs), *more):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
     for warning in _warnings(found, read.text, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
@@ -121,6 +127,8 @@ def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
         yield "Shown by", f"{f'line {line}: ' if line else ''}{found.structure.evidence}"
     if found.reason:
         yield "Reason", found.reason
+    for remark in found.refusals:
+        yield "Not rewritten", remark.located(source)
     if isinstance(found.written, NotSeparableError):
         yield "Other form", f"none is known that qualifies ({found.written})"
     if isinstance(found.written, Reformulated):
@@ -153,13 +161,13 @@ def _block_size(n: int, instances: bool) -> int:
 def _lines(read: Source, found: Examined, observations: str | None, costs: _Costs | None) -> Iterator[tuple[str, str]]:
     program, source, form, posterior = read.program, read.text, found.form, found.posterior
     yield "Program", f"read as {_FORMS[form.kind]}"
-    yield from (("Rewritten", name) for name in rewriting(program).passes)
-    likelihood, size = _likelihood(program, form, observations, posterior)
+    yield from (("Rewritten", name) for name in read.analysis.rewriting.passes)
+    likelihood, size = _likelihood(read.analysis, observations, posterior)
     yield from _statements("Likelihood", program, likelihood, source)
     rest = [statement for statement in _terms(program) if statement not in likelihood]
     yield from _statements("Global part", program, rest, source)
-    functions = {function.name for function in program.functions}
-    bounds = [name for name in (LIPSCHITZ, "log_lik_range", *DERIVATIVES.values()) if name in functions]
+    own = (LIPSCHITZ, "log_lik_range", *DERIVATIVES.values())
+    bounds = [name for name in own if name in read.analysis.functions]
     if bounds:
         yield "Range", f"{', '.join(bounds)}: for the concentration bounds"
     if posterior is None or costs is None:
@@ -188,10 +196,20 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
     )
 
 
+def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]:
+    """What each term depends on, and which programs are compiled."""
+    for term in read.analysis.terms(observations or ""):
+        line = find_line(read.text, read.program.text(term.statement.span))
+        yield "Depends on", f"{f'line {line}: ' if line else ''}{term.reach.words}"
+    for role, why in plan(read.analysis).reasons.items():
+        yield "Compiled", f"{role}: {why}"
+
+
 def _likelihood(
-    program: Program, form: Form, observations: str | None, posterior: Posterior | None
+    analysis: Analysis, observations: str | None, posterior: Posterior | None
 ) -> tuple[list[Statement], str]:
     """Statements of the likelihood, and the size variable it runs over where it is known by name."""
+    program, form = analysis.program, analysis.form
     if form.kind != "sum":
         inside = [
             statement
@@ -199,17 +217,18 @@ def _likelihood(
             if form.span.start <= statement.span.start and statement.span.end <= form.span.end
         ]
         return [statement for statement in inside if statement in _terms(program)] or inside, ""
-    sizes = posterior.counts if posterior is not None else _by_text(program, observations)
+    sizes = posterior.counts if posterior is not None else _by_text(analysis, observations)
     found = [statement for size in sizes if size for statement in observations_in(program, size)]
     return sorted(dict.fromkeys(found), key=lambda statement: statement.span), sizes[0]
 
 
-def _by_text(program: Program, observations: str | None) -> tuple[str, ...]:
+def _by_text(analysis: Analysis, observations: str | None) -> tuple[str, ...]:
     """What may count observations: outcomes' sizes that size no parameters, the likeliest first."""
     if observations:
         return (observations,)
+    program = analysis.program
     of_parameters = names(*(dim for one in program.parameters.declarations for dim in one.all_dims))
-    return tuple(dict.fromkeys([main_size(program), *sorted(set(outcome_sizes(program)) - of_parameters)]))
+    return tuple(dict.fromkeys([analysis.size, *sorted(set(outcome_sizes(program)) - of_parameters)]))
 
 
 def _terms(program: Program) -> list[Statement]:

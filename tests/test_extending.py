@@ -20,16 +20,21 @@ from stansub.acceptance.stopping import Guarantee
 from stansub.codec import ANEW
 from stansub.nuts.base import Missing
 from stansub.output import inference_data
+from stansub.stan import passes, stanc
+from stansub.stan.parts import divide
+from stansub.stan.syntax import parse
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples" / "extending"
-sys.path.insert(0, str(EXAMPLES))
+sys.path[:0] = [str(EXAMPLES), str(ROOT / "tests" / "stan")]
 
 from adaptive import InTurns  # noqa: E402
 from brownian_bridge import BrownianBridge  # noqa: E402
+from evaluate import log_density  # noqa: E402
 from gibbs import Gibbs, GibbsKernel  # noqa: E402
 from independence import IndependentT  # noqa: E402
 from jumps import Jumps  # noqa: E402
+from offsets import OFFSETS  # noqa: E402
 from static_hmc import StaticHmc  # noqa: E402
 
 Array = NDArray[np.float64]
@@ -352,6 +357,44 @@ class TestStatistic:
         assert all(one.attrs["description"] for one in stored.data_vars.values())
 
 
+COUNTS = """data { int N; int J; vector<lower=0>[N] exposure; vector[J] w; vector[N] x; vector[N] y; }
+parameters { real a; real b; }
+model { y ~ normal(log(exposure) + a + b * (x - mean(x)) + log(exposure) * sum(exp(w)), exp(a)); }"""
+
+
+class TestPass:
+    """A pass is given to `PASSES`, and composes with those that are there."""
+
+    @pytest.fixture
+    def rewritten(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        monkeypatch.setattr(passes, "PASSES", (*passes.PASSES, OFFSETS))
+        passes.rewriting.cache_clear()
+        yield lambda code: passes.rewriting(parse(stanc.canonical_code(code, "counts")))
+        passes.rewriting.cache_clear()
+
+    def test_it_composes_with_others(self, rewritten: Any) -> None:
+        found = rewritten(COUNTS)
+        assert found.passes == ("summaries of data in transformed data", OFFSETS.name)
+        assert "vector[N] stansub_offset_1 = log(exposure);" in found.program.code
+        assert "vector[J] stansub_offset_2 = exp(w);" in found.program.code
+        assert "log(" not in found.program.text(found.program.model.span), "both offsets are the same variable"
+        parts = divide(found.program)
+        assert parts is not None
+        assert {"stansub_offset_1", "stansub_summary_1"} <= {one.name for one in parts.computed}
+
+    def test_the_log_density_stays(self, rewritten: Any) -> None:
+        rng = np.random.default_rng(1)
+        data = {"N": 7, "J": 2, "exposure": rng.gamma(2, size=7), "w": rng.normal(size=2)}
+        data |= {"x": rng.normal(size=7), "y": rng.normal(size=7)}
+        program, found = parse(COUNTS), rewritten(COUNTS).program
+        for a, b in rng.normal(size=(5, 2)):
+            values = {"a": a, "b": b}
+            assert log_density(found, data, values) == pytest.approx(log_density(program, data, values), rel=1e-12)
+
+    def test_programs_without_offsets_are_left_alone(self) -> None:
+        assert OFFSETS.rewrite(parse(COUNTS.replace("log(exposure)", "exposure").replace("exp(w)", "w"))) is None
+
+
 class TestFunctions:
     """`stansub.sample` takes posteriors made of functions."""
 
@@ -362,6 +405,7 @@ class TestFunctions:
         assert facts["settings"]["control_variates"] > 0
         assert facts["mode_check"]["n_modes"] == 1
         assert (facts["model"], facts["form"], facts["model_code"]) == ("functions", "functions", "")
+        assert facts["programs"] == {}
 
     def test_without_gradients_no_mode_is_looked_for(self) -> None:
         idata = stansub.sample(mean_of_normals(name="means"), iter_sampling=200, **RUN)

@@ -24,6 +24,12 @@ def check(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Show which rows each term depends on, and which programs are compiled and why."
+        ),
+    ] = False,
     debug: Debug = False,
     **options: Any,
 ) -> None:
@@ -35,7 +41,14 @@ def check(
     from stansub import checking
 
     code = checking.report(
-        model, data, **options, console=FlagConsole(), progress=FlagConsole(stderr=True), write=write, overwrite=force
+        model,
+        data,
+        **options,
+        console=FlagConsole(),
+        progress=FlagConsole(stderr=True),
+        write=write,
+        overwrite=force,
+        verbose=verbose,
     )
     if code:
         raise typer.Exit(code)

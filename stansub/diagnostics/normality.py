@@ -424,8 +424,8 @@ def _advice(
         yield "There are too few blocks for larger ones, or for a larger first look, to leave anything to draw."
     elif not remedies:
         yield "None of the larger blocks and first looks that were tried passes."
-    functions = {function.name for function in posterior.program.functions}
-    known = [name for name in (DERIVATIVES[2], LIPSCHITZ, "log_lik_range") if name in functions]
+    own = (DERIVATIVES[2], LIPSCHITZ, "log_lik_range")
+    known = [name for name in own if name in posterior.analysis.functions]
     yield "`test='bernstein-serfling'` holds for any data; " + (
         f"it takes the range from the program's own {known[0]}."
         if known

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub.stan import stanc, syntax
+from stansub.stan.analysis import Analysis
 from stansub.stan.data import Data
-from stansub.stan.sizes import main_size
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Program:
 
     def n_observations(self, data: Data) -> int | None:
         """Value of the integer that sizes most data variables; None where there is no such integer."""
-        size = main_size(self.syntax)
+        size = Analysis.of(self.syntax).size
         return data.integer(size) if size else None
 
     def observation_level(self, data: Data) -> dict[str, int]:

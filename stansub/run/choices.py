@@ -13,11 +13,9 @@ from stansub.acceptance.rules import StoppingRule
 from stansub.chosen import BlockReason, BlockSize, Chosen, ErrorAudited, ErrorNotAudited, RangeByPredictors
 from stansub.errors import InputError
 from stansub.run.decisions import check_range
-from stansub.stan.arguments import recognised
+from stansub.stan.analysis import Analysis
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
-from stansub.stan.rewrite import takes_metric
-from stansub.stan.syntax import Program
 
 # Share of the decisions that are audited, their number at most and at least, and what they may evaluate between.
 _AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 30, 100_000_000
@@ -101,7 +99,7 @@ def audit_within(max_error: float, n_steps: int, n_observations: int) -> tuple[f
     return n / n_steps, ErrorAudited(max_error=max_error, n_audits=n, n_passes=passes)
 
 
-def bounded_order(test: StoppingRule, program: Program, order: str, kind: str) -> int:
+def bounded_order(test: StoppingRule, analysis: Analysis, order: str, kind: str) -> int:
     """Order of the control variates whose remainders a function of the program bounds; 0 where there are none.
 
     Parameters
@@ -113,12 +111,11 @@ def bounded_order(test: StoppingRule, program: Program, order: str, kind: str) -
     """
     if not test.needs_range or kind not in ("auto", "derivative"):
         return 0
-    functions = _functions(program)
-    fitting = (one for one in (2, 1) if order in ("auto", str(one)) and DERIVATIVES[one] in functions)
+    fitting = (one for one in (2, 1) if order in ("auto", str(one)) and DERIVATIVES[one] in analysis.functions)
     return next(fitting, 0)
 
 
-def by_predictors(test: StoppingRule, program: Program, order: str, kind: str, *, known: bool = False) -> bool:
+def by_predictors(test: StoppingRule, analysis: Analysis, order: str, kind: str, *, known: bool = False) -> bool:
     """Whether the range is to come from proved bounds: where no function of the program gives one, and that is free.
 
     Parameters
@@ -130,8 +127,8 @@ def by_predictors(test: StoppingRule, program: Program, order: str, kind: str, *
     """
     if not test.needs_range or order == "0" or kind not in ("auto", "predictors"):
         return False
-    given = {*DERIVATIVES.values(), LIPSCHITZ, "log_lik_range"} & _functions(program)
-    return kind == "predictors" or (not given and (known or recognised(program)))
+    given = {*DERIVATIVES.values(), LIPSCHITZ, "log_lik_range"} & analysis.functions
+    return kind == "predictors" or (not given and (known or analysis.has_family))
 
 
 def choose_range(
@@ -157,8 +154,9 @@ def choose_range(
     check_range(test, kind)
     if not test.needs_range:
         return Ranges("none")
-    functions, bounded = _functions(posterior.program), bounded_order(test, posterior.program, order, kind)
-    if by_predictors(test, posterior.program, order, kind, known=posterior.known_predictors is not None):
+    analysis = posterior.analysis
+    functions, bounded = analysis.functions, bounded_order(test, analysis, order, kind)
+    if by_predictors(test, analysis, order, kind, known=posterior.known_predictors is not None):
         predicted = sources.Predictors(2 if order == "auto" else int(order))
         return Ranges("predictors", predicted, notes=(RangeByPredictors(kind != "auto"),))
     if kind == "predictors":
@@ -187,7 +185,7 @@ def choose_range(
                 f"`range_source='derivative'` needs control variates and a function {DERIVATIVES[2]}(int i, ...) in "
                 f"the program (with `control_variates=1` {DERIVATIVES[1]})"
             )
-        if takes_metric(posterior.program, DERIVATIVES[bounded]):
+        if analysis.takes_metric(DERIVATIVES[bounded]):
             return Ranges(kind, sources.Predictors(bounded))
         constant = largest_constant(posterior, DERIVATIVES[bounded], progress=progress)
         return Ranges(kind, sources.Derivative(constant, bounded))
@@ -204,7 +202,3 @@ def choose_range(
         return Ranges(kind, source, function)
     other = sources.Scan() if kind == "scan" else sources.Estimate()
     return Ranges(kind, other)
-
-
-def _functions(program: Program) -> set[str]:
-    return {function.name for function in program.functions}

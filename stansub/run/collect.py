@@ -35,6 +35,7 @@ from stansub.run.prepare import Prepared, Setup
 from stansub.run.progress import stage_progress
 from stansub.run.state import Totals
 from stansub.run.until import Check
+from stansub.stan.plan import plan
 from stansub.stan.posterior import Posterior
 from stansub.tuning.anchored import Anchored
 from stansub.tuning.missed import ModeCheck, check_modes
@@ -191,8 +192,14 @@ def _facts(prepared: Prepared, finished: Finished, chains: Sequence[Chain]) -> d
         "anchor_n_obs_evaluated": _evaluated(before.found, posterior),
         "asked": config.record(),
         "settings": _settings(setup, posterior),
+        "programs": _programs(posterior, rewritten=config.evaluator != "instances"),
         "data_file": prepared.data_file,
     }
+
+
+def _programs(posterior: Posterior, *, rewritten: bool) -> dict[str, str]:
+    """What was compiled, and why; nothing for functions."""
+    return plan(posterior.analysis, rewritten=rewritten).reasons if posterior.program.code else {}
 
 
 def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:

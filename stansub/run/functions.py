@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.output.layout import Layout
+from stansub.stan.analysis import Analysis
 from stansub.stan.data import Data
 from stansub.stan.posterior import Posterior, Proof, draw_points
 from stansub.stan.recognise import Form
@@ -49,7 +50,7 @@ def posterior_of(factors: FunctionFactors) -> Posterior:
         order=None,
         proof=Proof(0, 0.0),
         name=factors.name,
-        program=Program(""),
+        analysis=Analysis.of(Program("")),
         form=Form("functions"),
         values=Data(facts, (), factors.name),
         sizes=(),

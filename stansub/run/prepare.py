@@ -33,7 +33,7 @@ from stansub.run.inits import Init, load, start
 from stansub.run.state import Plan
 from stansub.stan import data as data_module
 from stansub.stan import source
-from stansub.stan.arguments import recognised
+from stansub.stan.analysis import Analysis
 from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
@@ -284,28 +284,28 @@ def _check_given(data: Data, config: SampleConfig) -> None:
         raise InputError("data, block_size, observations and evaluator are settled in the posterior that was given")
 
 
-def _block_size(rule: StoppingRule, config: SampleConfig, program: Program, n: int, instances: bool) -> int:
+def _block_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n: int, instances: bool) -> int:
     """Observations a block where the user names none."""
     variates = config.order != "0"
     if rule.needs_range:
-        asked = rule, program, config.order, config.range_source
+        asked = rule, analysis, config.order, config.range_source
         variates = bool(choices.bounded_order(*asked)) or choices.by_predictors(*asked)
     return rule.block_size(n, instances=instances, variates=variates)
 
 
-def _first_size(rule: StoppingRule, config: SampleConfig, program: Program, n: int, instances: bool) -> int:
+def _first_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n: int, instances: bool) -> int:
     """The same, or larger where decisions may turn out to look at single observations."""
-    size = _block_size(rule, config, program, n, instances)
+    size = _block_size(rule, config, analysis, n, instances)
     bounded = config.exact_free or (rule.thins and not rule.learns_bounds and config.kernel is None)
     batches = isinstance(config.proposal, str) and named(config.proposal).batches
-    return coarse_size(size, n) if bounded and instances and not batches and recognised(program) else size
+    return coarse_size(size, n) if bounded and instances and not batches and analysis.has_family else size
 
 
 def _noting_decision_size(posterior: Posterior, rule: StoppingRule, config: SampleConfig) -> Posterior:
     """With the size of blocks that decisions would look at, where those that were made are larger."""
     if config.block_size is not None or not isinstance(posterior.population, Instances):
         return posterior
-    size = _block_size(rule, config, posterior.program, posterior.blocks.n_observations, True)
+    size = _block_size(rule, config, posterior.analysis, posterior.blocks.n_observations, True)
     return replace(posterior, decision_size=size) if size < posterior.blocks.size else posterior
 
 
@@ -421,7 +421,7 @@ def make_posterior(
     model: Model,
     data: Data,
     *,
-    block_size: Callable[[Program, int, bool], int] | int,
+    block_size: Callable[[Analysis, int, bool], int] | int,
     seed: int,
     observations: str | None,
     evaluator: str,
@@ -446,12 +446,12 @@ def make_posterior(
     if isinstance(model, FunctionFactors):
         if model.any_block_size or not callable(block_size):
             n = model.blocks.n_observations
-            model = model.recut(block_size(Program(""), n, False) if callable(block_size) else block_size)
+            model = model.recut(block_size(Analysis.of(Program("")), n, False) if callable(block_size) else block_size)
         return posterior_of(model), clock.now()
     if isinstance(model, Posterior):
         if model.any_block_size and callable(block_size):
             instances = isinstance(model.population, Instances)
-            model = model.recut(block_size(model.program, model.blocks.n_observations, instances))
+            model = model.recut(block_size(model.analysis, model.blocks.n_observations, instances))
         return model, clock.now()
     compiled, values = _compiled(
         model, {} if data is None else data, evaluator=evaluator, log=log, predictors=predictors
@@ -459,13 +459,11 @@ def make_posterior(
     compiled_at = clock.now()
     with ThreadPoolExecutor(max_workers=1) as pool:
         # Beside what one thread does: the program takes its time to read all of its data.
-        wanted = predictors and recognised(compiled.program)
-        guess = (
-            pool.submit(guess_predictors, compiled.program, compiled.form, values, compiled.name) if wanted else None
-        )
+        wanted = predictors and compiled.analysis.has_family
+        guess = pool.submit(guess_predictors, compiled.analysis, values, compiled.name) if wanted else None
         posterior = compiled.with_data(
             values,
-            block_size=partial(block_size, compiled.program) if callable(block_size) else block_size,
+            block_size=partial(block_size, compiled.analysis) if callable(block_size) else block_size,
             seed=seed,
             observations=observations,
             evaluator=evaluator,  # type: ignore[arg-type]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,26 +15,23 @@ from stansub import streams
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import data as data_module
-from stansub.stan import rewrite, source, toolchain
-from stansub.stan.arguments import argument_program, library_name
+from stansub.stan import source, toolchain
+from stansub.stan.analysis import Analysis, explain
 from stansub.stan.cutting import Cut, InParts, Whole, find_sums, find_undefined, start_trials
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
-from stansub.stan.parts import Parts, divide, has_other_sums
-from stansub.stan.passes import rewriting
+from stansub.stan.parts import Parts
+from stansub.stan.plan import BLOCKS, DATA, PARTS, PREDICTORS, PROGRAM, SILENT, plan
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
-from stansub.stan.recognise import Form, explain, find_line, plain, recognise, size_candidates
-from stansub.stan.remarks import locate_error
+from stansub.stan.recognise import Form, plain, size_candidates
+from stansub.stan.remarks import find_line, locate_error
 from stansub.stan.rewritten import Rewritten, count_units
 from stansub.stan.series.rows import N_ROWS
-from stansub.stan.sizes import declarations, main_size, outcome_sizes
+from stansub.stan.sizes import declarations, outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.syntax import Name, Program, find, names, parse_expression
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
-from stansub.target.remainders import NoPredictorsError
 from stansub.types import FloatArray
-
-HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
 
 
 @dataclass(frozen=True)
@@ -80,8 +75,8 @@ class CompiledModel:
         Stem of the program's file.
     source : str
         The program as the user wrote it.
-    program : Program
-        Its canonical form, parsed.
+    analysis : Analysis
+        What the text of its canonical form shows.
     form : Form
         The likelihood that was recognised.
     original : Library
@@ -97,12 +92,17 @@ class CompiledModel:
 
     name: str
     source: str
-    program: Program
+    analysis: Analysis
     form: Form
     original: Library
     silent: Library
     rewritten: Library | None
     divided: Divided | None = None
+
+    @property
+    def program(self) -> Program:
+        """The canonical form, parsed."""
+        return self.analysis.program
 
     def __repr__(self) -> str:
         names = [declaration.name for declaration in self.program.parameters.declarations]
@@ -220,7 +220,7 @@ class CompiledModel:
         """From the program in parts; None where there is none, or it is not proved."""
         if self.divided is None:
             return None
-        if N_ROWS in self.divided.parts.sizes and observations == main_size(self.program):
+        if N_ROWS in self.divided.parts.sizes and observations == self.analysis.size:
             observations = None  # rows of data are made of these
         try:
             found = self._cut(given, self.divided.with_data(given.values, seed=given.seed), observations)
@@ -265,7 +265,7 @@ class CompiledModel:
             order,
             proof,
             self.name,
-            self.program,
+            self.analysis,
             self.form,
             given.values,
             sizes,
@@ -284,7 +284,7 @@ class CompiledModel:
             raise InputError(
                 f"`observations={observations!r}`: not an integer of the data block that sizes other data; {text}"
             )
-        likely = [observations] if observations else outcome_sizes(self.program) or [main_size(self.program)]
+        likely = [observations] if observations else outcome_sizes(self.program) or [self.analysis.size]
         rows = {name: cut.data.integer(name) for name in likely if name in cut.data.values}
         if rows and max(rows.values()) < 1:
             said = ", ".join(f"{name} = {n}" for name, n in rows.items())
@@ -293,12 +293,12 @@ class CompiledModel:
         if not sums:
             text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
             text = text or "there is no size of data"
-            raise explain(self.program, self.form, text, source=self.source)
+            raise explain(self.analysis, text, form=self.form, source=self.source)
         if observations is None and (latent := self._latent(sums)):
             # Pairs of neighbours, say, whose sum is a prior.
             counts = " and ".join(" and ".join(names) for names in sums)
             text = f"the observations, which {latent} counts, have parameters each; only what {counts} counts is a sum"
-            raise explain(self.program, self.form, text, source=self.source)
+            raise explain(self.analysis, text, form=self.form, source=self.source)
         return sums
 
     def _latent(self, sums: Sequence[Sequence[str]]) -> str:
@@ -373,36 +373,24 @@ def compile_model(
     RunError
         When there is no working compiler or the compilation fails.
     """
-    name, text, program = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
-    form, code, log = recognise(program), program.code, as_progress(progress)
-    form = replace(form, line=find_line(text, form.statement))
+    read = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
+    analysis, log = read.analysis, as_progress(progress)
+    form = replace(analysis.form, line=find_line(read.text, analysis.form.statement))
+    planned = plan(analysis, rewritten=rewritten)
     with toolchain.in_background() as compiling:
-        compiled = partial(compiling, name=name, progress=log)
-        original, found = compiled(code), rewriting(program)
-        over_rows = found.program if found.passes else None
-        blocks = None
-        if rewritten and form.kind != "sum":
-            block_code = rewrite.silent(rewrite.block_program(program, form))
-            blocks = compiled(block_code, user_header=HEADER, stanc_args=["--allow-undefined"])
-        several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
-        parts = (divide(over_rows) if over_rows else None) or (divide(program) if several else None)
-        if predictors and not (parts and parts.may_have_several):
-            counted = N_ROWS if N_ROWS in names(found.program) else main_size(program)
-            with suppress(NoPredictorsError, InputError):
-                compiling(argument_program(program, form, counted).code, name=library_name(name), progress=log)
-        library = compiling(parts.code, name=f"{name}_parts", progress=log) if parts else None
-        exporting = None
-        if parts and parts.exporting:
-            exporting = compiling(parts.exporting, name=f"{name}_transformed_data", progress=log)
-        silent = original if (silenced := rewrite.silent(code)) == code else compiled(silenced)
-        whole = Library(original.result())
+        jobs = {
+            one.role: compiling(one.code, name=f"{read.name}{one.suffix}", progress=log, **one.options)
+            for one in planned.programs
+            if predictors or one.role != PREDICTORS
+        }
+        whole = Library(jobs[PROGRAM].result())
         return CompiledModel(
-            name=name,
-            source=text,
-            program=program,
+            name=read.name,
+            source=read.text,
+            analysis=analysis,
             form=form,
             original=whole,
-            silent=whole if silent is original else Library(silent.result()),
-            rewritten=Library(blocks.result()) if blocks else None,
-            divided=Divided.of(parts, library, exporting) if parts and library else None,
+            silent=Library(jobs[SILENT].result()) if SILENT in jobs else whole,
+            rewritten=Library(jobs[BLOCKS].result()) if BLOCKS in jobs else None,
+            divided=Divided.of(planned.parts, jobs[PARTS], jobs.get(DATA)) if planned.parts else None,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from stansub.stan.syntax import (
@@ -63,6 +64,7 @@ class Steps:
     model: tuple[Step, ...]
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(cls, program: Program) -> Steps:
         """Those of a program."""
         data = tuple(_steps(program.transformed_data.statements, {}, frozenset()))

@@ -268,11 +268,3 @@ def _product(left: Shape, right: Shape) -> Shape:
     if {left, right} <= {Shape.AFFINE, Shape.EXP, Shape.NONLINEAR} and not left is right is Shape.NONLINEAR:
         return Shape.NONLINEAR
     return Shape.OPEN
-
-
-def _quotient(left: Shape, right: Shape) -> Shape:
-    if right is Shape.KNOWN or (right is Shape.EXP and left is not Shape.NONLINEAR):
-        return _product(left, right)
-    if right is Shape.NONLINEAR and left in (Shape.KNOWN, Shape.AFFINE, Shape.EXP):
-        return Shape.NONLINEAR
-    return Shape.OPEN

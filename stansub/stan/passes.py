@@ -11,7 +11,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from stansub.stan.rewriting import is_candidate, reserved
+from stansub.stan.ragged import by_rows
+from stansub.stan.remarks import Remark
+from stansub.stan.rewriting import Refused, is_candidate, reserved
 from stansub.stan.scattered import observation_by_observation
 from stansub.stan.series.lags import with_lags
 from stansub.stan.series.residuals import with_residuals
@@ -27,16 +29,18 @@ class Pass(NamedTuple):
     name : str
         What it writes, for people.
     rewrite : callable
-        From a program to one that it takes the place of; None where there is nothing to write.
+        From a program to one that takes its place. `Refused` where it is meant for the program but cannot write it,
+        None where there is nothing to write.
     """
 
     name: str
-    rewrite: Callable[[Program], Program | None]
+    rewrite: Callable[[Program], Program | Refused | None]
 
 
 PASSES = (
     Pass("data beside an observation as rows of data", with_lags),
     Pass("values at listed places observation by observation", observation_by_observation),
+    Pass("rows of groups of different sizes one by one", by_rows),
     Pass("residuals of earlier observations from their rows", with_residuals),
     Pass("summaries of data in transformed data", with_summaries),
 )
@@ -53,10 +57,13 @@ class Rewriting(NamedTuple):
         The program itself where no pass applies.
     passes : tuple of str
         Names of those that were applied, in their order.
+    refusals : tuple of Remark
+        Why others were not.
     """
 
     program: Program
-    passes: tuple[str, ...]
+    passes: tuple[str, ...] = ()
+    refusals: tuple[Remark, ...] = ()
 
 
 @lru_cache(maxsize=64)
@@ -64,11 +71,18 @@ def rewriting(program: Program) -> Rewriting:
     """Apply passes to a program until none applies."""
     applied: list[str] = []
     if reserved(program) or not is_candidate(program):
-        return Rewriting(program, ())
+        return Rewriting(program)
+    refusals: list[Remark] = []
     while len(applied) < _MOST:
-        found = next(((one.name, new) for one in PASSES if (new := one.rewrite(program))), None)
-        if found is None:
+        refusals = []
+        for one in PASSES:
+            found = one.rewrite(program)
+            if isinstance(found, Program):
+                applied.append(one.name)
+                program = found
+                break
+            if found is not None:
+                refusals.append(found.remark(program))
+        else:
             break
-        applied.append(found[0])
-        program = found[1]
-    return Rewriting(program, tuple(applied))
+    return Rewriting(program, tuple(applied), tuple(refusals))

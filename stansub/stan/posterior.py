@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress
+from stansub.stan.analysis import Analysis, explain
 from stansub.stan.constants import constants
 from stansub.stan.data import Data
 from stansub.stan.predictors import linear_predictors
-from stansub.stan.recognise import Form, explain
-from stansub.stan.rewrite import takes_metric
-from stansub.stan.sizes import data_declarations, main_size
+from stansub.stan.recognise import Form
+from stansub.stan.sizes import data_declarations
 from stansub.stan.surrogate import Split, split
 from stansub.stan.syntax import Program
 from stansub.target import factors
@@ -125,8 +125,8 @@ class Posterior:
         None for the original order.
     proof : Proof
         What was compared before this posterior was handed out.
-    name, program, form
-        The program, for messages and for what is derived from it.
+    name, analysis, form
+        The program, what its text shows, and the likelihood that is cut.
     values : Data
         The user's data, in the original order.
     sizes : tuple of str
@@ -154,7 +154,7 @@ class Posterior:
     order: NDArray[np.int64] | None
     proof: Proof
     name: str
-    program: Program
+    analysis: Analysis
     form: Form
     values: Data
     sizes: tuple[str, ...]
@@ -188,7 +188,7 @@ class Posterior:
             )
         if not self.proof.holds:
             reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
-            raise explain(self.program, self.form, reason, source=source)
+            raise explain(self.analysis, reason, form=self.form, source=source)
 
     def recut(self, size: int) -> Posterior:
         """The same posterior with blocks of so many observations, proved again.
@@ -229,6 +229,11 @@ class Posterior:
         )
 
     @property
+    def program(self) -> Program:
+        """The program, parsed."""
+        return self.analysis.program
+
+    @property
     def model_hash(self) -> str:
         """Of the program, comments and layout left out."""
         return hashlib.sha256(self.program.code.encode()).hexdigest()[:16]
@@ -248,7 +253,7 @@ class Posterior:
         """Integers of the program that count the observations or, where they are rows of data, what these are of."""
         own = {one.name for one in data_declarations(self.program)}
         known = tuple(name for name in self.sizes if name in own)
-        return known if known == self.sizes else tuple(dict.fromkeys((*known, main_size(self.program))))
+        return known if known == self.sizes else tuple(dict.fromkeys((*known, self.analysis.size)))
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
         """How observations depend on the parameters by linear predictors; it takes a compilation of its own.
@@ -316,7 +321,7 @@ class Posterior:
             points=self.points,
             terms=self.proof.terms,
             name=self.name,
-            guess=self.guess if self.sizes == (main_size(self.program),) else None,
+            guess=self.guess if self.sizes == (self.analysis.size,) else None,
             progress=progress,
         )
 
@@ -364,9 +369,9 @@ class Posterior:
             return self.predictors(progress).bounds(anchor, cholesky, self.blocks, order)
         except NoPredictorsError:
             function = DERIVATIVES[order]
-            if function not in {one.name for one in self.program.functions}:
+            if function not in self.analysis.functions:
                 raise
-        if takes_metric(self.program, function):
+        if self.analysis.takes_metric(function):
             norms = self.constants(function, metric=cholesky, progress=progress)
         else:
             norms = self.constants(function, progress=progress) * np.linalg.norm(cholesky, 2) ** (order + 1)

@@ -17,13 +17,20 @@ from threadpoolctl import threadpool_limits
 
 from stansub.errors import InputError, RunError
 from stansub.stan import toolchain
-from stansub.stan.arguments import CHANGING, WIDEST, argument_program, library_name, not_affine, not_known
+from stansub.stan.analysis import Analysis
+from stansub.stan.arguments import (
+    CHANGING,
+    WIDEST,
+    argument_program,
+    library_name,
+    not_affine,
+    not_known,
+)
 from stansub.stan.data import Data
 from stansub.stan.densities import SPECS, Link, Rows, Spec
 from stansub.stan.design import DataColumn, fill, guessed, telling_rows
 from stansub.stan.library import Library
 from stansub.stan.recognise import Form
-from stansub.stan.sizes import main_size
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS
@@ -55,7 +62,7 @@ class Columns:
 
     at: Callable[[FloatArray], FloatArray]
     spec: Spec
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, library: Library, values: Data, n: int, *, spec: Spec) -> Columns:
@@ -182,17 +189,17 @@ def linear_predictors(
     return predictors
 
 
-def guess_predictors(program: Program, form: Form, values: Data, name: str) -> LinearPredictors | None:
+def guess_predictors(analysis: Analysis, values: Data, name: str) -> LinearPredictors | None:
     """What the linear predictors of a program may be, to be proved once its likelihood is cut into blocks.
 
     Where the program takes a few rows and these show a design of columns of the data, and nothing is to be compiled;
     None elsewhere.
     """
-    size = main_size(program)
+    size = analysis.size
     try:
-        if not toolchain.is_compiled(argument_program(program, form, size).code, name=library_name(name)):
+        if not toolchain.is_compiled(analysis.arguments(size).code, name=library_name(name)):
             return None
-        source = HandedOut.of(program, form, size, name)
+        source = HandedOut.of(analysis.program, analysis.form, size, name)
         return _by_columns_of_data(source, values, [size])
     except InputError:
         return None

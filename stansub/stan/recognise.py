@@ -9,10 +9,10 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from stansub.errors import InputError
-from stansub.stan.advice import obstacles
-from stansub.stan.remarks import Remark, find_line
+from stansub.stan.remarks import Remark
 from stansub.stan.sizes import (
     changing_names,
     declarations,
@@ -21,7 +21,6 @@ from stansub.stan.sizes import (
     size_candidates,
     sized_by,
 )
-from stansub.stan.structures import named
 from stansub.stan.syntax import (
     NOWHERE,
     Assign,
@@ -53,9 +52,6 @@ from stansub.stan.syntax import (
 
 __all__ = [
     "Form",
-    "NotASumError",
-    "explain",
-    "find_line",
     "observations_in",
     "recognise",
     "size_candidates",
@@ -96,6 +92,7 @@ class Form:
     span: Span = NOWHERE
 
 
+@lru_cache(maxsize=64)
 def recognise(program: Program) -> Form:
     """Find the likelihood.
 
@@ -131,54 +128,6 @@ def recognise(program: Program) -> Form:
         return plain(program, Remark(text, "shares the model block with target() or a *_lp call in an expression"))
     found_form = _loop(program, statement) if isinstance(statement, For) else _reduce_sum(program, statement)
     return found_form or plain(program, Remark(text, "is not of a form that can be rewritten"))
-
-
-class NotASumError(InputError):
-    """The likelihood of a program is no sum over observations that can be evaluated in parts.
-
-    Parameters
-    ----------
-    message : str
-        For the user: what `explain` says.
-    reason : str
-        How the numerical check failed.
-    """
-
-    def __init__(self, message: str, reason: str = "") -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-def explain(program: Program, form: Form, reason: str, *, source: str = "") -> NotASumError:
-    """The error for a user whose program's likelihood is not a sum over observations.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-    form : Form
-        What was recognised.
-    reason : str
-        How the numerical check failed.
-    source : str
-        The user's file, for line numbers.
-
-    Returns
-    -------
-    NotASumError
-        With several lines: the reason, the statements that stand in the way where the text shows them, and who says
-        what would make the program qualify.
-    """
-    lines = [f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"]
-    if form.kind != "sum":
-        where = Remark(form.statement, "must be the sum of its parts whatever the order and cut of the observations")
-        return NotASumError("\n  ".join([*lines, where.located(source)]), reason)
-    structure = named(program)
-    remarks = [structure.remark] if structure else [*form.warnings, *obstacles(program, main_size(program))]
-    lines += [remark.located(source) for remark in remarks]
-    if structure is None:
-        lines += ["`stansub check` with these data says whether a form of it qualifies, and writes that with `write`"]
-    return NotASumError("\n  ".join(lines), reason)
 
 
 def partial_sums(program: Program, call: Call) -> list[Function]:

@@ -12,10 +12,31 @@ from dataclasses import dataclass, field
 from stansub.errors import InputError
 from stansub.stan import stanc
 from stansub.stan.recognise import recognise
-from stansub.stan.syntax import Program, calls, names, parse
+from stansub.stan.remarks import Remark
+from stansub.stan.syntax import Program, Span, calls, names, parse
 
 # How names begin that stansub writes; the user's may not.
 PREFIX = "stansub_"
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why a pass does not write a program that it is meant for.
+
+    Attributes
+    ----------
+    reason : str
+        What about a statement, for people.
+    span : Span
+        The statement, in the program that the pass was given.
+    """
+
+    reason: str
+    span: Span
+
+    def remark(self, program: Program) -> Remark:
+        """Return the same with the text of the statement."""
+        return Remark(program.text(self.span), self.reason)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from stansub.stan.dependence import Step, Steps, together
 from stansub.stan.syntax import (
@@ -16,7 +17,11 @@ from stansub.stan.syntax import (
     walk,
 )
 
-_DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf", "_lcdf", "_lccdf")
+# Real functions of a container, but for those that add up over parts of the data: they are right as they stand.
+SUMMARIES = frozenset({"max", "mean", "min", "norm2", "quantile", "sd", "variance"})
+# Densities of several values at once begin so.
+JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
+DENSITIES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf", "_lcdf", "_lccdf")
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,8 @@ class SizeCandidate:
     obstacles: tuple[Declaration, ...]
 
 
-def size_candidates(program: Program) -> list[SizeCandidate]:
+@lru_cache(maxsize=64)
+def size_candidates(program: Program) -> tuple[SizeCandidate, ...]:
     """Integers of the data block that are a dimension of data variables, in the order of declaration."""
     candidates = []
     for size in program.data.declarations:
@@ -62,7 +68,7 @@ def size_candidates(program: Program) -> list[SizeCandidate]:
                 obstacles.append(declaration)
         if uses:
             candidates.append(SizeCandidate(size.name, tuple(uses), tuple(obstacles)))
-    return candidates
+    return tuple(candidates)
 
 
 def main_size(program: Program) -> str:
@@ -75,7 +81,8 @@ def main_size(program: Program) -> str:
     return next(iter([*outcome_sizes(program), *(one.name for one in candidates)]), "")
 
 
-def outcome_sizes(program: Program) -> list[str]:
+@lru_cache(maxsize=64)
+def outcome_sizes(program: Program) -> tuple[str, ...]:
     """Integers that size data whose density is taken (``y ~ ...``, ``f_lpdf(y | ...)``), the likeliest first.
 
     Groups, whose parameters have a density and not their data, are not among them. Those that size no parameters come
@@ -84,14 +91,14 @@ def outcome_sizes(program: Program) -> list[str]:
     statements = [*program.transformed_parameters.statements, *program.model.statements]
     lefts = [statement.left for statement in walk(statements) if isinstance(statement, Tilde)]
     found = calls(*statements)
-    lefts += [call.arguments[0] for call in found if call.name.endswith(_DENSITIES) and call.arguments]
+    lefts += [call.arguments[0] for call in found if call.name.endswith(DENSITIES) and call.arguments]
     outcomes = names(*lefts)
     observed = [one for one in data_declarations(program) if one.name in outcomes]
     dims = [dim for one in observed for dim in one.array_dims or one.all_dims]
     candidates = [one for one in size_candidates(program) if any(one.name in names(dim) for dim in dims)]
     of_parameters = _sizes_of_parameters(program)
     candidates.sort(key=lambda one: (one.name in of_parameters, -len(one.uses)))
-    return [candidate.name for candidate in candidates]
+    return tuple(candidate.name for candidate in candidates)
 
 
 def _sizes_of_parameters(program: Program) -> set[str]:

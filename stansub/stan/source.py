@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from stansub.errors import InputError
 from stansub.stan import stanc, syntax
+from stansub.stan.analysis import Analysis
 
 
 class Source(NamedTuple):
@@ -25,6 +26,11 @@ class Source(NamedTuple):
     name: str
     text: str
     program: syntax.Program
+
+    @property
+    def analysis(self) -> Analysis:
+        """What its text shows."""
+        return Analysis.of(self.program)
 
 
 def read(stan_file: str | Path) -> Source:

@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 from stansub.stan.recursions import Recursion, recursions
 from stansub.stan.remarks import Remark
-from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size, outcome_sizes
+from stansub.stan.sizes import (
+    SUMMARIES,
+    changing_names,
+    data_declarations,
+    declarations,
+    main_size,
+    observations_in,
+    outcome_sizes,
+)
 from stansub.stan.syntax import (
     Assign,
     Call,
@@ -42,6 +50,7 @@ _MULTIVARIATE = ("multi_normal", "multi_student_t")
 _PROCESSES = ("multi_gp",)
 _SOLVERS = ("ode_", "integrate_ode", "dae")
 _COVARIANCES = ("gp_", "cov_exp_quad")
+_SUFFIXES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf")
 
 
 class Structure(NamedTuple):
@@ -249,7 +258,7 @@ def _density(statement: Statement) -> _Density | None:
     if isinstance(statement, Tilde):
         return _Density(statement.distribution.name, statement.left, statement.distribution.arguments)
     for call in calls(statement.expression)[:1] if isinstance(statement, Target) else []:
-        if call.name.endswith(("_lpdf", "_lpmf", "_lupdf", "_lupmf")) and call.arguments:
+        if call.name.endswith(_SUFFIXES) and call.arguments:
             return _Density(call.name.rpartition("_")[0], call.arguments[0], call.arguments[1:])
     return None
 
@@ -421,6 +430,34 @@ def _risk_set(reading: Reading, loop: For) -> str:
     return ""
 
 
+def _change_point(reading: Reading) -> str:
+    """The log sum over all observations of what a loop adds densities to."""
+    weighed = {
+        name
+        for loop in walk(reading.statements)
+        if isinstance(loop, For)
+        for one in find(Assign, loop.body)
+        if any(call.name.endswith(_SUFFIXES) for call in calls(one.expression))
+        for name in one.variables
+    } & set(reading.computed)
+    for scope in reading.scopes:
+        for statement, call in scope.calls():
+            if call.name == "log_sum_exp" and len(call.arguments) == 1 and name_of(call.arguments[0]) in weighed:
+                return scope.caller or reading.text(statement)
+    return ""
+
+
+def _summary(reading: Reading) -> str:
+    """A density of a summary, where no other statement reads the observations."""
+    found = observations_in(reading.program, reading.size)
+    summarised = (
+        any(call.name in SUMMARIES and names(call) & reading.observed for call in calls(density.left))
+        for one in found
+        if (density := _density(one))
+    )
+    return reading.text(found[0]) if found and list(summarised) == [True] * len(found) else ""
+
+
 def _recursion(reading: Reading) -> str:
     found = reading.recursions
     return (found[0][0].caller or reading.text(found[0][1].statement)) if found else ""
@@ -444,6 +481,8 @@ STRUCTURES = (
     Structure("a state-space model", "each observation has a state, tied to the one before it", _state_space),
     Structure("a GARCH model", "each variance is computed from the one before it", _garch),
     Structure("an ARMA model", "each error is computed from the one before it", _arma),
+    Structure("a change point that is summed out", "each place where it may be weighs all observations", _change_point),
+    Structure("a density of a summary of the data", "the summary is of all observations together", _summary),
     Structure("a recursion over all observations", "each value is computed from the one before it", _recursion),
     Structure(
         "a model with a parameter for each observation", "a part of the data would have other parameters", _latent

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Symbols, checked, is_candidate
-from stansub.stan.sizes import data_declarations, main_size, observations_in
-from stansub.stan.syntax import Call, Expression, Node, Program, Span, names
-
-# Real functions of a container, but for those that add up over parts of the data: they are right as they stand.
-_SUMMARIES = frozenset({"max", "mean", "min", "norm2", "quantile", "sd", "variance"})
+from stansub.stan.rewriting import Refused, Symbols, checked, is_candidate
+from stansub.stan.sizes import SUMMARIES, data_declarations, main_size, observations_in
+from stansub.stan.syntax import Call, Expression, Node, Program, Span, names, walk
 
 
-def with_summaries(program: Program) -> Program | None:
+def with_summaries(program: Program) -> Program | Refused | None:
     """The program that computes summaries of data in ``transformed data``, where the model does.
 
     Parameters
@@ -23,9 +20,9 @@ def with_summaries(program: Program) -> Program | None:
 
     Returns
     -------
-    Program or None
-        A program with the same parameters, log density and generated quantities. None where nothing is summarised, or
-        where nothing else is left of the observations.
+    Program, Refused or None
+        A program with the same parameters, log density and generated quantities. None where nothing is summarised,
+        refused where nothing else is left of the observations.
     """
     if not is_candidate(program):
         return None
@@ -42,16 +39,25 @@ def with_summaries(program: Program) -> Program | None:
         return None
     lines = [f"real {name} = {call};" for call, name in found.items()]
     written = checked(extended(program, lines, replacements), "the program with summaries")
+    if written is None or observations_in(written, main_size(written)):
+        return written
     # A likelihood of nothing but sums of the data is a sum of these over parts as it stands.
-    return written if written and observations_in(written, main_size(written)) else None
+    return Refused(f"reads `{next(iter(found))}`, and nothing else of the observations", _adding(program, replacements))
 
 
 def _outermost(node: Node, known: Mapping[str, Sequence[Expression]]) -> Iterator[Call]:
     """Summaries of nothing but data, none inside another."""
-    if isinstance(node, Call) and node.name in _SUMMARIES:
+    if isinstance(node, Call) and node.name in SUMMARIES:
         used = names(node)
         if used <= set(known) and any(known[name] for name in used):
             yield node
             return
     for part in node.parts:
         yield from _outermost(part, known)
+
+
+def _adding(program: Program, replacements: Sequence[tuple[Span, str]]) -> Span:
+    """The statement that the first replacement stands in."""
+    first = replacements[0][0]
+    statements = walk([*program.transformed_parameters.statements, *program.model.statements])
+    return [one.span for one in statements if one.span.contains(first)][-1]

@@ -55,7 +55,6 @@ _OPERATORS = {
     "^": "pow",
     ".^": "pow",
 }
-_PREFIXES = {"-": "minus", "+": "plus", "!": "logical_negation"}
 _TURNED = {"vector": "row_vector", "row_vector": "vector"}
 _PROMOTIONS = {("int", "real"): 1, ("int", "complex"): 2, ("real", "complex"): 1} | {
     (base, f"complex_{base}"): 1 for base in ("vector", "row_vector", "matrix")

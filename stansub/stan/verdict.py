@@ -9,17 +9,16 @@ from typing import NamedTuple
 
 from stansub.errors import MAY_QUALIFY, InputError
 from stansub.stan import data as data_module
-from stansub.stan.advice import obstacles
+from stansub.stan.analysis import NotASumError
 from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.data import Data
 from stansub.stan.elementwise.elements import NotSeparableError
 from stansub.stan.elementwise.reformulated import Reformulated, reformulate
 from stansub.stan.posterior import Posterior
-from stansub.stan.recognise import Form, NotASumError, recognise
+from stansub.stan.recognise import Form
 from stansub.stan.remarks import Remark, find_line
-from stansub.stan.sizes import main_size
 from stansub.stan.source import Source
-from stansub.stan.structures import Named, named
+from stansub.stan.structures import Named
 
 
 class Verdict(NamedTuple):
@@ -55,6 +54,8 @@ class Examined:
         What it is, where that is no sum over observations.
     doubts : tuple of Remark
         Statements that may tie observations together, as far as the text shows.
+    refusals : tuple of Remark
+        Why passes do not write a program that can be cut.
     posterior : Posterior or None
         Where there were data and it qualifies.
     reason : str
@@ -66,6 +67,7 @@ class Examined:
     form: Form
     structure: Named | None
     doubts: tuple[Remark, ...]
+    refusals: tuple[Remark, ...] = ()
     posterior: Posterior | None = None
     reason: str = ""
     written: Reformulated | NotSeparableError | None = None
@@ -121,10 +123,9 @@ def examine(
     InputError
         When the data do not fit the program.
     """
-    form, size = recognise(source.program), observations or ""
-    structure = named(source.program, size) if form.kind == "sum" else None
-    doubts = () if structure or form.kind != "sum" else obstacles(source.program, size or main_size(source.program))
-    text = Examined(form, structure, tuple(doubts))
+    analysis, size = source.analysis, observations or ""
+    form, structure = analysis.form, analysis.structure(size)
+    text = Examined(form, structure, tuple(analysis.doubts(size)), analysis.rewriting.refusals)
     if data is None:
         return text
     # Errors in the data come before the minute that a compilation takes.

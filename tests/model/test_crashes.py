@@ -5,8 +5,8 @@ import pytest
 from simulated import PROGRAMS
 from test_identity import check_identity
 
+from stansub.stan.analysis import NotASumError
 from stansub.stan.compiled import compile_model
-from stansub.stan.recognise import NotASumError
 
 
 def test_one_length_under_several_names_is_found_though_single_names_make_literals_fail() -> None:

@@ -14,6 +14,7 @@ from stansub.findings import RangeViolated
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.run import choices
+from stansub.stan.analysis import Analysis
 from stansub.stan.ranges import largest_constant
 from stansub.stan.syntax import parse
 
@@ -88,12 +89,13 @@ def test_what_does_not_go_together_is_refused(
 )
 def test_the_order_is_that_of_the_bound(functions: tuple[str, ...], orders: dict[str, int]) -> None:
     written = " ".join(f"real log_lik_{which}_derivative_i(int i) {{ return 1; }}" for which in functions)
-    program = parse(f"functions {{ {written} }} parameters {{ real mu; }} model {{ mu ~ normal(0, 1); }}")
+    code = f"functions {{ {written} }} parameters {{ real mu; }} model {{ mu ~ normal(0, 1); }}"
+    analysis = Analysis.of(parse(code))
     for order, expected in orders.items():
         for kind in ("auto", "derivative"):
-            assert choices.bounded_order(make_test("bernstein"), program, order, kind) == expected
-        assert choices.bounded_order(make_test("bernstein"), program, order, "scan") == 0
-        assert choices.bounded_order(make_test("pocock"), program, order, "auto") == 0
+            assert choices.bounded_order(make_test("bernstein"), analysis, order, kind) == expected
+        assert choices.bounded_order(make_test("bernstein"), analysis, order, "scan") == 0
+        assert choices.bounded_order(make_test("pocock"), analysis, order, "auto") == 0
 
 
 def test_blocks_are_small_where_remainders_are_bounded() -> None:
@@ -125,4 +127,4 @@ def test_predictors_give_the_range_where_no_function_does(
     written = f"functions {{ {functions} }} " if functions else ""
     program = parse(written + PREDICTED.format(statement=statement))
     asked = {"test": make_test("bernstein"), "order": "auto", "kind": "auto"} | options
-    assert choices.by_predictors(program=program, **asked) is expected
+    assert choices.by_predictors(analysis=Analysis.of(program), **asked) is expected

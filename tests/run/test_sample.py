@@ -341,6 +341,14 @@ def test_the_seconds_of_the_stages_are_written_down(short: Any) -> None:
     assert 0 < sum(times.values()) <= facts["compile_time"] + facts["setup_time"]
 
 
+def test_why_each_program_was_compiled_is_written_down(short: Any, tmp_path: Path) -> None:
+    programs = inference_data.attrs(short)["programs"]
+    assert programs["program"].startswith("the program as it is")
+    assert "bernoulli_logit" in programs["linear predictors"]
+    inference_data.write(short, tmp_path / "draws.nc")
+    assert inference_data.attrs(inference_data.read(tmp_path / "draws.nc"))["programs"] == programs
+
+
 def breaks_beyond(limit: float) -> Any:
     def proposal(rng: np.random.Generator, position: Array) -> tuple[Array, float]:
         if position[0] > limit:

@@ -8,7 +8,9 @@ import pytest
 from stansub.errors import InputError
 from stansub.stan import stanc
 from stansub.stan.advice import obstacles
-from stansub.stan.recognise import Form, explain, find_line, observations_in, recognise, size_candidates
+from stansub.stan.analysis import Analysis, explain
+from stansub.stan.recognise import Form, observations_in, recognise, size_candidates
+from stansub.stan.remarks import find_line
 from stansub.stan.syntax import Call, For, Program, parse
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -262,7 +264,7 @@ def test_obstacles_point_at_the_statements_in_the_way(canonical: Parse) -> None:
 
 
 def test_explanation_names_what_is_no_sum(canonical: Parse) -> None:
-    error = explain(canonical(OBSTACLES), recognise(canonical(OBSTACLES)), "off by 0.1", source=OBSTACLES)
+    error = explain(Analysis.of(canonical(OBSTACLES)), "off by 0.1", source=OBSTACLES)
     first, second = str(error).splitlines()
     assert "off by 0.1" in first
     assert error.reason == "off by 0.1"
@@ -271,11 +273,11 @@ def test_explanation_names_what_is_no_sum(canonical: Parse) -> None:
 
 def test_explanation_points_at_statements_and_at_who_knows_more(canonical: Parse) -> None:
     source = OBSTACLES.replace("vector[N] u; ", "").replace(" + u", "")
-    lines = str(explain(canonical(source), recognise(canonical(source)), "off by 0.1", source=source)).splitlines()
+    lines = str(explain(Analysis.of(canonical(source)), "off by 0.1", source=source)).splitlines()
     assert [int(line.split()[1].rstrip(":")) for line in lines[1:-1]] == [7, 6, 20, 24, 26]
     assert "`stansub check` with these data" in lines[-1]
 
 
 def test_explanation_without_a_size_variable(canonical: Parse) -> None:
     program = canonical("data { real y; } parameters { real mu; } model { y ~ normal(mu, 1); }")
-    assert "nothing that counts observations" in str(explain(program, recognise(program), "no observations"))
+    assert "nothing that counts observations" in str(explain(Analysis.of(program), "no observations"))

@@ -6,6 +6,7 @@ import pytest
 
 from stansub.stan import source, stanc
 from stansub.stan.parts import divide
+from stansub.stan.rewriting import Refused
 from stansub.stan.series.residuals import with_residuals
 from stansub.stan.syntax import Program, parse, tokenize
 
@@ -76,14 +77,27 @@ def test_variables_that_are_declared_together() -> None:
         (BEFORE, (RESIDUAL, KEEPING)),
         (BEFORE, (RESIDUAL, KEEPING.replace("n + 1, i", "n + 2, i"), ADDED)),
         (BEFORE, (RESIDUAL, KEEPING.replace("n + 1 - i", "n - i"), ADDED)),
-        (BEFORE, (RESIDUAL.replace("mu[n]", "mu[n] - kept[n, 1]"), KEEPING, ADDED)),
-        (BEFORE, (RESIDUAL.replace("mu[n]", "mu[n] - each[n]"), KEEPING, ADDED)),
-        (BEFORE.replace("X * b", "Z' * b"), (RESIDUAL, KEEPING, ADDED)),
         (BEFORE, (RESIDUAL, KEEPING.replace("lags[n]", "L"), ADDED)),
     ],
 )
 def test_what_is_left_alone(before: str, loop: tuple[str, ...]) -> None:
     assert with_residuals(read(before, *loop)) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "residual"),
+    [
+        (BEFORE, RESIDUAL.replace("mu[n]", "mu[n] - kept[n, 1]")),
+        (BEFORE, RESIDUAL.replace("mu[n]", "mu[n] - each[n]")),
+        (BEFORE.replace("X * b", "Z' * b"), RESIDUAL),
+    ],
+)
+def test_residuals_of_more_than_an_observation_are_refused(before: str, residual: str) -> None:
+    program = read(before, residual, KEEPING, ADDED)
+    refused = with_residuals(program)
+    assert isinstance(refused, Refused)
+    assert refused.reason == "computes a residual from more than the data of its own observation"
+    assert program.text(refused.span) == residual
 
 
 def test_errors_as_brms_writes_them() -> None:

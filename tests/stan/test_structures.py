@@ -14,6 +14,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 NO_SUMS = {
     "arma": ("an ARMA model", "err[t] = y[t] - nu[t];"),
     "arma_carried": ("an ARMA model", "err = y[t] - (mu + phi * y[t - 1] + theta * err);"),
+    "change_point": ("a change point that is summed out", "target += log_sum_exp(lp);"),
     "cox": ("a model with risk sets (Cox partial likelihood)", "target += eta[n] - log_sum_exp(eta[n : N]);"),
     "cox_running": ("a model with risk sets (Cox partial likelihood)", "at_risk = log_sum_exp(at_risk, eta[n]);"),
     "differential_equation": ("a differential equation", "array[T] vector[2] z = ode_rk45(sho, y0, t0, ts, th);"),
@@ -28,6 +29,7 @@ NO_SUMS = {
     "groups_as_observations": ("a model with a parameter for each observation", "vector[J] theta;"),
     "hmm_marginal": ("a hidden Markov model", "target += hmm_marginal(lo, Gamma, rho);"),
     "icar": ("a spatial model (CAR)", "target += -0.5 * dot_self(phi[n1] - phi[n2]);"),
+    "mean_and_sd": ("a density of a summary of the data", "mean(y) ~ student_t(N - 1, mu, sigma / sqrt(N));"),
     "moving_average": ("an ARMA model", "err[n] = Y[n] - mu[n];"),
     "one_each": ("a model with a parameter for each observation", "vector[N] z;"),
     "random_walk_state": ("a state-space model", "vector[T] x = q * cumulative_sum(z);"),
@@ -126,6 +128,8 @@ def test_other_ways_to_write_them(data: str, parameters: str, model: str, expect
         "for (t in 2:N) y[t] ~ normal(a * y[t - 1], s);",
         "real sum_ = 0; for (n in 1:N) sum_ += normal_lpdf(y[n] | a, s); target += sum_;",
         "real m; for (n in 1:N) { m = a * y[n]; y[n] ~ normal(m, s); }",
+        "mean(y) ~ normal(a, s); y ~ normal(a, s);",
+        "for (n in 1:N) { vector[T] v; for (t in 1:T) v[t] = normal_lpdf(y[n] | u[t], s); target += log_sum_exp(v); }",
         "vector[T] h; h[1] = a; for (t in 2:T) h[t] = 0.9 * h[t - 1] + u[t]; y ~ normal(h[bin], s);",
         "target += -0.5 * dot_self(u[from_] - u[to_]); y ~ normal(u[bin], s);",
         "vector[N] w; w[1] = 0; for (t in 2:N) w[t] = 0.9 * w[t - 1] + y[t - 1]; y ~ normal(a * w, s);",
@@ -144,7 +148,7 @@ def test_the_size_named_by_the_user_is_the_one_that_is_looked_at(canonical: Pars
         data { int N; int J; vector[N] y; vector[J] m; array[N] int g; }
         parameters { vector[J] theta; }
         model { theta ~ normal(0, 1); y ~ normal(theta[g], 1); m ~ normal(theta, 2); }""")
-    assert outcome_sizes(program) == ["N", "J"]
+    assert outcome_sizes(program) == ("N", "J")
     assert named(program) is None
     assert named(program, "J") is not None
 
@@ -154,13 +158,13 @@ def test_what_sizes_parameters_is_not_what_counts_observations(canonical: Parse)
         data { int K; int N; array[N, K] int y; }
         parameters { simplex[K] theta; }
         model { for (n in 1:N) y[n] ~ multinomial(theta); }""")
-    assert outcome_sizes(program) == ["N", "K"]
+    assert outcome_sizes(program) == ("N", "K")
     assert named(program) is None
 
 
 def test_groups_are_not_read_as_observations() -> None:
     program = read(PROGRAMS / "sums" / "centred_groups.stan")
-    assert (main_size(program), outcome_sizes(program)) == ("N", ["N"])
+    assert (main_size(program), outcome_sizes(program)) == ("N", ("N",))
 
 
 def test_the_page_about_programs_names_each_structure() -> None:

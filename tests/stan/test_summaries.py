@@ -3,6 +3,7 @@
 import pytest
 
 from stansub.stan import stanc
+from stansub.stan.rewriting import Refused
 from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program, parse, tokenize
 
@@ -62,10 +63,17 @@ def test_transformed_parameters_too() -> None:
         pytest.param("y ~ normal(a + b * mean(x * s), s);", id="of what depends on one"),
         pytest.param("for (n in 1:N) y[n] ~ normal(a + mean(X[n]) * b, s);", id="of an observation"),
         pytest.param("y ~ normal(a + b * fmax(w, 1), s);", id="of no container"),
-        pytest.param("target += N * mean(y) * log(s) - N * s;", id="nothing else is left of the observations"),
         pytest.param("target += sum(y) * a + dot_product(x, y) * b - sum(exp(a + b * x));", id="sums"),
-        pytest.param("mean(y) ~ normal(a, s);", id="a model of the summary"),
     ],
 )
 def test_what_is_left_alone(model: str) -> None:
     assert with_summaries(read(model)) is None
+
+
+@pytest.mark.parametrize("model", ["target += N * mean(y) * log(s) - N * s;", "mean(y) ~ normal(a, s);"])
+def test_a_model_of_nothing_but_summaries_is_refused(model: str) -> None:
+    program = read(model)
+    refused = with_summaries(program)
+    assert isinstance(refused, Refused)
+    assert refused.reason == "reads `mean(y)`, and nothing else of the observations"
+    assert program.text(refused.span) == program.text(program.model.statements[0].span)

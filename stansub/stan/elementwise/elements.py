@@ -27,11 +27,8 @@ from stansub.stan.syntax import (
     flat,
 )
 
-_UNCONSTRAINED = frozenset({"int", "real", "complex", "tuple", "vector", "row_vector", "matrix"}) | frozenset(
-    {"complex_vector", "complex_row_vector", "complex_matrix"}
-)
 _INNER = {"vector": 1, "row_vector": 1, "matrix": 2}
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     word
     for line in (
         "exp exp2 expm1 log log2 log10 log1p log1m log1p_exp log1m_exp log_inv_logit log1m_inv_logit logit inv_logit",
@@ -314,7 +311,7 @@ class Elements:
             return Taken(plain, Shape(0, "matrix", _APPENDED[call.name]))
         if call.name == "elt_multiply" and first.element.is_scalar:
             return Taken(Infix("*", *plain.arguments), first)
-        if call.name in _ELEMENTWISE:
+        if call.name in ELEMENTWISE:
             return Taken(plain, first)
         raise _together(call)
 
@@ -393,7 +390,7 @@ def _returned(name: str, taken: Sequence[Taken]) -> Shape:
         return _array_of(_RESHAPED[name], Shape(0, "real"))._replace(axis=None)
     if name in _REPEATED:
         return _array_of(_REPEATED[name], Shape(0, "real"))._replace(axis=None)
-    if name in _ELEMENTWISE and taken:
+    if name in ELEMENTWISE and taken:
         return next((one.whole for one in taken if not one.whole.is_scalar), taken[0].whole)
     guesses = {"row": "row_vector", "col": "vector", "softmax": "vector", "head": "vector", "tail": "vector"}
     guesses |= {"segment": "vector", "append_row": "vector", "append_col": "matrix"}

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from stansub.stan.remarks import Remark
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.nests import Nest, adds
 from stansub.stan.series.rows import ONE, ROW, Index, Read, RefusedError, Rows, Stretch, exchanged
@@ -32,6 +31,7 @@ from stansub.stan.syntax import (
     Profile,
     Program,
     Slice,
+    Span,
     Statement,
     Subscript,
     find,
@@ -258,10 +258,9 @@ class Computed:
         stretch : Stretch or None
             None where it is about single elements at fixed places.
         """
-        shown = self.program.text(code.span)
-        return exchanged(code, lambda node: self._exchange(shown, node, stretch))
+        return exchanged(code, lambda node: self._exchange(code.span, node, stretch))
 
-    def _exchange(self, shown: str, node: Node, stretch: Stretch | None) -> Expression | None:
+    def _exchange(self, span: Span, node: Node, stretch: Stretch | None) -> Expression | None:
         """Return what stands for a variable or call; None if it stays."""
         if read := self.rows.read_at(node):
             return self._data(read, stretch)
@@ -272,15 +271,15 @@ class Computed:
         if read := self.rows.read_at(node, self.parameters):
             index = Index.of(read.indices[0], self.rows, self.parameters[read.variable])
             if index.length == stretch.whole:
-                raise self._of_each(shown, read.variable)
+                raise self._of_each(span, read.variable)
         if isinstance(node, Call):
             return self._call(node, stretch)
-        return self._whole(shown, node, stretch) if isinstance(node, Name) else None
+        return self._whole(span, node, stretch) if isinstance(node, Name) else None
 
-    def _whole(self, shown: str, node: Name, stretch: Stretch) -> Expression | None:
+    def _whole(self, span: Span, node: Name, stretch: Stretch) -> Expression | None:
         """Return what stands for a whole variable."""
         if node.name in self.parameters and self.rows.affine(self.parameters[node.name]) == stretch.whole:
-            raise self._of_each(shown, node.name)
+            raise self._of_each(span, node.name)
         shape = self.rows.shapes.get(node.name)
         if shape is not None and shape.all_dims and self.rows.affine(shape.all_dims[0]) == stretch.whole:
             self.rows.observed.add(node.name)
@@ -319,18 +318,16 @@ class Computed:
         arguments[place] = stretch.size
         return replace(call, arguments=tuple(arguments))
 
-    def _of_each(self, shown: str, variable: str) -> RefusedError:
-        return RefusedError(Remark(shown, f"reads `{variable}`, of which there is one for each observation"))
+    def _of_each(self, span: Span, variable: str) -> RefusedError:
+        return RefusedError(f"reads `{variable}`, of which there is one for each observation", span)
 
     def _unknown(self, statement: Statement) -> RefusedError:
-        return RefusedError(
-            Remark(self.program.text(statement.span), _UNKNOWN.format(", ".join(sorted(written(statement)))))
-        )
+        return RefusedError(_UNKNOWN.format(", ".join(sorted(written(statement)))), statement.span)
 
     def _refused(self, variable: str, message: str) -> RefusedError:
         fills = [one for one in find(Assign, self.before) if variable in one.variables]
         found = [one for one in fills if variable in names(one.expression)] or fills
-        return RefusedError(Remark(self.program.text(found[0].span) if found else variable, message))
+        return RefusedError(message, found[0].span if found else self.variables[variable].span)
 
 
 def unlooped(

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from stansub.stan.recognise import recognise
-from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import checked, is_candidate
+from stansub.stan.rewriting import Refused, checked, is_candidate
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.computed import Computed, DividedError, filling, unlooped, written
 from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
 from stansub.stan.series.rows import Index, RefusedError, Rows, Stretch
-from stansub.stan.sizes import changing_names, declarations, main_size
+from stansub.stan.sizes import JOINT, changing_names, declarations, main_size
 from stansub.stan.syntax import (
     Assign,
     Expression,
@@ -39,11 +37,9 @@ from stansub.stan.syntax import (
 _UNKNOWN = "reads elements of a variable that cannot be taken apart by observations"
 # How often a statement is divided.
 _MOST_PIECES = 5
-# Densities of several values at once begin so.
-_JOINT = ("multi_", "gaussian_", "matrix_", "wishart", "inv_wishart")
 
 
-def with_lags(program: Program) -> Program | None:
+def with_lags(program: Program) -> Program | Refused | None:
     """Return the program over rows of data if its likelihood reads data beside an observation.
 
     Parameters
@@ -53,36 +49,26 @@ def with_lags(program: Program) -> Program | None:
 
     Returns
     -------
-    Program or None
+    Program, Refused or None
         A program with the same parameters, log density and generated quantities, whose ``transformed data`` declare
-        ``stansub_t``, the number of terms, and variables with a row for each term. None where no such data are read,
-        or where more than data are (`recursion` says which).
+        ``stansub_t``, the number of terms, and variables with a row for each term. Refused where more than data of
+        other observations are read, None where nothing is.
     """
-    try:
-        code = _over_rows(program)
-    except RefusedError:
+    if not is_candidate(program):
         return None
-    return checked(code, "the program over rows of data") if code else None
-
-
-def recursion(program: Program) -> Remark | None:
-    """Return why a program that reads its past is no sum over observations given the data; None for other programs.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-    """
-    try:
-        found = _over_rows(program)
-    except RefusedError as error:
-        return error.remark
-    return None if found or recognise(program).kind != "sum" else next(_past(program), None)
-
-
-def _past(program: Program) -> Iterator[Remark]:
-    """Yield statements that read what is computed for other observations, if no data beside an observation are read."""
     writer = _Writer(program)
+    try:
+        writer.write()
+    except RefusedError as error:
+        return error.refused
+    if writer.found:
+        return checked(writer.code(), "the program over rows of data")
+    return next(_past(_Writer(program)), None)
+
+
+def _past(writer: _Writer) -> Iterator[Refused]:
+    """Yield statements that read what is computed for other observations, if no data beside an observation are read."""
+    program = writer.program
     sizes = {one.name: one.all_dims[0] for one in declarations(program) if one.all_dims}
     changing = {name for name in changing_names(program) if name in sizes and writer.counts(sizes[name])}
     for one in walk([*program.transformed_parameters.statements, *program.model.statements]):
@@ -92,28 +78,19 @@ def _past(program: Program) -> Iterator[Remark]:
             for read in writer.rows.reads([one], changing):
                 size = sizes[read.variable]
                 if Index.of(read.indices[0], writer.rows, size).upper not in (None, writer.rows.affine(size)):
-                    yield Remark(program.text(one.span), PAST.format(program.text(read.node.span)))
+                    yield Refused(PAST.format(program.text(read.node.span)), one.span)
 
 
-def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Remark]:
+def _past_in_loop(rows: Rows, loop: For, changing: set[str]) -> Iterator[Refused]:
     nest = _nest(rows, loop, Computed(rows, ()))
     for read, is_lagged in nest.indexed(changing):
         if is_lagged:
-            yield nest.remark(read.node.span, PAST.format(rows.program.text(read.node.span)))
+            yield Refused(PAST.format(rows.program.text(read.node.span)), nest.holding(read.node.span))
     if adds(loop) and any(direct(index) & nest.places for read in nest.reads() for index in rows.indices(read)):
         for one in find(Assign, loop.body):
             place = str(one.place)
             if place in names(one.expression) and is_carried(loop.body, place):
-                yield nest.remark(one.span, f"carries `{place}` from one observation to others")
-
-
-def _over_rows(program: Program) -> str:
-    """Return the text of the program over rows of data; nothing if there is nothing to write so."""
-    if not is_candidate(program):
-        return ""
-    writer = _Writer(program)
-    writer.write()
-    return writer.code() if writer.found else ""
+                yield Refused(f"carries `{place}` from one observation to others", nest.holding(one.span))
 
 
 @dataclass
@@ -200,7 +177,7 @@ class _Writer:
             try:
                 return [computed.over(statement, None)]
             except DividedError:
-                raise RefusedError(Remark(self.program.text(statement.span), _UNKNOWN)) from None
+                raise RefusedError(_UNKNOWN, statement.span) from None
         return self._pieces(_Vectorised(computed, statement, length), computed, Affine((), 0), length)
 
     def _taken_out(self, nest: Nest, inner: For) -> Sequence[Statement]:
@@ -209,7 +186,7 @@ class _Writer:
         carried = written(inner) & set().union(*map(written, filled))
         if carried:
             message = f"carries `{min(carried)}` from one observation to others"
-            raise RefusedError(Remark(self.program.text(inner.span), message))
+            raise RefusedError(message, inner.span)
         observations = replace(nest, loops=(*nest.loops, inner), body=(*filled, *inner.body))
         rest = tuple(one for one in nest.body if one is not inner)
         lines: list[Statement] = [observations.over_rows()]
@@ -240,7 +217,7 @@ class _Writer:
             return [statement.piece(first, n, self.rows.counted(n) if self.counts(n.expression) else n.expression)]
         except DividedError as error:
             if depth == _MOST_PIECES:
-                raise RefusedError(Remark(statement.shown, _UNKNOWN)) from None
+                raise RefusedError(_UNKNOWN, statement.span) from None
             self.rows.go_back(kept[0])
             computed.go_back(kept[1])
             later = first + error.rows, n - error.rows
@@ -297,17 +274,17 @@ class _Vectorised:
     whole: Affine
 
     @property
-    def shown(self) -> str:
-        """The statement as it stands in the program."""
-        return self.computed.program.text(self.statement.span)
+    def span(self) -> Span:
+        """Of the statement."""
+        return self.statement.span
 
     def piece(self, first: Affine, n: Affine, size: Expression) -> Statement:
         """Return the statement about ``n`` of the observations after the ``first`` ones."""
-        if first != Affine((), 0) and any(call.name.startswith(_JOINT) for call in calls(self.statement)):
-            raise RefusedError(Remark(self.shown, "is one density of all observations"))
+        if first != Affine((), 0) and any(call.name.startswith(JOINT) for call in calls(self.statement)):
+            raise RefusedError("is one density of all observations", self.span)
         found = self.computed.over(self.statement, Stretch(self.whole, first + 1, n, size))
         if left := names(found) & self.computed.rows.observed:
-            raise RefusedError(Remark(self.shown, f"reads `{min(left)}` at places that are no rows of it"))
+            raise RefusedError(f"reads `{min(left)}` at places that are no rows of it", self.span)
         return found
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Protocol
 
-from stansub.stan.remarks import Remark
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.rows import ONE, ROW, Index, Read, RefusedError, Rows, Stretch, exchanged, holding
 from stansub.stan.series.shapes import part_of, rows_of, zero_of
@@ -174,7 +173,7 @@ class Nest:
         """
         for loop in self.loops:
             if not names(loop.lower, loop.upper) <= self.rows.data | self.places:
-                raise RefusedError(Remark(self._shown(loop.span), "has bounds that are computed in the model"))
+                raise RefusedError("has bounds that are computed in the model", loop.span)
         self.check()
         self.size = size or self.rows.counted(self.length, " ".join(loop.head for loop in self.loops[:-1]))
         deep = {self.rows.shapes[read.variable].all_dims[0] for read in self.reads() if self._at(read) >= 0}
@@ -186,9 +185,9 @@ class Nest:
         return For(ROW, ONE, self.size, body)
 
     @property
-    def shown(self) -> str:
-        """The outermost loop."""
-        return self._shown(self.loops[0].span)
+    def span(self) -> Span:
+        """Of the outermost loop."""
+        return self.loops[0].span
 
     def plain(self) -> Sequence[Statement]:
         """Return the loop as it is."""
@@ -250,11 +249,11 @@ class Nest:
         return self.rows.program.text(span)
 
     def _refused(self, span: Span, message: str) -> RefusedError:
-        return RefusedError(self.remark(span, message))
+        return RefusedError(message, self.holding(span))
 
-    def remark(self, span: Span, message: str) -> Remark:
-        """Return a remark about the statement of the body that holds a span."""
-        return Remark(self._shown(holding(self.body, span).span), message)
+    def holding(self, span: Span) -> Span:
+        """Return where the statement of the body stands that holds a span."""
+        return holding(self.body, span).span
 
     def _exchange(self, node: Node, deep: set[Expression]) -> Expression | None:
         """Return what stands for a node of the body with rows in place of what it reads; None if the node stays."""

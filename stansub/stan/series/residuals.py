@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import checked, is_candidate
+from stansub.stan.rewriting import Refused, checked, is_candidate
 from stansub.stan.series.computed import filling, unlooped, written
 from stansub.stan.series.rows import ONE
 from stansub.stan.sizes import data_declarations, declarations
@@ -39,7 +39,7 @@ N = TypeVar("N", bound=Node)
 _LAG, _KEPT, _LAGGED = "stansub_lag", "stansub_kept", "stansub_lagged_"
 
 
-def with_residuals(program: Program) -> Program | None:
+def with_residuals(program: Program) -> Program | Refused | None:
     """Return the program whose residuals of earlier observations are computed from rows of data.
 
     Parameters
@@ -49,17 +49,19 @@ def with_residuals(program: Program) -> Program | None:
 
     Returns
     -------
-    Program or None
-        A program with the same parameters, log density and generated quantities. None where no residuals are kept, or
-        where they depend on those kept before, as in a moving average.
+    Program, Refused or None
+        A program with the same parameters, log density and generated quantities. None where no residuals are kept,
+        refused where they depend on those kept before, as in a moving average.
     """
     if not is_candidate(program) or _KEPT in names(program):
         return None
     above = program.transformed_parameters.statements
     found = [kept for one in unlooped(program.model.statements, above) if (kept := _kept(*one))]
-    written_anew = _written(program, found[0]) if len(found) == 1 else None
-    if written_anew is None:
+    if len(found) != 1:
         return None
+    written_anew = _written(program, found[0])
+    if written_anew is None:
+        return Refused("computes a residual from more than the data of its own observation", found[0].residual.span)
     lines, loop = written_anew
     code = extended(program, lines, [(found[0].loop.span, loop)])
     return checked(code, "the program with residuals by observations")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
-from stansub.stan.remarks import Remark
+from stansub.stan.rewriting import Refused
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.shapes import part_of, shape_of
 from stansub.stan.sizes import data_declarations
@@ -48,9 +48,9 @@ ONE = Literal("1")
 class RefusedError(Exception):
     """A statement that cannot be written over rows of data."""
 
-    def __init__(self, remark: Remark) -> None:
-        super().__init__(str(remark))
-        self.remark = remark
+    def __init__(self, reason: str, span: Span) -> None:
+        super().__init__(reason)
+        self.refused = Refused(reason, span)
 
 
 class Read(NamedTuple):

@@ -1,0 +1,175 @@
+"""What the text of a program shows: worked out once for each program, and asked by whoever needs it.
+
+Nothing here is proved. With data the numerical proof decides whether a likelihood is a sum over observations
+(`stansub.stan.posterior`), and whether its predictors are linear (`stansub.stan.predictors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from stansub.errors import InputError
+from stansub.stan.advice import obstacles
+from stansub.stan.arguments import ArgumentProgram, argument_program, recognised
+from stansub.stan.passes import Rewriting, rewriting
+from stansub.stan.reach import Term, terms
+from stansub.stan.recognise import Form, recognise
+from stansub.stan.remarks import Remark
+from stansub.stan.rewrite import takes_metric
+from stansub.stan.series.rows import N_ROWS
+from stansub.stan.sizes import main_size
+from stansub.stan.structures import Named, named
+from stansub.stan.syntax import Program, names
+from stansub.target.remainders import NoPredictorsError
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A program, and what its text shows. It can be pickled.
+
+    Attributes
+    ----------
+    program : Program
+        The parsed canonical text.
+    """
+
+    program: Program
+
+    @classmethod
+    def of(cls, program: Program) -> Analysis:
+        """Return the analysis of a program: the same value whenever it is asked for."""
+        return _analysis(program)
+
+    @cached_property
+    def form(self) -> Form:
+        """The likelihood that is recognised.
+
+        Raises
+        ------
+        InputError
+            When the program has no model block.
+        """
+        return recognise(self.program)
+
+    @cached_property
+    def size(self) -> str:
+        """The integer that counts the observations, as far as the text shows; empty if there is none."""
+        return main_size(self.program)
+
+    @cached_property
+    def rewriting(self) -> Rewriting:
+        """The program that passes write, and which of them."""
+        return rewriting(self.program)
+
+    @cached_property
+    def counted(self) -> str:
+        """What counts the observations of the program that passes write: rows of data, or ``size``."""
+        return N_ROWS if N_ROWS in names(self.rewriting.program) else self.size
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """Names of the user's functions."""
+        return frozenset(one.name for one in self.program.functions)
+
+    @cached_property
+    def has_family(self) -> bool:
+        """Whether the text shows a likelihood of a family that is known."""
+        return recognised(self.program)
+
+    def arguments(self, size: str = "") -> ArgumentProgram:
+        """Return a program that hands out the arguments of the density, where ``size`` counts the observations.
+
+        Raises
+        ------
+        NoPredictorsError
+            When the text shows no density of a recognised family.
+        """
+        found = _arguments(self, size or self.counted)
+        if isinstance(found, NoPredictorsError):
+            raise found
+        return found
+
+    def terms(self, size: str = "") -> tuple[Term, ...]:
+        """Return the statements that add to the log density, and which rows each depends on for an observation."""
+        return terms(self.program, size or self.size)
+
+    def takes_metric(self, function: str) -> bool:
+        """Return whether a function of the program has an argument ``metric`` that is no variable of the data."""
+        return takes_metric(self.program, function)
+
+    def structure(self, size: str = "") -> Named | None:
+        """Return what the likelihood is if that is known to be no sum over observations."""
+        return named(self.program, size) if self.form.kind == "sum" else None
+
+    def doubts(self, size: str = "") -> Iterator[Remark]:
+        """Yield statements that may tie observations to each other, as far as the text shows."""
+        if self.form.kind == "sum" and self.structure(size) is None:
+            yield from obstacles(self.program, size or self.size)
+
+
+@lru_cache(maxsize=64)
+def _analysis(program: Program) -> Analysis:
+    return Analysis(program)
+
+
+@lru_cache(maxsize=64)
+def _arguments(analysis: Analysis, size: str) -> ArgumentProgram | NoPredictorsError:
+    try:
+        return argument_program(analysis.program, analysis.form, size)
+    except NoPredictorsError as error:
+        return error
+
+
+class NotASumError(InputError):
+    """The likelihood of a program is no sum over observations that can be evaluated in parts.
+
+    Parameters
+    ----------
+    message : str
+        For the user: what `explain` says.
+    reason : str
+        How the numerical check failed.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def explain(analysis: Analysis, reason: str, *, form: Form | None = None, source: str = "") -> NotASumError:
+    """Return the error for a user whose program's likelihood is not a sum over observations.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        Of the program.
+    reason : str
+        How the numerical check failed.
+    form : Form, optional
+        What was cut, if this is another than the program's own.
+    source : str
+        The user's file, for line numbers.
+
+    Returns
+    -------
+    NotASumError
+        With several lines: the reason, the statements that stand in the way where the text shows them, and who says
+        what would make the program qualify.
+    """
+    lines = [f"the likelihood is not a sum over observations that can be evaluated in parts ({reason})"]
+    form = form or analysis.form
+    if form.kind != "sum":
+        where = Remark(form.statement, "must be the sum of its parts whatever the order and cut of the observations")
+        return NotASumError("\n  ".join([*lines, where.located(source)]), reason)
+    structure = named(analysis.program)
+    refusals = analysis.rewriting.refusals
+    remarks = [structure.remark, *refusals] if structure else [*form.warnings, *refusals, *analysis.doubts()]
+    first: dict[str, Remark] = {}  # of those about one statement the first says most
+    for remark in remarks:
+        first.setdefault(remark.statement or remark.message, remark)
+    lines += [remark.located(source) for remark in first.values()]
+    if structure is None:
+        lines += ["`stansub check` with these data says whether a form of it qualifies, and writes that with `write`"]
+    return NotASumError("\n  ".join(lines), reason)

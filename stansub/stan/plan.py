@@ -1,0 +1,121 @@
+"""Which programs are compiled for a user's program, and why each of them: known before anything is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stansub.errors import InputError
+from stansub.stan import rewrite
+from stansub.stan.analysis import Analysis
+from stansub.stan.parts import Parts, divide, has_other_sums
+
+HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
+
+# What programs are for.
+PROGRAM, BLOCKS, PREDICTORS, PARTS, DATA, SILENT = (
+    *("program", "blocks", "linear predictors", "parts", "transformed data", "without print"),
+)
+
+
+class Planned(NamedTuple):
+    """A program that is to be compiled.
+
+    Attributes
+    ----------
+    role : str
+        What it is for.
+    code : str
+    why : str
+        The same in half a sentence.
+    suffix : str
+        Of the name of its library.
+    options : mapping
+        More arguments of `stansub.stan.toolchain.compile_library`.
+    """
+
+    role: str
+    code: str
+    why: str
+    suffix: str = ""
+    options: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The programs that are compiled.
+
+    Attributes
+    ----------
+    programs : tuple of Planned
+        In the order in which compilers start.
+    parts : Parts or None
+        The program in parts, if there is one.
+    """
+
+    programs: tuple[Planned, ...]
+    parts: Parts | None
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why each is compiled, by what it is for."""
+        return {one.role: one.why for one in self.programs}
+
+
+@lru_cache(maxsize=64)
+def plan(analysis: Analysis, *, rewritten: bool = True) -> Plan:
+    """Return which programs are compiled for a user's program, and why.
+
+    Parameters
+    ----------
+    analysis : Analysis
+        Of the user's program.
+    rewritten : bool
+        Whether a program over blocks named from outside may serve the blocks.
+
+    Raises
+    ------
+    InputError
+        When the program has no model block, or names that only stansub may write.
+    """
+    form, program = analysis.form, analysis.program
+    over_rows = analysis.rewriting.program if analysis.rewriting.passes else None
+    several = form.kind == "sum" or not rewritten or has_other_sums(program, form.span)
+    of_rows = divide(over_rows) if over_rows else None
+    parts = of_rows or (divide(program) if several else None)
+    found = _programs(analysis, parts, rewritten=rewritten, passes=analysis.rewriting.passes if of_rows else ())
+    return Plan(tuple(found), parts)
+
+
+def _programs(
+    analysis: Analysis, parts: Parts | None, *, rewritten: bool, passes: tuple[str, ...]
+) -> Iterator[Planned]:
+    form, program = analysis.form, analysis.program
+    yield Planned(PROGRAM, program.code, "the program as it is: every cut of the data is proved against it")
+    if rewritten and form.kind != "sum":
+        yield Planned(
+            BLOCKS,
+            rewrite.silent(rewrite.block_program(program, form)),
+            "the program with its likelihood over blocks that are named from outside",
+            options={"user_header": HEADER, "stanc_args": ["--allow-undefined"]},
+        )
+    if not (parts and parts.may_have_several):
+        with suppress(InputError):
+            handing_out = analysis.arguments()
+            why = f"the arguments of {handing_out.density} for each observation, if linear predictors are asked for"
+            yield Planned(PREDICTORS, handing_out.code, why, "_predictors")
+    if parts:
+        written = f", with {' and '.join(passes)}" if passes else ""
+        why = f"the likelihood apart from what costs no observations{written}"
+        yield Planned(PARTS, parts.code, why, "_parts")
+    if parts and parts.exporting:
+        values = ", ".join(one.name for one in parts.computed)
+        yield Planned(
+            DATA, parts.exporting, f"the values of {values}, which are data of the parts", "_transformed_data"
+        )
+    if (silenced := rewrite.silent(program.code)) != program.code:
+        yield Planned(SILENT, silenced, "the program without print and profile, which threads must not do at once")

@@ -1,0 +1,191 @@
+"""Groups of different sizes that stand one after the other in a vector, written row by row.
+
+``segment(y, pos, n[j]) ~ normal(alpha[j], sigma); pos += n[j];`` in a loop over groups reads data at places that
+earlier groups decide, so that they cannot be cut. In the program that is written here ``transformed data`` hold the
+group of each row, and the density stands in a loop over rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stansub.stan.elementwise.elements import ELEMENTWISE
+from stansub.stan.rewrite import extended
+from stansub.stan.rewriting import Refused, Symbols, checked, is_candidate
+from stansub.stan.sizes import JOINT, data_declarations
+from stansub.stan.syntax import (
+    Assign,
+    Call,
+    Declaration,
+    Expression,
+    For,
+    Group,
+    Infix,
+    Literal,
+    Name,
+    Node,
+    Prefix,
+    Program,
+    Slice,
+    Statement,
+    Subscript,
+    Target,
+    Tilde,
+    bare,
+    changed,
+    find,
+    names,
+    printed,
+)
+
+_ONE = Literal("1")
+_BY_ELEMENT = {".*": "*", "./": "/", ".^": "^"}
+
+
+def by_rows(program: Program) -> Program | Refused | None:
+    """Return the program with densities of segments of data in loops over rows.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+
+    Returns
+    -------
+    Program, Refused or None
+        A program with the same parameters, log density and generated quantities. None where no loop goes through data
+        by segments, refused where more than densities of their elements is computed from them.
+    """
+    if not is_candidate(program):
+        return None
+    symbols, lines, replacements = Symbols.of(program), list[str](), []
+    for loop in program.model.statements:
+        found = _Ragged.of(program, loop) if isinstance(loop, For) else None
+        if found is None:
+            continue
+        if (odd := found.odd()) is not None:
+            return Refused(f"computes more from rows of a group than densities of each by itself (`{odd}`)", loop.span)
+        group, row = symbols.fresh("stansub_group"), symbols.fresh("stansub_row")
+        lines.append(found.groups(group))
+        replacements.append((found.loop.span, found.over_rows(group, row)))
+    return checked(extended(program, lines, replacements), "the program by rows") if replacements else None
+
+
+@dataclass(frozen=True)
+class _Ragged:
+    """A loop over groups that goes through data by segments.
+
+    Attributes
+    ----------
+    loop : For
+    position : Name
+        Where the group begins.
+    n : Expression
+        How many rows the group has.
+    rows : mapping
+        Data by their names, and how many rows they have.
+    """
+
+    loop: For
+    position: Name
+    n: Expression
+    rows: Mapping[str, Expression]
+
+    @classmethod
+    def of(cls, program: Program, loop: For) -> _Ragged | None:
+        """Return what a loop of the model block is; None if it does not go through data by segments."""
+        data = data_declarations(program)
+        if loop.lower != _ONE or not names(loop.upper) <= {one.name for one in data}:
+            return None
+        match loop.body[-1:]:
+            case (Assign(Name() as position, "+=", Subscript(Name(), (Name(index),)) as n),) if index == loop.variable:
+                pass
+            case _:
+                return None
+        begins = [one for one in program.model.statements if isinstance(one, Declaration) and one.name == position.name]
+        others = [one for one in program.model.statements if one is not loop and one not in begins]
+        if [one.value for one in begins] != [_ONE] or position.name in names(*others):
+            return None
+        found = cls(loop, position, n, {one.name: one.all_dims[0] for one in data if one.all_dims})
+        return found if found.segments and len({found.rows[name] for name in found.segments}) == 1 else None
+
+    @property
+    def terms(self) -> list[Statement]:
+        """Statements of the loop that read segments."""
+        return [one for one in self.loop.body[:-1] if self.position.name in names(one)]
+
+    @property
+    def segments(self) -> list[str]:
+        """Data of which segments are read."""
+        return [name for one in find(Expression, self.terms) if (name := self.segment(one))]
+
+    def segment(self, node: Node) -> str:
+        """Return the data of which a node is this group's segment; nothing for other nodes."""
+        match node:
+            case Call("segment", (Name(name), self.position, self.n)) if name in self.rows:
+                return name
+            case Subscript(Name(name), (Slice(self.position, Expression() as last), *_)) if name in self.rows:
+                match bare(last):
+                    case Infix("-", end, Literal("1")) if bare(end) == Infix("+", self.position, self.n):
+                        return name
+        return ""
+
+    def odd(self) -> Node | None:
+        """Return what is computed from segments and is no density of their elements; None if there is no such thing."""
+        own = {one.name for one in find(Declaration, self.loop.body)}
+        for one in self.terms:
+            match one:
+                case Tilde(left, Call(name, arguments), ()):
+                    values = (left, *arguments)
+                case Target(Call(name, values)) if name.endswith(("_lpdf", "_lpmf", "_lupdf", "_lupmf")):
+                    pass
+                case _:
+                    return one
+            if name.startswith(JOINT) or "_glm" in name or names(one) & own:
+                return one
+            for value in values:
+                if (found := self._together(value)) is not None:
+                    return found
+        return None
+
+    def _together(self, node: Expression) -> Expression | None:
+        """Return the part of an expression that takes rows together; None if each is for itself."""
+        if self.segment(node) or self.position.name not in names(node):
+            return None
+        match node:
+            case Infix("*", left, right) if all(self.position.name in names(side) for side in (left, right)):
+                return node
+            case Infix("+" | "-" | "*" | "/" | ".*" | "./" | ".^") | Prefix("+" | "-") | Group("("):
+                pass
+            case Call(name) if name in ELEMENTWISE:
+                pass
+            case _:
+                return node
+        parts = (self._together(part) for part in node.parts if isinstance(part, Expression))
+        return next((part for part in parts if part is not None), None)
+
+    def groups(self, name: str) -> str:
+        """Return what declares and fills the group of each row."""
+        size, j, at = self.rows[self.segments[0]], self.loop.variable, self.position
+        fill = f"{name}[{at} : {at} + {self.n} - 1] = rep_array({j}, {self.n});"
+        loop = f"{self.loop.head} {{ {fill} {at} += {self.n}; }}"
+        return f"array[{size}] int {name} = rep_array(0, {size});\n{{ int {at} = 1; {loop} }}"
+
+    def over_rows(self, group: str, row: str) -> str:
+        """Return the loop over rows, after what else the loop over groups does."""
+        rest = tuple(one for one in self.loop.body[:-1] if one not in self.terms)
+        mine = Subscript(Name(group), (Name(row),))
+
+        def change(node: Node) -> Node | None:
+            if name := self.segment(node):
+                others = node.indices[1:] if isinstance(node, Subscript) else ()
+                return Subscript(Name(name), (Name(row), *others))
+            if isinstance(node, Infix) and node.operator in _BY_ELEMENT and self.position.name in names(node):
+                return changed(Infix(_BY_ELEMENT[node.operator], node.left, node.right), change)
+            return mine if node == Name(self.loop.variable) else None
+
+        terms = printed([changed(one, change) for one in self.terms])
+        loop = f"for ({row} in 1 : {self.rows[self.segments[0]]}) {{ if ({mine} != 0) {{ {terms} }} }}"
+        head = f"{self.loop.head} {{ {printed(rest)} }}\n" if rest else ""
+        return f"{head}{loop}"

@@ -1,0 +1,400 @@
+"""How statements that add to the log density depend on the observation's index, as far as the text shows.
+
+A term that depends on nothing but its own row, and on what its row picks by data, stays the same whatever the order and
+the cut of the data. Whatever the text leaves open counts as a dependence on other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Flag, auto
+from functools import reduce
+from operator import or_
+from typing import NamedTuple
+
+from stansub.stan.elementwise.elements import ELEMENTWISE
+from stansub.stan.recognise import terms as summands
+from stansub.stan.sizes import DENSITIES, JOINT, data_declarations
+from stansub.stan.syntax import (
+    Assign,
+    Call,
+    Choice,
+    Declaration,
+    Empty,
+    Expression,
+    For,
+    Group,
+    If,
+    Infix,
+    Literal,
+    Name,
+    Perform,
+    Prefix,
+    Profile,
+    Program,
+    Slice,
+    Statement,
+    Subscript,
+    Target,
+    Tilde,
+    Transpose,
+    bare,
+    flat,
+    name_of,
+    walk,
+    writes,
+)
+from stansub.stan.syntax import Braces as Scope
+from stansub.stan.typing import INT, REAL, Typed, Types
+
+
+class Reach(Flag):
+    """Which rows of the data an observation's term depends on.
+
+    Attributes
+    ----------
+    OWN
+        Its own row.
+    GATHERED
+        Elements of parameters or other data that its row picks: ``u[g[n]]``.
+    OFFSET
+        Rows beside it, or its place among the others: ``y[n - 1]``.
+    SUMMARY
+        All rows of data, as a mean of them.
+    TOTAL
+        All rows, through what depends on parameters.
+    """
+
+    OWN = auto()
+    GATHERED = auto()
+    OFFSET = auto()
+    SUMMARY = auto()
+    TOTAL = auto()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other row has a part in it."""
+        return not self & (Reach.OFFSET | Reach.SUMMARY | Reach.TOTAL)
+
+    @property
+    def words(self) -> str:
+        """The same for people."""
+        return ", ".join(_WORDS[one] for one in self) or "no observations"
+
+
+_WORDS = {
+    Reach.OWN: "the observation's own row",
+    Reach.GATHERED: "elements that this row picks",
+    Reach.OFFSET: "rows beside it or its place",
+    Reach.SUMMARY: "all rows of data",
+    Reach.TOTAL: "what is computed from all rows and parameters",
+}
+
+NONE = Reach(0)
+# Functions of sizes and values, by the argument that is the size.
+_REPEATED = {"rep_vector": 1, "rep_row_vector": 1, "rep_array": 1, "zeros_vector": 0, "ones_vector": 0}
+_SAME = frozenset({"to_vector", "to_row_vector", "to_array_1d"})
+
+
+class Term(NamedTuple):
+    """A statement that adds to the log density, and which rows it depends on for an observation."""
+
+    statement: Statement
+    reach: Reach
+
+
+class _Value(NamedTuple):
+    """What an expression depends on.
+
+    Attributes
+    ----------
+    reach : Reach
+        Of a container with an element for each observation: of an element.
+    axis : int or None
+        Which of its dimensions counts the observations.
+    changing : bool
+        Whether parameters are in it.
+    """
+
+    reach: Reach = NONE
+    axis: int | None = None
+    changing: bool = False
+
+    @property
+    def together(self) -> _Value:
+        """What depends on it for all observations."""
+        if self.axis is None:
+            return self
+        return _Value(self.reach | (Reach.TOTAL if self.changing else Reach.SUMMARY), None, self.changing)
+
+
+def terms(program: Program, size: str) -> tuple[Term, ...]:
+    """Return the statements that add to the log density, in their order, with what they depend on.
+
+    Parameters
+    ----------
+    program : Program
+        The parsed program.
+    size : str
+        The integer that counts the observations.
+    """
+    walked = _Walk(program, size)
+    for one in data_declarations(program):
+        walked.declare(one, changing=False)
+    for one in program.parameters.declarations:
+        walked.declare(one, changing=True)
+        if (value := walked.values[one.name]).axis is not None:
+            # Other rows would have other parameters.
+            walked.values[one.name] = value._replace(reach=value.reach | Reach.OFFSET)
+    for block in (program.transformed_data, program.transformed_parameters, program.model):
+        walked.run(block.statements)
+    return tuple(Term(one, reach) for one, reach in walked.found.items())
+
+
+@dataclass
+class _Walk:
+    """A walk through statements.
+
+    Attributes
+    ----------
+    program : Program
+    size : str
+    values : dict
+        Of variables.
+    found : dict
+        Reach of the statements that add.
+    index : str
+        The variable of the loop over observations; empty outside.
+    outside : frozenset of str
+        Variables that are declared outside this loop.
+    guard : Reach
+        Of what decides whether a statement is run.
+    turns : bool
+        Whether statements may be run again.
+    scope : dict
+        Types of variables.
+    """
+
+    program: Program
+    size: str
+    values: dict[str, _Value] = field(default_factory=dict)
+    found: dict[Statement, Reach] = field(default_factory=dict)
+    index: str = ""
+    outside: frozenset[str] = frozenset()
+    guard: Reach = NONE
+    turns: bool = False
+    scope: dict[str, Typed] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.types = Types(self.program)
+
+    def declare(self, one: Declaration, *, changing: bool) -> None:
+        """Note a variable without a value."""
+        axes = [k for k, dim in enumerate(one.all_dims) if self._is_all(dim)]
+        odd = len(axes) > 1 or one.type.elements
+        alone = Reach.OWN if axes else NONE
+        self.values[one.name] = _Value(Reach.TOTAL if odd else alone, axes[0] if axes else None, changing)
+        self.scope[one.name] = Typed(one.type.unsized, not changing)
+
+    def run(self, statements: Sequence[Statement]) -> None:
+        """Note what statements do."""
+        for one in statements:
+            match one:
+                case Declaration():
+                    self.declare(one, changing=False)
+                    self.outside -= {one.name}
+                    if one.value is not None:
+                        self._assign(Name(one.name), self.of(one.value), whole=True)
+                case Assign(place, operator, expression) if len(one.variables) == 1:
+                    self._assign(place, self.of(expression), whole=operator == "=")
+                case Target() | Tilde():
+                    self._add(one)
+                case For():
+                    self._loop(one)
+                case If(condition):
+                    inside = replace(self, guard=self.guard | self.of(condition).together.reach)
+                    for body in one.bodies:
+                        inside.run(body)
+                case Scope() | Profile():
+                    self.run(one.bodies[0])
+                case Empty() | Perform(Call("print" | "reject" | "fatal_error")):
+                    pass
+                case _:
+                    self._leave_open(one)
+
+    def of(self, expression: Expression) -> _Value:
+        """Return what an expression depends on."""
+        match expression:
+            case Literal():
+                return _Value()
+            case Name(name):
+                if name == self.size:
+                    return _Value(Reach.SUMMARY)
+                return _Value(Reach.OFFSET) if name == self.index else self.values.get(name, _Value())
+            case Subscript():
+                return self._part(expression)
+            case Group("(", (inside,)) | Prefix(_, inside) | Transpose(inside):
+                return self.of(inside)
+            case Infix(operator, left, right):
+                return self._infix(operator, left, right)
+            case Choice(condition, then, orelse):
+                return _joined([self.of(condition).together, self.of(then), self.of(orelse)])
+            case Call(name, arguments):
+                return self._call(name, arguments)
+        return _joined([self.of(part).together for part in expression.parts if isinstance(part, Expression)])
+
+    def _infix(self, operator: str, left: Expression, right: Expression) -> _Value:
+        values = self.of(left), self.of(right)
+        if operator in ("*", "/", "\\") and not self._is_by_row(operator, left, right):
+            return _joined([one.together for one in values])
+        return _joined(values)
+
+    def _is_by_row(self, operator: str, left: Expression, right: Expression) -> bool:
+        """Whether a product or quotient has for each row that of the row."""
+        rows = self.of(left).axis, self.of(right).axis
+        if rows == (None, None) or self._is_number(right):
+            return True
+        if operator == "*":
+            return rows == (0, None) or self._is_number(left)
+        return False
+
+    def _is_number(self, expression: Expression) -> bool:
+        """Whether an expression is a single number."""
+        return self.types.of(expression, self.scope).type in (INT, REAL)
+
+    def _is_all(self, expression: Expression) -> bool:
+        """Whether an expression is the number of observations."""
+        match expression:
+            case Call("size" | "num_elements" | "rows", (Name(name),)):
+                return self.values.get(name, _Value()).axis == 0
+        return expression == Name(self.size)
+
+    def _call(self, name: str, arguments: Sequence[Expression]) -> _Value:
+        place = _REPEATED.get(name)
+        if place is not None and len(arguments) == place + 1 and self._is_all(arguments[place]):
+            filled = _joined([self.of(one) for one in arguments[:place]])
+            return _Value(filled.reach, 0, filled.changing)
+        values = [self.of(one) for one in arguments]
+        if name == "target" or name.endswith("_lp"):
+            return _Value(Reach.TOTAL, None, True)
+        return _joined(values if name in ELEMENTWISE | _SAME else [one.together for one in values])
+
+    def _part(self, expression: Subscript) -> _Value:
+        """Elements of a variable."""
+        base, indices = flat(expression)
+        whole = self.of(base)
+        given = [one if isinstance(one, Slice) else self.of(one) for one in indices]
+        picked = _joined([self._bounds(one) if isinstance(one, Slice) else one for one in given])
+        if whole.axis is None:
+            # A row picks by its data, or by its place, which is another one in other data.
+            bare_index = any(isinstance(bare(one), Name) and bare(one) == Name(self.index) for one in indices)
+            far = Reach.OFFSET if bare_index else NONE
+            gathered = Reach.GATHERED if picked.reach & (Reach.OWN | Reach.GATHERED) else NONE
+            axis = 0 if picked.axis is not None else None
+            return _Value(whole.reach | picked.reach | gathered | far, axis, whole.changing or picked.changing)
+        at = indices[whole.axis] if whole.axis < len(indices) else Slice()
+        others = [one for k, one in enumerate(given) if k != whole.axis and not isinstance(one, Slice)]
+        found = _joined([whole._replace(axis=None), *(one.together for one in others)])
+        # Single elements of dimensions before that of the observations leave this one in their place.
+        before = sum(not isinstance(one, Slice) for one in indices[: whole.axis])
+        match at:
+            case Slice() if at.is_whole:
+                return found._replace(axis=whole.axis - before)
+            case Name(self.index) if self.index:
+                return found
+            case Slice():
+                return found._replace(reach=found.reach | Reach.OFFSET, axis=whole.axis - before)
+        place = self.of(at)
+        if place.axis is not None or place.reach:
+            return found._replace(reach=found.reach | place.reach | Reach.OFFSET, axis=place.axis and 0)
+        return _joined([found, whole.together])
+
+    def _bounds(self, index: Slice) -> _Value:
+        return _joined([self.of(one).together for one in (index.lower, index.upper) if one is not None])
+
+    def _assign(self, place: Expression, value: _Value, *, whole: bool) -> None:
+        """Note a value that is assigned."""
+        name = name_of(place)
+        before = self.values.get(name, _Value())
+        found = value if before.axis is None else value._replace(axis=before.axis)
+        if self.index:
+            value = found = value.together
+        reach = found.reach | self.guard
+        if isinstance(place, Name):
+            if self.index and name in self.outside and (reach or not whole):
+                reach |= Reach.TOTAL  # it goes from one observation to the next
+            is_new = whole and not self.turns and not self.guard
+            kept = NONE if is_new else before.reach
+        else:
+            _, indices = flat(place)
+            kept, axis = before.reach, before.axis
+            at = indices[axis] if axis is not None and axis < len(indices) else Slice()
+            own = at == Name(self.index) if self.index else isinstance(at, Slice) and at.is_whole
+            if axis is not None and not own:
+                reach |= Reach.OFFSET
+            if axis is None and self.index and name in self.outside:
+                reach |= Reach.TOTAL
+        axis = before.axis if before.axis is not None else value.axis if not self.index else None
+        self.values[name] = _Value(reach | kept, axis, value.changing or before.changing)
+
+    def _add(self, one: Target | Tilde) -> None:
+        """Note a statement that adds to the log density."""
+        if isinstance(one, Tilde):
+            name, first = one.distribution.name, (one.left, *one.distribution.arguments)
+            values = [self._values(name, [*first, *(part for group in one.truncation for part in group.parts)])]
+        else:
+            values = [self._added(term) for _, term in summands(one.expression)]
+        found = _joined(values)
+        found = found.together if self.index else found
+        reach = found.reach | self.guard | (Reach.OWN if self.index else NONE)
+        self.found[one] = self.found.get(one, NONE) | reach
+
+    def _added(self, term: Expression) -> _Value:
+        """What is added for all observations: sums and densities are added up from those of each."""
+        match bare(term):
+            case Call("sum", (inside,)):
+                return self.of(inside)
+            case Call(name, arguments) if name.endswith(DENSITIES):
+                return self._values(name.rpartition("_")[0], arguments)
+        return self.of(term).together
+
+    def _values(self, density: str, arguments: Iterable[object]) -> _Value:
+        given = [self.of(one) for one in arguments if isinstance(one, Expression)]
+        own = any(one.name.rpartition("_")[0] == density for one in self.program.functions)
+        apart = not own and not density.startswith(JOINT)
+        return _joined(given if apart else [one.together for one in given])
+
+    def _loop(self, loop: For) -> None:
+        bounds = _joined([self._bounds(Slice(loop.lower, None)), self._bounds(Slice(None, loop.upper))])
+        self.scope[loop.variable] = Typed(INT, True)
+        over_all = not self.index and self._is_all(loop.upper)
+        if over_all:
+            guard = NONE if loop.lower == Literal("1") else Reach.OFFSET
+            inside = replace(
+                self, index=loop.variable, outside=frozenset(self.values), guard=self.guard | guard, turns=True
+            )
+        else:
+            guard = bounds.reach
+            inside = replace(self, guard=self.guard | guard, turns=True)
+            self.values[loop.variable] = _Value(guard)
+        while True:  # what one turn writes the next may read
+            before = dict(self.values)
+            inside.run(loop.body)
+            if self.values == before:
+                return
+
+    def _leave_open(self, statement: Statement) -> None:
+        """Note a statement that is not followed."""
+        for one in walk([statement]):
+            for name in writes(one):
+                self.values[name] = _Value(Reach.TOTAL, None, True)
+            if isinstance(one, Target | Tilde | Perform):
+                self.found[one] = Reach.TOTAL
+
+
+def _joined(values: Sequence[_Value]) -> _Value:
+    """What depends on several."""
+    axis = next((one.axis for one in values if one.axis is not None), None)
+    reach = reduce(or_, (one.reach for one in values), NONE)
+    return _Value(reach, axis, any(one.changing for one in values))

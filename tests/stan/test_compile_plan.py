@@ -1,0 +1,68 @@
+"""Which programs are compiled, and why: known from the text."""
+
+from pathlib import Path
+
+import pytest
+
+from stansub.cli import main
+from stansub.stan import source
+from stansub.stan.plan import BLOCKS, DATA, PARTS, PREDICTORS, PROGRAM, SILENT, plan
+
+ROOT = Path(__file__).parents[2]
+REGRESSION = """data { int N; vector[N] x; vector[N] y; } parameters { real a; real b; real<lower=0> s; }
+model { y ~ normal(a + b * x, s); }"""
+SERIES = REGRESSION.replace("y ~ normal(a + b * x, s);", "for (n in 2 : N) y[n] ~ normal(a + b * y[n - 1], s);")
+
+
+def planned(file: Path, **options: bool) -> dict[str, str]:
+    return plan(source.read(file).analysis, **options).reasons
+
+
+@pytest.mark.parametrize(
+    ("code", "roles"),
+    [
+        (REGRESSION, [PROGRAM, PREDICTORS]),
+        (REGRESSION.replace("normal(a + b * x, s)", "double_exponential(a + b * x, s)"), [PROGRAM]),
+        (REGRESSION.replace("model {", 'model { print("one");'), [PROGRAM, PREDICTORS, SILENT]),
+        (REGRESSION.replace("a + b * x", "a + b * (x - mean(x))"), [PROGRAM, PREDICTORS, PARTS, DATA]),
+        (SERIES, [PROGRAM, PREDICTORS, PARTS, DATA]),
+    ],
+    ids=["regression", "no family", "prints", "centred", "series"],
+)
+def test_programs_and_their_order(code: str, roles: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "program.stan"
+    file.write_text(code)
+    assert list(planned(file)) == roles
+
+
+def test_a_marked_likelihood_is_rewritten_unless_instances_are_asked_for() -> None:
+    file = ROOT / "stan_models" / "logistic_reduce_sum.stan"
+    assert BLOCKS in planned(file)
+    assert BLOCKS not in planned(file, rewritten=False)
+
+
+def test_reasons_name_passes_density_and_values(tmp_path: Path) -> None:
+    file = tmp_path / "program.stan"
+    file.write_text(SERIES.replace("a + b", "a * (x[n] - mean(x)) + b"))
+    why = planned(file)
+    assert "summaries of data in transformed data and data beside an observation as rows of data" in why[PARTS]
+    assert "arguments of normal" in why[PREDICTORS]
+    assert "stansub_y_1" in why[DATA]
+
+
+def test_check_shows_them_when_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "program.stan"
+    file.write_text(REGRESSION)
+    shown = {}
+    for flags in ((), ("--verbose",)):
+        with pytest.raises(SystemExit):
+            main(["check", str(file), *flags])
+        lines = capsys.readouterr().out.splitlines()
+        shown[flags] = [line for line in lines if line.startswith(("Compiled", "Depends"))]
+    assert shown[()] == []
+    first, *compiled = shown[("--verbose",)]
+    assert first == "Depends on    line 2: the observation's own row"
+    assert [line.split(":")[0] for line in compiled] == [
+        "Compiled      program",
+        "Compiled      linear predictors",
+    ]

@@ -1,0 +1,254 @@
+"""How terms depend on the observation's index: examples of each kind, and random programs against their evaluation."""
+
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from evaluate import log_density
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from stansub.stan import stanc
+from stansub.stan.library import Library
+from stansub.stan.reach import NONE, Reach, terms
+from stansub.stan.syntax import Program, parse, printed, tokenize
+
+HEAD = """functions {
+  real bent(real u, real v) { if (u > 0.2) { return u * v; } return tanh(u) + v; }
+  real spread(vector u, real v) { real most = 0; for (i in 1 : size(u)) { most += square(u[i] - v); } return most; }
+}
+data { int N; int J; vector[N] y; vector[N] x; array[N] int g; array[J] int h; vector[J] w; matrix[N, 2] X; }
+"""
+PARAMETERS = "parameters { real a; vector[J] u; vector[2] b; }"
+OWN, GATHERED, OFFSET, SUMMARY, TOTAL = Reach.OWN, Reach.GATHERED, Reach.OFFSET, Reach.SUMMARY, Reach.TOTAL
+
+
+def read(model: str, transformed: str = "") -> Program:
+    return parse(f"{HEAD} {PARAMETERS} transformed parameters {{ {transformed} }} model {{ {model} }}")
+
+
+@pytest.mark.parametrize(
+    ("model", "reach"),
+    [
+        ("a ~ normal(0, 1);", NONE),
+        ("u ~ normal(w, 1);", NONE),
+        ("y ~ normal(a + 2 * x, 1);", OWN),
+        ("y ~ normal(X * b + a, 1);", OWN),
+        ("y ~ normal(X[ : , 1] * a, 1);", OWN),
+        ("target += sum(y .* x) + normal_lpdf(y | a, 1);", OWN),
+        ("for (n in 1 : N) y[n] ~ normal(bent(x[n], a) + X[n] * b, 1);", OWN),
+        ("for (n in 1 : size(y)) y[n] ~ normal(a, 1);", OWN),
+        ("vector[N] m = a + x; for (n in 1 : N) { real k = m[n]; if (x[n] > 0) k += 1; y[n] ~ normal(k, 1); }", OWN),
+        ("y ~ normal(u[g], 1);", OWN | GATHERED),
+        ("for (n in 1 : N) y[n] ~ normal(u[h[g[n]]], 1);", OWN | GATHERED),
+        ("for (n in 2 : N) y[n] ~ normal(y[n - 1], 1);", OWN | OFFSET),
+        ("y[2 : N] ~ normal(y[1 : N - 1], 1);", OWN | OFFSET),
+        ("for (n in 1 : N) y[n] ~ normal(a * n, 1);", OWN | OFFSET),
+        ("for (n in 1 : N) y[n] ~ normal(x[g[n]], 1);", OWN | OFFSET),
+        ("y ~ normal(a + x - mean(x), 1);", OWN | SUMMARY),
+        ("y ~ normal(a * x[1], 1);", OWN | SUMMARY),
+        ("y ~ normal(a / N, 1);", OWN | SUMMARY),
+        ("y ~ normal(mean(a * x), 1);", OWN | TOTAL),
+        ("real s = 0; for (n in 1 : N) s += a * x[n]; y ~ normal(s, 1);", OWN | TOTAL),
+        ("real s = a; for (n in 1 : N) { s = y[n] - s; s ~ normal(0, 1); }", OWN | TOTAL),
+        ("target += -spread(y, a);", OWN | SUMMARY),
+        ("target += log_sum_exp(x * a);", OWN | TOTAL),
+    ],
+)
+def test_kinds(model: str, reach: Reach) -> None:
+    found = terms(read(model), "N")
+    assert found[-1].reach == reach
+
+
+class Sources:
+    """Text of random programs, in which most expressions are of one observation."""
+
+    def __init__(self, draw: Any) -> None:
+        self.draw, self.numbers = draw, count(1)
+
+    def one(self, *choices: str) -> str:
+        return str(self.draw(st.sampled_from(choices)))
+
+    def number(self, depth: int, local: tuple[str, ...], index: str) -> str:
+        """An expression that is a number, in a loop over observations if there is an index."""
+        leaves = ["a", "0.5", "b[1]", "u[1]", "w[h[1]]", *local]
+        if index:
+            leaves += [f"x[{index}]", f"y[{index}]", f"u[g[{index}]]", f"u[h[g[{index}]]]", f"X[{index}, 2]"] * 2
+            leaves += [
+                f"x[g[{index}] > N ? 1 : g[{index}]]",
+                f"x[{index} > 1 ? {index} - 1 : 1]",
+                f"a * {index}",
+                f"m[{index}]",
+                "sum(m)",
+            ]
+        else:
+            leaves += ["mean(x)", "sum(a * x)", "spread(x, a)", "(N > 0 ? x[1] : 0)", "a / (1 + N)"]
+        if depth == 0 or self.draw(st.integers(0, 2)) == 0:
+            return self.one(*leaves)
+        left, right = (self.number(depth - 1, local, index) for _ in range(2))
+        return self.one(
+            f"({left} + {right})",
+            f"({left} * {right})",
+            f"tanh({left})",
+            f"bent({left}, {right})",
+            f"({left} > {right} ? {right} : {left})",
+        )
+
+    def vector(self, depth: int) -> str:
+        """An expression with an element for each observation."""
+        leaves = ["x", "y", "(X * b)", "u[g]", "X[ : , 1]", "rep_vector(a, N)", "m"]
+        if depth == 0 or self.draw(st.integers(0, 2)) == 0:
+            return self.one(*leaves)
+        left, right = (self.vector(depth - 1) for _ in range(2))
+        alone = self.one("a", "2", "b[2]", "mean(x)", self.number(1, (), ""))
+        return self.one(f"({left} + {right})", f"({left} .* {right})", f"tanh({left})", f"({alone} * {left})")
+
+    def inside(self, depth: int, local: tuple[str, ...]) -> str:
+        """Statements of a loop over observations n."""
+        number = self.number(2, local, "n")
+        kind = self.draw(st.integers(0, 6 if depth else 3))
+        if kind == 0:
+            return f"target += normal_lpdf(y[n] | {number}, 1);"
+        if kind == 1:
+            return f"m[n] = {number};"
+        if kind == 2:
+            return f"y[n] ~ normal({number}, 2);"
+        if kind == 3:
+            return f"{self.one('shared', *local)} {self.one('=', '+=')} {number};"
+        more = self.inside(depth - 1, local)
+        if kind == 4:
+            name = f"k{next(self.numbers)}"
+            return f"{{ real {name} = {number}; {self.inside(depth - 1, (*local, name))} {more} }}"
+        if kind == 5:
+            return f"if ({number} > 0.3) {{ {more} }} else {{ {self.inside(depth - 1, local)} }}"
+        return f"for (j{next(self.numbers)} in 1 : J) {{ {more} }} {self.inside(depth - 1, local)}"
+
+    def outside(self) -> str:
+        """A statement of the model block."""
+        kind = self.draw(st.integers(0, 5))
+        if kind == 0:
+            return f"y ~ normal({self.vector(2)}, 1);"
+        if kind == 1:
+            return f"target += {self.one('', '-')}sum({self.vector(2)}) - normal_lpdf(x | {self.vector(1)}, 2);"
+        if kind == 2:
+            return f"m = {self.vector(2)};"
+        if kind == 3:
+            return f"shared = {self.number(2, (), '')};"
+        if kind == 4:
+            return "x ~ normal(shared, 1);"
+        return f"for (n in 1 : N) {{ {self.inside(2, ())} }}"
+
+
+@st.composite
+def models(draw: Any) -> str:
+    sources = Sources(draw)
+    statements = " ".join(sources.outside() for _ in range(draw(st.integers(1, 4))))
+    return f"vector[N] m = rep_vector(0, N); real shared = 0; {statements}"
+
+
+def rows(data: dict[str, Any], which: Any) -> dict[str, Any]:
+    """The data of some observations."""
+    own = {name: data[name][which] for name in ("y", "x", "g", "X")}
+    return {**data, **own, "N": len(own["y"])}
+
+
+def known(seed: int = 1, n: int = 5) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Data and parameters."""
+    rng = np.random.default_rng(seed)
+    data = {"N": n, "J": 3, "y": rng.normal(size=n), "x": rng.normal(size=n), "X": rng.normal(size=(n, 2))}
+    data |= {"g": rng.integers(1, 4, n), "h": np.array([2, 3, 1]), "w": rng.normal(size=3)}
+    return data, {"a": 0.7, "u": rng.normal(size=3), "b": rng.normal(size=2)}
+
+
+def changes(program: Program) -> tuple[float, float]:
+    """By how much the order and the cut of the observations change the log density."""
+    data, parameters = known()
+
+    def at(which: Any) -> float:
+        with np.errstate(all="ignore"):
+            try:
+                return log_density(program, rows(data, which), parameters)
+            except IndexError:  # a row that is not there
+                return np.nan
+
+    whole, nothing = at(slice(None)), at(slice(0))
+    scale = 1 + sum(abs(at([n])) for n in range(5))
+    parts = sum(at([n]) - nothing for n in range(5)) + nothing
+    found = abs(at([3, 0, 4, 2, 1]) - whole) / scale, abs(parts - whole) / scale
+    order, cut = (np.inf if np.isnan(one) else one for one in found)
+    return order, cut
+
+
+@settings(max_examples=200)
+@given(models())
+def test_what_is_said_to_be_of_single_rows_is_a_sum_over_them(model: str) -> None:
+    program = read(model)
+    alone = all(one.reach.is_alone for one in terms(program, "N"))
+    event(f"alone: {alone}")
+    if alone:
+        assert max(changes(program)) < 1e-9
+
+
+@settings(max_examples=100)
+@given(models())
+def test_random_programs_print_as_they_were_read(model: str) -> None:
+    program = read(model)
+    words = [token.text for token in tokenize(str(program))]
+    again = parse(str(program))
+    assert [token.text for token in tokenize(str(again))] == words
+    assert printed(again.model.statements) == printed(program.model.statements)
+
+
+def test_random_programs_are_of_both_kinds() -> None:
+    """Else the property above would say nothing."""
+    kinds: dict[bool, int] = {True: 0, False: 0}
+    broken = 0
+
+    @settings(max_examples=200)
+    @given(models())
+    def counted(model: str) -> None:
+        nonlocal broken
+        program = read(model)
+        kinds[all(one.reach.is_alone for one in terms(program, "N"))] += 1
+        broken += max(changes(program)) > 1e-6
+
+    counted()
+    assert min(kinds.values()) > 30
+    assert broken > 30
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "for (n in 2 : N) y[n] ~ normal(y[n - 1], 1);",
+        "for (n in 1 : N) y[n] ~ normal(a * n, 1);",
+        "y ~ normal(a + x - mean(x), 1);",
+        "real s = 0; for (n in 1 : N) s += a * x[n]; y ~ normal(s, 1);",
+        "target += log_sum_exp(x * a);",
+    ],
+)
+def test_the_evaluation_sees_what_ties_rows_together(model: str) -> None:
+    program = read(model)
+    assert not terms(program, "N")[-1].reach.is_alone
+    assert max(changes(program)) > 1e-3
+
+
+@pytest.mark.slow
+@settings(max_examples=4, deadline=None)
+@given(models())
+def test_the_evaluation_is_that_of_stan(model_block: str) -> None:
+    from stansub.stan import toolchain
+    from stansub.stan.data import read as read_data
+
+    data, parameters = known()
+    code = stanc.canonical_code(read(model_block).code, "random")
+    program = parse(code)
+    library = Library(toolchain.compile_library(code, name="random"))
+    model = read_data(data, program.data.declarations).model(library)
+    theta = np.concatenate([[parameters["a"]], parameters["u"], parameters["b"]])
+    other = {"a": -0.3, "u": parameters["u"] + 1, "b": -parameters["b"]}
+    theta_other = np.concatenate([[other["a"]], other["u"], other["b"]])
+    expected = model.log_density(theta) - model.log_density(theta_other)
+    found = log_density(program, data, parameters) - log_density(program, data, other)
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)

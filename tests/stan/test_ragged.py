@@ -1,0 +1,110 @@
+"""Groups of different sizes, one after the other: which loops are written row by row, and which are refused."""
+
+import numpy as np
+import pytest
+from evaluate import log_density
+
+from stansub.stan import stanc
+from stansub.stan.parts import divide
+from stansub.stan.ragged import by_rows
+from stansub.stan.rewriting import Refused
+from stansub.stan.syntax import Program, parse, tokenize
+
+HEAD = """
+data { int N; int J; vector[N] y; vector[N] x; matrix[N, 2] X; array[J] int n; vector[J] w; }
+parameters { vector[J] a; vector[2] b; real<lower=0> s; }
+"""
+NEXT = "pos += n[j];"
+
+
+def read(inside: str, before: str = "int pos = 1;") -> Program:
+    code = f"{HEAD} model {{ {before} a ~ normal(0, 1); for (j in 1:J) {{ {inside} }} }}"
+    return parse(stanc.canonical_code(code, "program"))
+
+
+def words(text: str) -> str:
+    return " ".join(token.text for token in tokenize(text))
+
+
+@pytest.mark.parametrize(
+    ("inside", "density"),
+    [
+        (f"segment(y, pos, n[j]) ~ normal(a[j], s); {NEXT}", "y[{row}] ~ normal(a[{group}], s);"),
+        (f"y[pos : pos + n[j] - 1] ~ normal(a[j], s); {NEXT}", "y[{row}] ~ normal(a[{group}], s);"),
+        (f"y[pos : (pos + n[j] - 1)] ~ normal(a[j], s); {NEXT}", "y[{row}] ~ normal(a[{group}], s);"),
+        (
+            f"segment(y, pos, n[j]) ~ normal(a[j] + w[j] * segment(x, pos, n[j]), s); {NEXT}",
+            "y[{row}] ~ normal(a[{group}] + w[{group}] * x[{row}], s);",
+        ),
+        (
+            f"target += normal_lpdf(segment(y, pos, n[j]) | exp(segment(x, pos, n[j])) .* segment(x, pos, n[j]), s);"
+            f"{NEXT}",
+            "target += normal_lpdf(y[{row}] | exp(x[{row}]) * x[{row}], s);",
+        ),
+        (
+            f"segment(y, pos, n[j]) ~ normal(X[pos : pos + n[j] - 1] * b, s); {NEXT}",
+            "y[{row}] ~ normal(X[{row}] * b, s);",
+        ),
+    ],
+)
+def test_densities_of_segments(inside: str, density: str) -> None:
+    program = read(inside)
+    found = by_rows(program)
+    assert isinstance(found, Program)
+    rng = np.random.default_rng(1)
+    data = {"N": 8, "J": 3, "y": rng.normal(size=8), "x": rng.normal(size=8), "X": rng.normal(size=(8, 2))}
+    data |= {"n": np.array([3, 1, 2]), "w": rng.normal(size=3)}  # no group has the last two rows
+    values = {"a": rng.normal(size=3), "b": rng.normal(size=2), "s": 0.7}
+    assert log_density(found, data, values) == pytest.approx(log_density(program, data, values), rel=1e-12)
+    row, group = "stansub_row_1", "stansub_group_1[stansub_row_1]"
+    expected = f"for ({row} in 1 : N) {{ if ({group} != 0) {{ {density.format(row=row, group=group)} }} }}"
+    assert words(found.text(found.model.inside)).endswith(words(expected))
+    parts = divide(found)
+    assert parts is not None
+    assert "stansub_group_1" in {one.name for one in parts.computed}
+    assert "N" in parts.sizes
+
+
+def test_what_else_the_loop_does_stays() -> None:
+    found = by_rows(read(f"a[j] ~ normal(w[j], 1); segment(y, pos, n[j]) ~ normal(a[j], s); {NEXT}"))
+    assert isinstance(found, Program)
+    assert words("for (j in 1 : J) { a[j] ~ normal(w[j], 1); } for") in words(found.text(found.model.inside))
+
+
+@pytest.mark.parametrize(
+    ("inside", "odd"),
+    [
+        ("segment(y, pos, n[j]) ~ normal(a[j] * mean(segment(x, pos, n[j])), s);", "mean(segment(x, pos, n[j]))"),
+        ("vector[n[j]] m = segment(x, pos, n[j]); segment(y, pos, n[j]) ~ normal(m, s);", "vector[n[j]] m ="),
+        (
+            "segment(y, pos, n[j]) ~ multi_normal(rep_vector(a[j], n[j]), diag_matrix(rep_vector(s, n[j])));",
+            "segment(y, pos, n[j]) ~ multi_normal",
+        ),
+        ("real m = a[j]; segment(y, pos, n[j]) ~ normal(m, s);", "segment(y, pos, n[j]) ~ normal(m, s)"),
+        (
+            "target += segment(x, pos, n[j])' * segment(y, pos, n[j]); segment(y, pos, n[j]) ~ normal(0, s);",
+            "target +=",
+        ),
+        ("segment(y, pos, n[j]) ~ normal(y[pos], s);", "y[pos]"),
+    ],
+)
+def test_what_takes_the_rows_of_a_group_together_is_refused(inside: str, odd: str) -> None:
+    program = read(f"{inside} {NEXT}")
+    refused = by_rows(program)
+    assert isinstance(refused, Refused)
+    assert f"(`{odd}" in refused.reason
+    assert program.text(refused.span).startswith("for (j in 1 : J)")
+
+
+@pytest.mark.parametrize(
+    ("inside", "before"),
+    [
+        (f"segment(y, pos, n[j]) ~ normal(a[j], s); {NEXT}", "int pos = 2;"),
+        (f"segment(y, pos, n[j]) ~ normal(a[j], s); {NEXT}", "int pos = 1; pos = 2;"),
+        ("segment(y, pos, n[j]) ~ normal(a[j], s); pos += n[1];", "int pos = 1;"),
+        (f"segment(y, pos, n[1]) ~ normal(a[j], s); {NEXT}", "int pos = 1;"),
+        (f"y[j] ~ normal(a[j], s); {NEXT}", "int pos = 1;"),
+    ],
+)
+def test_other_loops_are_left_alone(inside: str, before: str) -> None:
+    assert by_rows(read(inside, before)) is None
