@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -15,50 +14,18 @@
 #include <utility>
 #include <vector>
 
-#include <numpy/random/distributions.h>
-
+#include "decision.hpp"
 #include "evaluator.hpp"
 #include "factorised.hpp"
 #include "noise.hpp"
-#include "observations.hpp"
 #include "population.hpp"
 #include "quadratic.hpp"
 #include "ranges.hpp"
 #include "surrogate.hpp"
 #include "table.hpp"
+#include "thinning.hpp"
 
 namespace stansub {
-
-struct Decision {
-  bool accepted = false;
-  double log_ratio = 0;
-  std::int64_t n_obs_used = 0;
-  std::int32_t n_looks = 0;
-  bool undecided = false;
-  bool audited = false;
-  bool wrong = false;
-  bool bound_violated = false;
-  double standard_error = 0;  // of the log ratio, if it was settled with its noise
-  double audit_z = std::numeric_limits<double>::quiet_NaN();
-};
-
-struct Counters {
-  std::int64_t decisions = 0;
-  std::int64_t accepted = 0;
-  std::int64_t obs_used = 0;
-  std::int64_t evaluated = 0;        // observations, in decisions
-  std::int64_t evaluated_extra = 0;  // observations, in audits and full log densities
-  std::int64_t nonfinite = 0;
-  std::int64_t bound_violated = 0;
-  std::int64_t fallback = 0;  // decisions whose noise was too large for the noise rule
-  std::int64_t audited_estimates = 0;
-  double audit_squares = 0;  // of the standardised errors of these
-  double audit_seconds = 0;
-  std::int64_t candidates = 0;  // of factorised decisions: blocks picked
-  double tightness = 0;         // largest remainder of these, as a share of its bound
-  std::int64_t audited_acceptances = 0;
-  double acceptance_error = 0;  // sum over these of what exceeded bounds add to the acceptance probability
-};
 
 // Mean, squared deviations and extremes of numbers that come in batches: two passes over a batch, then
 // merged with what came before (Chan, Golub and LeVeque 1983), stable whatever the numbers' offset.
@@ -120,28 +87,13 @@ struct DeciderState {
   Counters counters;
 };
 
-// What control variates leave of a factor lies beyond a bound that is said to hold for certain.
-struct BoundExceeded : std::runtime_error {
-  BoundExceeded(const char* what, std::int32_t number, double remainder, double bound)
-      : std::runtime_error(worded(what, number, remainder, bound)) {}
-
- private:
-  static std::string worded(const char* what, std::int32_t number, double remainder, double bound) {
-    char text[256];
-    std::snprintf(text, sizeof text,
-                  "the remainder of %s %d is %.6g, and was proved to be at most %.6g: correct the function that gives "
-                  "the bound, where the program has one, or choose another test",
-                  what, number + 1, remainder, bound);
-    return text;
-  }
-};
-
 class Decider {
  public:
   Decider(const Evaluator* evaluator, std::vector<std::int32_t> block_sizes, Table table,
           std::shared_ptr<const Range> range, std::shared_ptr<const NoiseRule> noise,
           std::optional<Surrogate> surrogate, std::shared_ptr<const RemainderBounds> bounds = nullptr,
-          std::shared_ptr<const Observations> observations = nullptr, std::optional<GlobalQuadratic> quadratic = {})
+          std::shared_ptr<const RemainderSource> source = nullptr, std::optional<GlobalQuadratic> quadratic = {},
+          std::optional<double> kappa = {})
       : evaluator_(evaluator),
         n_blocks_(evaluator->n_blocks),
         block_sizes_(std::move(block_sizes)),
@@ -150,7 +102,8 @@ class Decider {
         surrogate_(std::move(surrogate)),
         noise_(std::move(noise)),
         bounds_(std::move(bounds)),
-        observations_(std::move(observations)),
+        source_(std::move(source)),
+        joint_(kappa ? std::optional<JointRule>(*kappa) : std::nullopt),
         quadratic_(std::move(quadratic)),
         current_(evaluator->dim, n_blocks_),
         proposed_(evaluator->dim, n_blocks_),
@@ -164,11 +117,16 @@ class Decider {
       throw std::invalid_argument("bounds on remainders need control variates of their order, about one anchor");
     if (bounds_ && bounds_->n_blocks() != static_cast<std::size_t>(n_blocks_))
       throw std::invalid_argument("there must be a bound for every block");
-    if (observations_ && (bounds_ || observations_->dim() != static_cast<std::size_t>(dim()) ||
-                          static_cast<std::int64_t>(observations_->size()) != all_.n_observations))
+    if (source_ && (bounds_ || source_->dim() != static_cast<std::size_t>(dim()) ||
+                    static_cast<std::int64_t>(source_->size()) != all_.n_observations))
       throw std::invalid_argument("single observations take the place of blocks, and must be as many in as many parameters");
     if (quadratic_ && quadratic_->dim() != static_cast<std::size_t>(dim()))
       throw std::invalid_argument("the quadratic must be in as many parameters");
+    if (source_)
+      thinned_ = source_->remainders();
+    else if (bounds_)
+      thinned_ = std::make_unique<BlockRemainders>(*this);
+    if (joint_ && !thinned_) throw std::invalid_argument("joint decisions need bounds on remainders");
     set_table(table_);
   }
 
@@ -193,9 +151,8 @@ class Decider {
 
   DeciderState state() const {
     require_start();
-    DeciderState state{current_.theta, current_.global, {}, {}, all_.urn.order(), some_.which, some_.urn.order(), ahead_,
-                       counters_};
-    std::rotate(state.ahead.begin(), state.ahead.begin() + static_cast<std::ptrdiff_t>(next_), state.ahead.end());
+    DeciderState state{current_.theta, current_.global, {}, {}, all_.urn.order(), some_.which, some_.urn.order(),
+                       thinned_ ? thinned_->ahead() : std::vector<double>{}, counters_};
     for (std::int32_t b = 0; b < n_blocks_; ++b) {
       if (!current_.knows(b)) continue;
       state.known.push_back(b);
@@ -211,9 +168,10 @@ class Decider {
     for (const auto& blocks : {state.known, state.subset})
       for (const std::int32_t b : blocks)
         if (b < 0 || b >= n_blocks_) throw std::invalid_argument("the state is of a decider of another model");
-    const double n_places = observations_ ? static_cast<double>(observations_->size()) : 0;
-    for (const double place : state.ahead)
-      if (!(place >= 0 && place <= n_places)) throw std::invalid_argument("the state is of a decider of other data");
+    if (thinned_)
+      thinned_->restore(state.ahead);
+    else if (!state.ahead.empty())
+      throw std::invalid_argument("the state is of a decider of other decisions");
     all_.urn.restore(state.order);
     turn_to(state.subset);
     some_.urn.restore(state.subset_order);
@@ -222,8 +180,6 @@ class Decider {
     current_.stamp = ++last_stamp_;
     for (std::size_t k = 0; k < state.known.size(); ++k)
       current_.blocks[state.known[k]] = {state.values[k], current_.stamp};
-    ahead_ = state.ahead;
-    next_ = 0;
     counters_ = state.counters;
     started_ = true;
   }
@@ -256,9 +212,8 @@ class Decider {
     start(proposed_, theta_new);
     const double rest = proposed_.global - current_.global + log_q_ratio;
     const double threshold = noise_ ? noise_->threshold(log_u) : log_u;
-    Decision decision = !factorised(blocks) ? settle(blocks, table, rest, threshold, bits)
-                        : observations_     ? settle_by_observations(rest, log_u, bits)
-                                            : settle_factorised(rest, log_u, bits);
+    Decision decision = is_thinned(blocks) ? settle_by_thinning(rest, log_u, bits)
+                                           : settle(blocks, table, rest, threshold, bits);
     if (audit) {
       const auto began = std::chrono::steady_clock::now();
       check(decision, blocks, table, rest, threshold);
@@ -272,7 +227,7 @@ class Decider {
     return decision;
   }
 
-  bool factorised(const Population& blocks) const { return (bounds_ || observations_) && &blocks == &all_; }
+  bool is_thinned(const Population& blocks) const { return thinned_ && &blocks == &all_; }
 
   void require_range(const Table& table) const {
     if (table.needs_range() && !range_)
@@ -353,7 +308,7 @@ class Decider {
   // Against all blocks. A decision that counts its noise in is not wrong for differing from theirs, but its estimate
   // can be off by more than it should.
   void check(Decision& decision, const Population& blocks, const Table& table, double rest, double threshold) {
-    if (factorised(blocks)) {  // factorised decisions are not those of a threshold
+    if (is_thinned(blocks)) {  // such decisions are not those of a threshold
       if (bounds_ && !bounds_->proved()) check_acceptance(rest);
       return;
     }
@@ -371,14 +326,6 @@ class Decider {
     counters_.audit_squares += decision.audit_z * decision.audit_z;
   }
 
-  // A log ratio that is infinite is known for good, one that is NaN is a rejection: the blocks not
-  // drawn cannot change either.
-  void finish_nonfinite(Decision& decision, double log_ratio, double threshold) {
-    decision.log_ratio = log_ratio;
-    decision.accepted = log_ratio > threshold;
-    counters_.nonfinite += std::isnan(log_ratio);
-  }
-
   // `rest` is the log ratio without the likelihood; the proposal is accepted where the log ratio exceeds the threshold,
   // unless the noise rule counts its own noise in. Before the last look the log ratio is estimated by
   // M mean(r) + C.w + rest, r being the remainders of the drawn blocks and C.w the surrogate's change over all blocks
@@ -386,7 +333,7 @@ class Decider {
   Decision settle(Population& blocks, const Table& table, double rest, double threshold, bitgen_t* bits) {
     Decision decision;
     if (!std::isfinite(rest)) {
-      finish_nonfinite(decision, rest, threshold);
+      finish_nonfinite(decision, rest, threshold, counters_);
       return decision;
     }
     if (blocks.size() == 0) {
@@ -407,7 +354,7 @@ class Decider {
       ++decision.n_looks;
       const double sum = draw(blocks, moments, table.n[k], decision, bits);
       if (!std::isfinite(sum)) {
-        finish_nonfinite(decision, sum, threshold);
+        finish_nonfinite(decision, sum, threshold, counters_);
         return decision;
       }
       if (table.offset[k] != 0 && (std::isnan(range) || range_->from_drawn())) range = find_range(blocks, moments);
@@ -436,172 +383,100 @@ class Decider {
     return decision;
   }
 
-  // Accepts with probability min(1, e^S) prod_b exp(-max(0, -r_b)), S being the log ratio with expansions for likelihoods
-  // and r_b block b's remainder (Cornish et al. 2019, section 3): S changes its sign for the move back, and so does each
-  // r_b, so that the ratio of the two probabilities is e^S prod_b e^r_b, the exact one. With |r_b| <= B_b the product is
-  // the probability that a Poisson process of rate B_b on each block has no point below max(0, -r_b): so many points are
-  // drawn, each on a block picked in proportion to B_b, and only their blocks are evaluated.
-  Decision settle_factorised(double rest, double log_u, bitgen_t* bits) {
+  // The log ratio is S at first, that with expansions in place of likelihoods.
+  Decision settle_by_thinning(double rest, double log_u, bitgen_t* bits) {
     Decision decision;
-    surrogate_->set_pair(current_.theta.data(), proposed_.theta.data());
-    decision.log_ratio = rest + surrogate_->total_change(all_.sums);
-    if (!(decision.log_ratio > log_u)) {
-      finish_nonfinite(decision, decision.log_ratio, log_u);
-      return decision;
-    }
-    const RemainderBounds::Rates rates = rates_of_candidates();
-    if (bounds_->too_many(rates)) {
-      settle_by_product(decision, bits);
-      return decision;
-    }
-    const std::int64_t n_points = random_poisson(bits, rates.total);
-    decision.accepted = true;
-    for (std::int64_t k = 0; k < n_points && decision.accepted; ++k) {
-      const bool known = bits->next_double(bits->state) * rates.total < rates.by_constants;
-      const std::int32_t b = known ? rates.constants->draw(bits)
-                                   : static_cast<std::int32_t>(uniform_below(bits, static_cast<std::uint32_t>(n_blocks_)));
-      const double bound = rates.bound(b), r = evaluated_remainder(b, decision);
-      ++decision.n_looks;
-      if (!std::isfinite(r)) {
-        finish_nonfinite(decision, r, log_u);
-        return decision;
-      }
-      decision.bound_violated |= !within(b, r, bound);
-      decision.accepted = bits->next_double(bits->state) * bound >= -r;
-    }
-    counters_.candidates += decision.n_looks;
+    decision.log_ratio = rest + thinned_->set_move(current_.theta.data(), proposed_.theta.data());
+    if (joint_)
+      joint_->settle(*thinned_, log_u, bits, decision, counters_);
+    else
+      FactorisedRule::settle(*thinned_, log_u, bits, decision, counters_);
     return decision;
   }
 
-  // The same with a factor for each observation: points below an observation's bound by its row are those of a process
-  // with that bound, so that the others need no likelihood.
-  Decision settle_by_observations(double rest, double log_u, bitgen_t* bits) {
-    Decision decision;
-    const Observations& all = *observations_;
-    all.set_pair(current_.theta.data(), proposed_.theta.data(), pair_);
-    decision.log_ratio = rest + all.total_change(pair_);
-    if (!(decision.log_ratio > log_u)) {
-      finish_nonfinite(decision, decision.log_ratio, log_u);
-      return decision;
+  // What the surrogate leaves of all blocks.
+  class BlockRemainders final : public Remainders {
+   public:
+    explicit BlockRemainders(Decider& decider) : decider_(decider) {}
+
+    const char* unit() const override { return "block"; }
+    bool proved() const override { return bounds().proved(); }
+
+    double set_move(const double* theta, const double* theta_new) override {
+      decider_.surrogate_->set_pair(theta, theta_new);
+      return decider_.surrogate_->total_change(decider_.all_.sums);
     }
-    if (!(pair_.rate <= all.share() * static_cast<double>(all.size()))) {
-      settle_by_all_observations(decision, bits);
-      return decision;
+
+    double rate() override {
+      const Decider& d = decider_;
+      rates_ = bounds().rates(d.current_.theta.data(), d.proposed_.theta.data(), d.surrogate_->rounding(d.all_.sums));
+      return rates_.total;
     }
-    const std::int64_t n_points = random_poisson(bits, pair_.rate);
-    decision.accepted = true;
-    for (std::int64_t k = 0; k < n_points; ++k) {
-      const std::int32_t i = next_candidate(bits);
-      ++decision.n_obs_used;
-      const double height = bits->next_double(bits->state) * all.first_bound(i, pair_);
-      const double bound = all.second_bound(i, pair_, changes_);
-      if (!(height < bound)) continue;
-      ++decision.n_looks;
-      counters_.evaluated += 2;
-      const Observations::Remainder r = all.remainder(i, changes_);
-      if (!std::isfinite(r.value)) {
-        finish_nonfinite(decision, r.value, log_u);
-        break;
-      }
-      require_within("observation", i, std::max(0.0, std::abs(r.value) - r.rounding), bound);
-      decision.accepted = height >= -r.value;
-      if (!decision.accepted) break;
-    }
-    counters_.candidates += decision.n_obs_used;
-    return decision;
-  }
 
-  // An observation in proportion to its bound. Whatever decisions come to, the next ones are independent draws: so they are
-  // drawn ahead, and lie in the cache when they are asked for, the table's row first and then the record.
-  std::int32_t next_candidate(bitgen_t* bits) {
-    const AliasTable& constants = observations_->constants();
-    while (ahead_.size() < 2 * kAhead) ahead_.push_back(constants.place(bits));
-    double& place = ahead_[next_];
-    const std::int32_t candidate = constants.at(place);
-    place = constants.place(bits);
-    constants.prefetch(place);
-    next_ = (next_ + 1) % ahead_.size();
-    observations_->prefetch(constants.at(ahead_[(next_ + kAhead - 1) % ahead_.size()]));
-    return candidate;
-  }
+    bool too_many(double n) const override { return bounds().too_many(n); }
 
-  void settle_by_all_observations(Decision& decision, bitgen_t* bits) {
-    const auto n = static_cast<std::int32_t>(observations_->size());
-    double exponent = 0;
-    for (std::int32_t i = 0; i < n; ++i) {
-      observations_->second_bound(i, pair_, changes_);
-      exponent += std::max(0.0, -observations_->remainder(i, changes_).value);
-    }
-    counters_.evaluated += 2 * all_.n_observations;
-    settle_by_exponent(decision, exponent, bits);
-  }
-
-  // The same product of all blocks' factors, where it would take as many candidates.
-  void settle_by_product(Decision& decision, bitgen_t* bits) {
-    learn_all(proposed_, all_, counters_.evaluated);
-    learn_all(current_, all_, counters_.evaluated);
-    double exponent = 0;
-    for (const std::int32_t b : all_.which) exponent += std::max(0.0, -remainder(b));
-    settle_by_exponent(decision, exponent, bits);
-  }
-
-  // Everything was evaluated, and the product of all factors is e^-exponent.
-  void settle_by_exponent(Decision& decision, double exponent, bitgen_t* bits) {
-    ++decision.n_looks;
-    decision.undecided = true;
-    decision.n_obs_used = all_.n_observations;
-    if (!std::isfinite(exponent)) {
-      finish_nonfinite(decision, -exponent, 0);
-      return;
-    }
-    decision.accepted = -std::log1p(-bits->next_double(bits->state)) > exponent;
-  }
-
-  double evaluated_remainder(std::int32_t b, Decision& decision) {
-    surrogate_->prefetch(b);
-    decision.n_obs_used += block_sizes_[b];
-    learn(proposed_, &b, 1, counters_.evaluated);
-    if (!std::isfinite(proposed_.blocks[b].value)) return proposed_.blocks[b].value;
-    learn(current_, &b, 1, counters_.evaluated);
-    return remainder(b);
-  }
-
-  RemainderBounds::Rates rates_of_candidates() const {
-    return bounds_->rates(current_.theta.data(), proposed_.theta.data(), surrogate_->rounding(all_.sums));
-  }
-
-  // Whether a block's remainder is within its bound; an error where that was proved.
-  bool within(std::int32_t b, double r, double bound) {
-    if (bounds_->proved()) {
-      require_within("block", b, r, bound);
+    bool draw(bitgen_t* bits, Candidate& candidate, Decision&) override {
+      const bool known = bits->next_double(bits->state) * rates_.total < rates_.by_constants;
+      const auto n_blocks = static_cast<std::uint32_t>(decider_.n_blocks_);
+      candidate.i =
+          known ? rates_.constants->draw(bits) : static_cast<std::int32_t>(uniform_below(bits, n_blocks));
+      candidate.bound = rates_.bound(candidate.i);
+      candidate.height = bits->next_double(bits->state) * candidate.bound;
       return true;
     }
-    counters_.tightness = std::max(counters_.tightness, std::abs(r) / bound);
-    return std::abs(r) <= bound;
-  }
 
-  // Where bounds were learned: a remainder r below -B has the factor exp(-B) in place of exp(r). Adds by how much that
-  // raises the acceptance probability of this move.
+    Remainder evaluate(const Candidate& candidate, Decision& decision, Counters& counters) override {
+      const std::int32_t b = candidate.i;
+      decider_.surrogate_->prefetch(b);
+      decision.n_obs_used += decider_.block_sizes_[b];
+      decider_.learn(decider_.proposed_, &b, 1, counters.evaluated);
+      if (!std::isfinite(decider_.proposed_.blocks[b].value)) return {decider_.proposed_.blocks[b].value, 0};
+      decider_.learn(decider_.current_, &b, 1, counters.evaluated);
+      return {decider_.remainder(b), 0};
+    }
+
+    RemainderSums evaluate_all(Decision& decision, Counters& counters) override {
+      RemainderSums sums;
+      learn_all(counters.evaluated);
+      for (const std::int32_t b : decider_.all_.which) sums.add(decider_.remainder(b));
+      count_all(decision, decider_.all_.n_observations);
+      return sums;
+    }
+
+    // Of the move of the latest `rate`: sums of all remainders, and of what is taken for them where they exceed their bounds.
+    std::pair<RemainderSums, RemainderSums> clipped(std::int64_t& evaluated) {
+      RemainderSums exact, taken;
+      learn_all(evaluated);
+      for (const std::int32_t b : decider_.all_.which) {
+        const double r = decider_.remainder(b), lowest = std::isnan(r) ? -infinity : r, bound = rates_.bound(b);
+        exact.add(lowest);
+        taken.add(std::clamp(lowest, -bound, bound));
+      }
+      return {exact, taken};
+    }
+
+   private:
+    const RemainderBounds& bounds() const { return *decider_.bounds_; }
+
+    void learn_all(std::int64_t& evaluated) {
+      decider_.learn_all(decider_.proposed_, decider_.all_, evaluated);
+      decider_.learn_all(decider_.current_, decider_.all_, evaluated);
+    }
+
+    Decider& decider_;
+    RemainderBounds::Rates rates_{};
+  };
+
+  // Where bounds were learned: a remainder beyond its bound is taken for it. Adds what that does to the acceptance
+  // probability of this move.
   void check_acceptance(double rest) {
     ++counters_.audited_acceptances;
-    const double log_ratio = rest + surrogate_->total_change(all_.sums);
-    const RemainderBounds::Rates rates = rates_of_candidates();
-    if (!(log_ratio > -infinity) || bounds_->too_many(rates)) return;
-    learn_all(proposed_, all_, counters_.evaluated_extra);
-    learn_all(current_, all_, counters_.evaluated_extra);
-    double exact = 0, taken = 0;
-    for (const std::int32_t b : all_.which) {
-      const double r = remainder(b), lost = std::isnan(r) ? infinity : std::max(0.0, -r);
-      exact += lost;
-      taken += std::min(lost, rates.bound(b));
-    }
-    counters_.acceptance_error += std::exp(std::min(0.0, log_ratio)) * (std::exp(-taken) - std::exp(-exact));
-  }
-
-  void require_within(const char* what, std::int32_t b, double r, double bound) {
-    counters_.tightness = std::max(counters_.tightness, std::abs(r) / bound);
-    if (std::abs(r) > bound * (1 + 1e-9))
-      throw BoundExceeded(what, b, r, bound);
+    auto& blocks = static_cast<BlockRemainders&>(*thinned_);
+    const double log_ratio = rest + surrogate_->total_change(all_.sums), rate = blocks.rate();
+    if (!(log_ratio > -infinity) || blocks.too_many(joint_ ? joint_->times() * rate : rate)) return;
+    const auto [exact, clipped] = blocks.clipped(counters_.evaluated_extra);
+    counters_.acceptance_error += joint_ ? JointRule::error(log_ratio, exact, clipped)
+                                         : FactorisedRule::error(log_ratio, exact, clipped);
   }
 
   // Draws blocks up to `n` of them and adds their remainders to the moments. Returns what is not finite: the sum of
@@ -632,7 +507,7 @@ class Decider {
     double total = sum(proposed_, blocks);
     if (std::isfinite(total)) total = total_difference(blocks, counters_.evaluated);
     if (!std::isfinite(total)) {
-      finish_nonfinite(decision, total, threshold);
+      finish_nonfinite(decision, total, threshold, counters_);
       return;
     }
     decision.log_ratio = total + rest;
@@ -676,7 +551,6 @@ class Decider {
     return range_ && range_->promised() && spread > range * (1 + 1e-9);
   }
 
-  static constexpr std::size_t kAhead = 4;  // candidates by which rows, and again records, are fetched early
   static constexpr double infinity = std::numeric_limits<double>::infinity();
 
   const Evaluator* evaluator_;
@@ -687,20 +561,18 @@ class Decider {
   std::optional<Surrogate> surrogate_;
   std::shared_ptr<const NoiseRule> noise_;
   std::shared_ptr<const RemainderBounds> bounds_;
-  std::shared_ptr<const Observations> observations_;
+  std::shared_ptr<const RemainderSource> source_;
+  std::optional<JointRule> joint_;
   std::optional<GlobalQuadratic> quadratic_;
   Point current_, proposed_;
   std::uint64_t last_stamp_ = 0;
   bool started_ = false;
   Population all_, some_;
-  std::vector<double> ahead_;  // places of candidates to come, in a ring
-  std::size_t next_ = 0;
+  std::unique_ptr<Remainders> thinned_;
   Counters counters_;
   // scratch
   std::vector<std::int32_t> missing_;
   std::vector<double> values_, remainders_;
-  Observations::Pair pair_;
-  Observations::Changes changes_;
 };
 
 }  // namespace stansub

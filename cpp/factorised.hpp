@@ -1,4 +1,4 @@
-// Factorised acceptance: a Metropolis-Hastings ratio as a product with a factor for each block, simulated by thinning.
+// Bounds on what expansions of blocks leave, and random picks in proportion to bounds.
 #pragma once
 
 #include <algorithm>
@@ -135,7 +135,7 @@ class RemainderBounds {
   }
 
   // Whether so many candidates cost more than evaluating all blocks.
-  bool too_many(const Rates& rates) const { return !(rates.total <= share_ * static_cast<double>(n_blocks())); }
+  bool too_many(double n) const { return !(n <= share_ * static_cast<double>(n_blocks())); }
 
  private:
   // |w| at a point.

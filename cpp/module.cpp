@@ -18,6 +18,7 @@
 #include "evaluators.hpp"
 #include "functions.hpp"
 #include "json.hpp"
+#include "observations.hpp"
 #include "stretch.hpp"
 #include "taylor.hpp"
 #include "transitions.hpp"
@@ -34,6 +35,7 @@ template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Matrices = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Sketches = nb::ndarray<const Sketch::Number, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Rows32 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutputMatrix = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using OutputRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -408,16 +410,19 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
 Observations to_observations(Density density, const std::vector<Matrix>& designs,
                              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
                              const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
-                             const Vector<double>& radii, const Vector<double>& factors, double share) {
+                             const Vector<double>& radii, const Vector<double>& factors, double share,
+                             const std::optional<Sketches>& sketch) {
   std::vector<Observations::Design> rows;
   for (const auto& design : designs) rows.push_back({design.data(), design.shape(0), design.shape(1)});
   const auto square = [](const Matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
   require_length(factors.shape(0), radii.shape(0), "factors");
   std::vector<Observations::Level> levels;
   for (std::size_t k = 0; k < radii.shape(0); ++k) levels.push_back({radii.data()[k], factors.data()[k]});
+  std::optional<Sketch> rows_of_sketch;
+  if (sketch) rows_of_sketch.emplace(sketch->data(), sketch->shape(0), sketch->shape(1), anchor.shape(0));
   return Observations(density, std::move(rows), records.data(), records.shape(0), records.shape(1),
                       {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian), to_vector(third)},
-                      std::move(levels), share);
+                      std::move(levels), share, std::move(rows_of_sketch));
 }
 
 void define_observations(nb::module_& m) {
@@ -445,18 +450,21 @@ void define_observations(nb::module_& m) {
       },
       "density"_a, "data"_a, "eta"_a);
 
-  nb::class_<Observations>(m, "Observations")
+  m.attr("SKETCH_UNIT") = Sketch::unit;
+  nb::class_<RemainderSource>(m, "RemainderSource");
+  nb::class_<Observations, RemainderSource>(m, "Observations")
       .def(
           "__init__",
           [](Observations* self, Density density, const std::vector<Matrix>& designs,
              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
              const Matrix& hessian, const Vector<double>& third, const Vector<double>& radii,
-             const Vector<double>& factors, double share) {
+             const Vector<double>& factors, double share, const std::optional<Sketches>& sketch) {
             new (self) Observations(to_observations(density, designs, records, anchor, whitening, gradient, hessian, third,
-                                                    radii, factors, share));
+                                                    radii, factors, share, sketch));
           },
           "density"_a, "designs"_a.noconvert(), "records"_a.noconvert(), "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a,
-          "third"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>());
+          "third"_a, "radii"_a, "factors"_a, "share"_a, "sketch"_a.noconvert() = nb::none(), nb::keep_alive<1, 3>(),
+          nb::keep_alive<1, 4>(), nb::keep_alive<1, 13>());
 }
 
 // How many draws were written, and the message of the error that ended it.
@@ -662,15 +670,16 @@ NB_MODULE(_loop, m) {
           [](Decider* self, const EvaluatorObject& evaluator, const Vector<std::int32_t>& block_sizes,
              const Table& table, std::shared_ptr<Range> range, std::shared_ptr<NoiseRule> noise,
              const Surrogate* surrogate, std::shared_ptr<RemainderBounds> bounds,
-             std::shared_ptr<Observations> observations, const GlobalQuadratic* quadratic) {
+             std::shared_ptr<RemainderSource> observations, const GlobalQuadratic* quadratic,
+             std::optional<double> kappa) {
             new (self) Decider(&evaluator.functions(), to_vector(block_sizes), table, std::move(range), std::move(noise),
                                checked_surrogate(evaluator.functions(), surrogate), std::move(bounds),
                                std::move(observations),
-                               quadratic ? std::optional<GlobalQuadratic>(*quadratic) : std::nullopt);
+                               quadratic ? std::optional<GlobalQuadratic>(*quadratic) : std::nullopt, kappa);
           },
           "evaluator"_a, "block_sizes"_a, "table"_a, nb::kw_only(), "range"_a = nb::none(), "noise"_a = nb::none(),
           "surrogate"_a = nb::none(), "bounds"_a = nb::none(), "observations"_a = nb::none(), "quadratic"_a = nb::none(),
-          nb::keep_alive<1, 2>(), nb::keep_alive<1, 7>())
+          "kappa"_a = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 7>())
       .def("set_table", &Decider::set_table, "table"_a)
       .def(
           "reset",

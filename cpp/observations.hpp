@@ -1,4 +1,4 @@
-// Factorised acceptance on single observations: what each of their log likelihoods is beyond its expansion, and bounds
+// Thinning over single observations: what each of their log likelihoods is beyond its expansion, and bounds
 // on that which take its row of the design alone.
 #pragma once
 
@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +16,8 @@
 
 #include "densities.hpp"
 #include "factorised.hpp"
+#include "sketch.hpp"
+#include "thinning.hpp"
 
 namespace stansub {
 
@@ -25,7 +29,7 @@ namespace stansub {
 // What is asked of an observation beside its rows z_k lies together as one record: c; then 1 / l_k, eta_k at the anchor,
 // and df / deta_k there (q numbers each); the lower triangle of the second derivatives, row by row; in the third order,
 // which is for one argument, the third one; and the data of its density.
-class Observations {
+class Observations final : public RemainderSource {
  public:
   static constexpr std::size_t most_arguments = 64;
 
@@ -48,9 +52,9 @@ class Observations {
   };
 
   // The designs and the records (n of `width` numbers) stay the caller's. More candidates than a share of the observations cost more
-  // than all of these do.
+  // than all of these do. A sketch is of the rows of the one argument that has a row for each observation.
   Observations(Density density, std::vector<Design> designs, const double* records, std::size_t n, std::size_t width,
-               Expansion expansion, std::vector<Level> levels, double share)
+               Expansion expansion, std::vector<Level> levels, double share, std::optional<Sketch> sketch = {})
       : density_(density),
         designs_(std::move(designs)),
         q_(designs_.size()),
@@ -59,7 +63,8 @@ class Observations {
         expansion_(std::move(expansion)),
         levels_(std::move(levels)),
         share_(share),
-        constants_(constants_of(records, n, width)) {
+        constants_(constants_of(records, n, width)),
+        sketch_(std::move(sketch)) {
     if (n < 1 || q_ < 1 || q_ > most_arguments)
       throw std::invalid_argument("there must be an observation, of 1 to " + std::to_string(most_arguments) + " arguments");
     for (const auto& design : designs_)
@@ -74,6 +79,9 @@ class Observations {
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t k = 1; k < levels_.size(); ++k)
       if (!(levels_[k].radius > levels_[k - 1].radius)) throw std::invalid_argument("radii must increase");
+    const auto own = std::count_if(designs_.begin(), designs_.end(), [](const Design& one) { return !one.shared(); });
+    if (sketch_ && (sketch_->size() != n || own != 1))
+      throw std::invalid_argument("a sketch is for one argument with a row for each observation, and has as many");
     for (std::size_t j = 0; j < dim(); ++j) {
       for (std::size_t k = j + 1; k < dim(); ++k)
         if (expansion_.whitening[j * dim() + k] != 0) throw std::invalid_argument("the whitening must be lower triangular");
@@ -82,8 +90,9 @@ class Observations {
   }
 
   int order() const { return expansion_.third.empty() ? 2 : 3; }
-  std::size_t dim() const { return expansion_.anchor.size(); }
-  std::size_t size() const { return constants_.size(); }
+  std::size_t dim() const override { return expansion_.anchor.size(); }
+  std::size_t size() const override { return constants_.size(); }
+  std::unique_ptr<Remainders> remainders() const override;
   double share() const { return share_; }
 
   // A parameter value, as far as all observations share what it is.
@@ -91,6 +100,9 @@ class Observations {
     std::vector<double> d;         // theta - m
     std::vector<double> products;  // of pairs of these, in the third order
     std::vector<double> shared;  // changes of shared arguments
+    std::vector<double> w;
+    Sketch::Point sketch;
+    double t_shared = 0;  // the largest |delta_k| / l_k of shared arguments
     double length = 0;           // |w|^(p + 1)
     double total = 0;            // of all expansions
   };
@@ -132,8 +144,12 @@ class Observations {
   // An observation in proportion to its bound.
   const AliasTable& constants() const { return constants_; }
 
-  // Observations lie anywhere in memory: has one fetched that will be asked for soon.
+  // Observations lie anywhere in memory: has fetched what will be asked of one soon.
   void prefetch(std::int32_t i) const {
+    if (sketch_) {
+      sketch_->prefetch(i);
+      return;
+    }
     prefetch(record(i), width_);
     for (const auto& design : designs_)
       if (!design.shared()) prefetch(row(design, i), dim());
@@ -141,6 +157,13 @@ class Observations {
 
   // The bound on observation i's remainder by which it is picked.
   double first_bound(std::int32_t i, const Pair& pair) const { return pair.factor * pair.lengths * record(i)[0]; }
+
+  // Whether the bound by its arguments' changes is certainly below this share of it.
+  bool is_below(double share, std::int32_t i, const Pair& pair) const {
+    if (!sketch_) return false;
+    const auto t = [&](const Point& point) { return std::max(point.t_shared, sketch_->at_most(i, point.sketch)); };
+    return share * pair.lengths > (1 + 1e-9) * (power(t(pair.from)) + power(t(pair.to)));
+  }
 
   // That by the changes of its arguments, which are written.
   double second_bound(std::int32_t i, const Pair& pair, Changes& changes) const {
@@ -161,11 +184,7 @@ class Observations {
     return pair.factor * own[0] * (power(t_from) + power(t_to));
   }
 
-  // The change of its log likelihood less that of its expansion, and what rounding may make of it.
-  struct Remainder {
-    double value, rounding;
-  };
-
+  // The change of its log likelihood less that of its expansion.
   Remainder remainder(std::int32_t i, const Changes& changes) const {
     const double* own = record(i);
     const double *centre = own + 1 + q_, *slope = centre + q_, *curve = slope + q_, *data = own + at_data();
@@ -234,14 +253,19 @@ class Observations {
     point.d = d;
     point.shared.resize(q_);
     for (std::size_t k = 0; k < q_; ++k) point.shared[k] = designs_[k].shared() ? dot(designs_[k].rows, d) : 0;
+    point.w.resize(dim());
     double squares = 0, total = 0;
     for (std::size_t j = 0; j < dim(); ++j) {
-      const double along = dot(&expansion_.whitening[j * dim()], d, j + 1);
+      const double along = point.w[j] = dot(&expansion_.whitening[j * dim()], d, j + 1);
       squares += along * along;
       total += d[j] * (expansion_.gradient[j] + dot(&expansion_.hessian[j * dim()], d, j + 1));
     }
     point.length = power(std::sqrt(squares));
     point.total = order() == 3 ? total + cubic(d, point.products) / 6 : total;
+    if (!sketch_) return;
+    sketch_->set_point(point.w, std::sqrt(squares), point.sketch);
+    point.t_shared = 0;
+    for (std::size_t k = 0; k < q_; ++k) point.t_shared = std::max(point.t_shared, std::abs(point.shared[k]) * record(0)[1 + k]);
   }
 
   double cubic(const std::vector<double>& d, std::vector<double>& products) const {
@@ -266,6 +290,94 @@ class Observations {
   std::vector<Level> levels_;
   double share_;
   AliasTable constants_;
+  std::optional<Sketch> sketch_;
 };
+
+// Those of one chain.
+class ObservationRemainders final : public Remainders {
+ public:
+  explicit ObservationRemainders(const Observations& all) : all_(all) {}
+
+  const char* unit() const override { return "observation"; }
+
+  double set_move(const double* theta, const double* theta_new) override {
+    all_.set_pair(theta, theta_new, pair_);
+    return all_.total_change(pair_);
+  }
+
+  double rate() override { return pair_.rate; }
+
+  bool too_many(double n) const override { return !(n <= all_.share() * static_cast<double>(all_.size())); }
+
+  // Points below an observation's bound by its row are those of a process with that bound.
+  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
+    ++decision.n_obs_used;
+    candidate.i = next(bits);
+    const double share = bits->next_double(bits->state);
+    if (all_.is_below(share, candidate.i, pair_)) return false;
+    candidate.height = share * all_.first_bound(candidate.i, pair_);
+    candidate.bound = all_.second_bound(candidate.i, pair_, changes_);
+    return candidate.height < candidate.bound;
+  }
+
+  Remainder evaluate(const Candidate& candidate, Decision&, Counters& counters) override {
+    counters.evaluated += 2;
+    return all_.remainder(candidate.i, changes_);
+  }
+
+  RemainderSums evaluate_all(Decision& decision, Counters& counters) override {
+    RemainderSums sums;
+    const auto n = static_cast<std::int32_t>(all_.size());
+    for (std::int32_t i = 0; i < n; ++i) {
+      all_.second_bound(i, pair_, changes_);
+      sums.add(all_.remainder(i, changes_).value);
+    }
+    counters.evaluated += 2 * static_cast<std::int64_t>(n);
+    count_all(decision, n);
+    return sums;
+  }
+
+  std::vector<double> ahead() const override {
+    std::vector<double> places = ahead_;
+    std::rotate(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(next_), places.end());
+    return places;
+  }
+
+  void restore(const std::vector<double>& ahead) override {
+    const auto fits = [&](double place) { return place >= 0 && place <= static_cast<double>(all_.size()); };
+    if (ahead.size() > kRing || !std::all_of(ahead.begin(), ahead.end(), fits))
+      throw std::invalid_argument("the state is of a decider of other data");
+    ahead_ = ahead;
+    next_ = 0;
+  }
+
+ private:
+  // An observation in proportion to its bound. Whatever decisions come to, the next ones are independent draws: so they are
+  // drawn ahead, and lie in the cache when they are asked for, the table's row first and then the record.
+  std::int32_t next(bitgen_t* bits) {
+    const AliasTable& constants = all_.constants();
+    while (ahead_.size() < kRing) ahead_.push_back(constants.place(bits));
+    double& place = ahead_[next_];
+    const std::int32_t candidate = constants.at(place);
+    place = constants.place(bits);
+    constants.prefetch(place);
+    next_ = (next_ + 1) % kRing;
+    all_.prefetch(constants.at(ahead_[(next_ + kAhead - 1) % kRing]));
+    return candidate;
+  }
+
+  static constexpr std::size_t kAhead = 4;  // candidates by which rows, and again records, are fetched early
+  static constexpr std::size_t kRing = 2 * kAhead;
+
+  const Observations& all_;
+  Observations::Pair pair_;
+  Observations::Changes changes_;
+  std::vector<double> ahead_;  // places of candidates to come, in a ring
+  std::size_t next_ = 0;
+};
+
+inline std::unique_ptr<Remainders> Observations::remainders() const {
+  return std::make_unique<ObservationRemainders>(*this);
+}
 
 }  // namespace stansub

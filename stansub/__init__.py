@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Hoeffding,
         Penalty,
         Pocock,
+        Poisson,
     )
     from stansub.diagnostics.calibration import Calibration, calibrate
     from stansub.diagnostics.compare import compare
@@ -73,6 +74,7 @@ __all__ = [
     "ParticleGibbs",
     "Penalty",
     "Pocock",
+    "Poisson",
     "PolyaGamma",
     "Posterior",
     "RandomWalk",
@@ -103,7 +105,7 @@ _HOMES = {
     "__version__": "_version",
     **dict.fromkeys(("Austerity", "Bernstein", "BernsteinSerfling", "Exact"), "acceptance.rules"),
     **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "acceptance.rules"),
-    **dict.fromkeys(("Barker", "Factorised", "Penalty"), "acceptance.rules"),
+    **dict.fromkeys(("Barker", "Factorised", "Penalty", "Poisson"), "acceptance.rules"),
     **dict.fromkeys(("DrawsWarning", "InputError", "RunError", "StansubError"), "errors"),
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
     "FunctionFactors": "target.functions",

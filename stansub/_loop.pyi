@@ -606,7 +606,13 @@ class Density(Enum):
 def density_log_lik(density: Density, data: NDArray[np.float64], eta: NDArray[np.float64]) -> float:
     """Of one observation, from its data and its arguments, shape (q,)."""
 
-class Observations:
+SKETCH_UNIT: float
+"""What stands for 1 in a sketch of rows (see `Observations`)."""
+
+class RemainderSource:
+    """Where decisions by thinning have candidates, bounds and remainders from, in place of blocks."""
+
+class Observations(RemainderSource):
     """Expansions of single observations' log likelihoods about an anchor, and bounds on what they leave.
 
     With w = A (theta - anchor), observation i's expansion of order p is off by at most factor c_i t^(p + 1) wherever
@@ -634,6 +640,9 @@ class Observations:
         Radii increase.
     share : float
         Where more candidates than this share of the observations are expected, all of them are evaluated.
+    sketch : ndarray of int16, shape (n, width), optional
+        Where one argument alone has a row for each observation: A^-T z / l, times `SKETCH_UNIT`, rounded, and then
+        zeros. Most candidates are sent away by it, and decisions are the same as without. Kept, not copied.
 
     Raises
     ------
@@ -654,6 +663,7 @@ class Observations:
         radii: NDArray[np.float64],
         factors: NDArray[np.float64],
         share: float,
+        sketch: NDArray[np.int16] | None = None,
     ) -> None: ...
 
 class DeciderState:
@@ -711,13 +721,17 @@ class Decider:
     surrogate : Surrogate, optional
         Control variates.
     bounds : RemainderBounds, optional
-        Of these control variates, which are about one anchor: decisions about all blocks are then factorised (Cornish
-        et al. 2019) and take no looks. A remainder above a proved bound is a RuntimeError that names the block; above
-        one that is not proved it is taken for the bound, and the decision says so (`Decision.bound_violated`).
-    observations : Observations, optional
+        Of these control variates, which are about one anchor: decisions about all blocks are then taken by thinning,
+        factorised (Cornish et al. 2019) or joint, and take no looks. A remainder above a proved bound is a RuntimeError
+        that names the block; above one that is not proved it is taken for the bound, and the decision says so
+        (`Decision.bound_violated`).
+    observations : RemainderSource, optional
         The same with a factor for each observation, in the place of control variates and bounds of blocks.
     quadratic : GlobalQuadratic, optional
         What the evaluator's global part is, where it reaches.
+    kappa : float, optional
+        At least 1/2: decisions by thinning are joint (Zhang and De Sa 2019), from Poisson variables with means of kappa
+        times the bounds. Otherwise they are factorised.
 
     Raises
     ------
@@ -735,8 +749,9 @@ class Decider:
         noise: NoiseRule | None = None,
         surrogate: Surrogate | None = None,
         bounds: RemainderBounds | None = None,
-        observations: Observations | None = None,
+        observations: RemainderSource | None = None,
         quadratic: GlobalQuadratic | None = None,
+        kappa: float | None = None,
     ) -> None: ...
     def set_table(self, table: Table) -> None:
         """Take other looks for the decisions to come; nothing else changes.
@@ -885,7 +900,7 @@ class Decider:
 
     @property
     def n_candidates(self) -> int:
-        """Blocks picked by factorised decisions."""
+        """Observations, or blocks, picked by decisions by thinning."""
 
     @property
     def bound_tightness(self) -> float:
@@ -893,11 +908,11 @@ class Decider:
 
     @property
     def n_audited_acceptances(self) -> int:
-        """Audits of factorised decisions whose bounds are not proved."""
+        """Audits of decisions by thinning whose bounds are not proved."""
 
     @property
     def acceptance_error(self) -> float:
-        """Sum over these of how far the acceptance probability is above that of all blocks."""
+        """Sum over these of how far the acceptance probability is off that of all blocks."""
 
     @property
     def n_fallback(self) -> int:

@@ -438,36 +438,49 @@ class TestStays(Chosen):
 
 
 @dataclass(frozen=True)
-class FactorisedTaken(Chosen):
+class ExactTaken(Chosen):
     """Bounds are proved, and decisions with them cost less than those of another test, which draws so many observations
-    at the least."""
+    at the least.
+
+    Attributes
+    ----------
+    exact : str
+        The test that takes them.
+    least : int
+    """
 
     about = "test"
+    exact: str
     least: int
 
 
 @dataclass(frozen=True)
-class FactorisedWon(Chosen):
+class ExactWon(Chosen):
     """Bounds are proved, and decisions with them make more effective draws for the data they use than another test.
 
     Attributes
     ----------
+    exact : str
+        The test that takes them.
     instead_of : str
     gain : float or None
         How many times its effective draws they make; None where it made none.
     """
 
     about = "test"
+    exact: str
     instead_of: str
     gain: float | None
 
 
 @dataclass(frozen=True)
-class FactorisedLost(Chosen):
+class ExactLost(Chosen):
     """Bounds are proved, and decisions with them make fewer effective draws for the data they use.
 
     Attributes
     ----------
+    exact : str
+        The test that takes them.
     test : str
         That is taken.
     gain : float or None
@@ -477,9 +490,35 @@ class FactorisedLost(Chosen):
     """
 
     about = "bounds"
+    exact: str
     test: str
     gain: float | None
     candidates: float
+
+
+@dataclass(frozen=True)
+class KappaTaken(Chosen):
+    """The kappa of joint decisions that makes most effective draws for the data it uses.
+
+    Attributes
+    ----------
+    kappa : float
+    tried : tuple of float
+        Of these.
+    """
+
+    about = "kappa"
+    kappa: float
+    tried: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class JointTaken(Chosen):
+    """Joint decisions make ``gain`` times the effective draws of factorised ones for the data they use; None where
+    these made none."""
+
+    about = "joint decisions"
+    gain: float | None
 
 
 @dataclass(frozen=True)

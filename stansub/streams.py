@@ -34,6 +34,10 @@ class Run(Enum):
     """Short runs on surrogates, until one is settled."""
     PILOT = (0, 9)
     """Steps by which a budget is planned; a number for each way and chain."""
+    JOINT = (0, 11)
+    """The race with joint decisions, beside those with others."""
+    KAPPA = (0, 12)
+    """The race between values of their kappa."""
 
 
 class Chain(IntEnum):

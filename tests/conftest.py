@@ -24,6 +24,8 @@ settings.register_profile(
 settings.load_profile("tests")
 
 
+# Programs after which headers are precompiled: a user may need no more than these, the tests compile dozens.
+PROGRAMS_FIRST = toolchain._PROGRAMS_FIRST
 # What changes the layout and the colours of output.
 SURROUNDINGS = ("CI", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "GITHUB_ACTIONS", "LINES", "NO_COLOR")
 
@@ -33,6 +35,7 @@ def pytest_configure() -> None:
     # A shell's background jobs ignore interrupts, and so would what they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.umask(0o022)
+    toolchain._PROGRAMS_FIRST = 0
     os.environ["TERM"] = "xterm"
     for name in SURROUNDINGS:
         os.environ.pop(name, None)
@@ -95,6 +98,7 @@ def normal_library() -> Path:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache directory of the test's own, no BRIDGESTAN, an empty home directory, nothing remembered."""
     cache = tmp_path / "cache"
+    monkeypatch.setattr(toolchain, "_PROGRAMS_FIRST", PROGRAMS_FIRST)
     monkeypatch.setenv("STANSUB_CACHE", str(cache))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("BRIDGESTAN", raising=False)

@@ -340,6 +340,9 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "enormous repeats": (lambda: ["risk", LOGISTIC, "data.json", "--repeats", "9" * 20], "at most 10,000"),
     "enormous reference": (lambda: ["reference", LOGISTIC, "data.json", "--iter-warmup", "9" * 20], "at most"),
     "no draws": (lambda: ["summary", "none.nc"], "none.nc: no such file"),
+    "draws of a long name": (lambda: ["summary", "a" * 300], "cannot be read (File name too long)"),
+    "draws of nobody": (lambda: ["summary", "~nosuchuser/x.nc"], "there is no such home folder"),
+    "pictures for nobody": (lambda: ["risk", LOGISTIC, "data.json", "--output-dir", "~nosuchuser"], "~nosuchuser"),
     "other draws": (lambda: ["summary", "data.json"], "not a NetCDF file"),
     "plot of no draws": (lambda: ["plot", "none.nc"], "none.nc: no such file"),
 }

@@ -48,8 +48,8 @@ def test_options_in_backticks_are_shown_as_flags(text: str, shown: str) -> None:
         ("[red]x[/].nc", "[red]x[/].nc"),
         ("\x1b[31mred\x9b0m", "\\x1b[31mred\\x9b0m"),
         ("\udcff.nc", "\\udcff.nc"),
-        ("é\u00a0ü", "é\u00a0ü"),
-        ("a\nb\tc", "a\nb\tc"),
+        ("é\u00a0ü²", "é\\xa0ü²"),
+        ("a\nb", "a\nb"),
     ],
 )
 def test_texts_of_the_user_are_neither_markup_nor_control_sequences(text: str, shown: str) -> None:
@@ -57,8 +57,15 @@ def test_texts_of_the_user_are_neither_markup_nor_control_sequences(text: str, s
     console = FlagConsole(file=written, width=200)
     console.print(text)
     console.print(Text(text))
-    assert written.getvalue() == f"{shown}\n{shown}\n".expandtabs()
+    assert written.getvalue() == f"{shown}\n{shown}\n"
     assert in_one_line(text) == shown.replace("\n", "\\n")
+
+
+def test_tabs_are_spaces_in_a_text_and_spelled_out_in_a_line() -> None:
+    written = StringIO()
+    FlagConsole(file=written, width=200).print("a\tb")
+    assert written.getvalue() == "a       b\n"
+    assert in_one_line("a\tb") == "a\\tb"
 
 
 def test_nothing_below_the_command_line_speaks_of_flags() -> None:

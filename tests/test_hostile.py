@@ -315,6 +315,39 @@ class TestDraws:
         for command in ("plot", "summary"):
             assert run(command, tmp_path / "draws.nc", capsys=capsys) == (0, "")
 
+    @pytest.mark.parametrize(
+        "counts",
+        [
+            {"settings": ("chain", [1, 2])},
+            {"n_steps": ("other", [])},
+            {"n_audited": ("chain", [0, -(2**63)])},
+            {"n_accepted": ("one", [7])},
+        ],
+    )
+    def test_counts_of_chains_that_are_none(
+        self, draws: Path, tmp_path: Path, counts: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        tree = inference_data.load(draws)
+        kept = tree["chain_stats"].to_dataset()
+        tree["chain_stats"] = stansub_tree(kept.drop_vars(list(set(counts) & set(kept))).assign(counts))
+        inference_data.write(tree, tmp_path / "draws.nc")
+        for command in READERS:
+            error = refused(command, tmp_path / "draws.nc", capsys=capsys)
+            assert f"damaged: `{next(iter(counts))}` is not what a run records there" in error
+
+    def test_a_dimension_of_two_sizes(self, draws: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        import h5py
+
+        shutil.copy(draws, tmp_path / "draws.nc")
+        with h5py.File(tmp_path / "draws.nc", "r+") as file:
+            shape = file["posterior/mu"].shape
+            del file["posterior/mu"]
+            file["posterior/mu"] = np.zeros((*shape, 1, 1))
+        for command in READERS:
+            assert "draws.nc: not a NetCDF file, or a damaged one" in refused(
+                command, tmp_path / "draws.nc", capsys=capsys
+            )
+
     @pytest.mark.parametrize("command", READERS)
     def test_what_is_no_file(self, tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
         os.mkfifo(tmp_path / "fifo")

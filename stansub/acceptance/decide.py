@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub._loop import Decider, Decision, Evaluator, GlobalQuadratic, Observations, Surrogate
+from stansub._loop import Decider, Decision, Evaluator, GlobalQuadratic, RemainderSource, Surrogate
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import StoppingRule, as_rule
 from stansub.acceptance.subsets import loop_table
@@ -23,7 +23,7 @@ def make_decider(
     spread: Range | None = None,
     surrogate: Surrogate | None = None,
     bounds: RemainderBounds | None = None,
-    observations: Observations | None = None,
+    observations: RemainderSource | None = None,
     quadratic: GlobalQuadratic | None = None,
 ) -> Decider:
     """The decisions of one chain.
@@ -43,8 +43,8 @@ def make_decider(
     surrogate : Surrogate, optional
         Control variates of first or second order.
     bounds : RemainderBounds, optional
-        Bounds on their remainders, for factorised decisions and the range of `Predictors`.
-    observations : Observations, optional
+        Bounds on their remainders, for decisions by thinning and the range of `Predictors`.
+    observations : RemainderSource, optional
         In their place, expansions and bounds of single observations.
     quadratic : GlobalQuadratic, optional
         What the global part is about the anchor, where that is known.
@@ -52,7 +52,7 @@ def make_decider(
     Raises
     ------
     InputError
-        When a factorised test has no bounds, another needs a range and has none, or the control variates are not those
+        When a test that thins has no bounds, another needs a range and has none, or the control variates are not those
         of a `Derivative`.
     """
     rule = as_rule(test)
@@ -61,7 +61,7 @@ def make_decider(
             f"the {rule.name} test needs the range of the log likelihood differences: give Lipschitz constants or a "
             "range, or have it estimated or scanned"
         )
-    if rule.factorised and bounds is None and observations is None:
+    if rule.thins and bounds is None and observations is None:
         raise InputError(
             f"the {rule.name} test needs control variates and bounds on their remainders, which are known where the "
             "likelihood is of a recognised family with a linear predictor"
@@ -73,7 +73,8 @@ def make_decider(
         range=spread.compiled(surrogate, bounds) if rule.needs_range and spread is not None else None,
         noise=rule.noise_rule(),
         surrogate=surrogate,
-        bounds=bounds.compiled() if rule.factorised and bounds is not None else None,
-        observations=observations if rule.factorised else None,
+        bounds=bounds.compiled() if rule.thins and bounds is not None else None,
+        observations=observations if rule.thins else None,
         quadratic=quadratic,
+        kappa=rule.joint,
     )

@@ -9,8 +9,9 @@ RULE_HOMES: dict[str, str] = {
     "barker": "stansub.acceptance.noise:Barker",
     "penalty": "stansub.acceptance.noise:Penalty",
     "factorised": "stansub.acceptance.stopping:Factorised",
+    "poisson": "stansub.acceptance.stopping:Poisson",
     "exact": "stansub.acceptance.stopping:Exact",
 }
 TEST_NAMES = tuple(RULE_HOMES)
-# Where the bounds of factorised decisions come from.
+# Where the bounds of decisions by thinning come from.
 BOUNDS = ("proved", "learned")

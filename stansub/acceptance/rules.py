@@ -9,7 +9,7 @@ from stansub.acceptance.bounds import Bernstein, BernsteinSerfling, Hoeffding
 from stansub.acceptance.looks import Fixed, Geometric, Schedule, Table
 from stansub.acceptance.names import RULE_HOMES, TEST_NAMES
 from stansub.acceptance.noise import Barker, Penalty
-from stansub.acceptance.stopping import ErrorLevel, Exact, Factorised, Guarantee, StoppingRule, as_rule
+from stansub.acceptance.stopping import ErrorLevel, Exact, Factorised, Guarantee, Poisson, StoppingRule, as_rule
 from stansub.acceptance.student import Austerity, Pocock
 from stansub.errors import InputError
 
@@ -29,6 +29,7 @@ __all__ = [
     "Hoeffding",
     "Penalty",
     "Pocock",
+    "Poisson",
     "Schedule",
     "StoppingRule",
     "Table",
@@ -53,6 +54,7 @@ def make_test(
     delta: float | None = None,
     looks: Schedule | None = None,
     bounds: str | None = None,
+    kappa: float | None = None,
 ) -> StoppingRule:
     """Make a stopping rule from its name and settings; None stands for the rule's default.
 
@@ -68,7 +70,9 @@ def make_test(
     looks : Schedule, optional
         When to look.
     bounds : {"proved", "learned"}, optional
-        Where those of factorised decisions come from.
+        Where those of decisions by thinning come from.
+    kappa : float, optional
+        Of joint ones: what bounds are multiplied with.
 
     Raises
     ------
@@ -78,7 +82,7 @@ def make_test(
     if name not in RULES:
         raise InputError(f"unknown test '{name}': take one of {', '.join(TEST_NAMES)}")
     rule = RULES[name]
-    given = {"epsilon": epsilon, "delta": delta, "looks": looks, "bounds": bounds}
+    given = {"epsilon": epsilon, "delta": delta, "looks": looks, "bounds": bounds, "kappa": kappa}
     settings = {key: value for key, value in given.items() if value is not None}
     known = {field.name for field in fields(rule)}  # type: ignore[arg-type]
     for key in settings:

@@ -31,8 +31,13 @@ from stansub.target.blocks import PLAIN_BLOCK_SIZE, VARIATES_BLOCK_SIZE, fitting
 # for in full: there single observations are best.)
 _BLOCK_EXACT = 1024
 
-# Attributes of a rule that are numbers: errors that it allows, and the noise that it lets pass.
-_PARAMETERS = ("epsilon", "delta", "noise")
+# Attributes of a rule that are numbers: errors that it allows, the noise that it lets pass, and what it multiplies
+# bounds with. Of these are errors:
+_PARAMETERS = ("epsilon", "delta", "noise", "kappa")
+_ERRORS = ("epsilon", "delta")
+
+# Of joint decisions where none is given, and those of which a race chooses.
+_KAPPA, _KAPPAS = 1.0, (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
 class Guarantee(StrEnum):
@@ -84,7 +89,7 @@ class StoppingRule:
         Whether the first look may be chosen to fit control variates.
     level_of_a_look : bool
         Whether the error level is that of a single look, not of a whole decision.
-    factorised : bool
+    thins : bool
         Whether decisions are taken by thinning, which needs bounds on remainders; its looks are for populations of some
         of the blocks.
     """
@@ -96,12 +101,22 @@ class StoppingRule:
     counts_noise = False
     fits_looks = False
     level_of_a_look = False
-    factorised = False
+    thins = False
 
     @property
     def learns_bounds(self) -> bool:
-        """Whether the bounds of a factorised test are learned from trials, so that they need no proof."""
+        """Whether the bounds of a test that thins are learned from trials, so that they need no proof."""
         return False
+
+    @property
+    def joint(self) -> float | None:
+        """The kappa of joint decisions by thinning, as the decision loop takes it; None where decisions are others."""
+        return None
+
+    @property
+    def variants(self) -> tuple[StoppingRule, ...]:
+        """The same rule with values of a setting of which a race is to choose one; none where nothing is open."""
+        return ()
 
     def table(self, n_units: int, level: float | None = None) -> Table:
         """The looks for a population of ``n_units`` units, with ``level`` in place of the rule's own error level."""
@@ -133,7 +148,7 @@ class StoppingRule:
     @property
     def error(self) -> ErrorLevel | None:
         """The error that it allows, if it says so."""
-        found = (ErrorLevel(name, value) for name, value in self.parameters.items() if name != "noise")
+        found = (ErrorLevel(name, value) for name, value in self.parameters.items() if name in _ERRORS)
         return next(found, None)
 
     def with_error(self, level: float) -> Self:
@@ -200,28 +215,15 @@ class Exact(StoppingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Factorised(Exact):
-    """Exact decisions from a few blocks: a factor of the acceptance probability for each, simulated by thinning.
+class _Thinned(Exact):
+    """Exact decisions from the few observations, or blocks, that a Poisson process picks.
 
-    Cornish, Vanetti, Bouchard-Cote, Deligiannidis and Doucet (2019), on blocks, in the metric of the posterior: see
-    `stansub.target.remainders` for the bounds, without which it cannot be taken. Decisions about some of the blocks
-    evaluate all of these.
-
-    Attributes
-    ----------
-    bounds : {"proved", "learned"}
-        Where the bounds come from: proved for likelihoods of linear predictors, or learned from trials for any
-        likelihood (see `stansub.tuning.learned`), which makes the test an approximate one.
-
-    Raises
-    ------
-    InputError
-        For any other bounds.
+    See `stansub.target.remainders` for the bounds, without which they cannot be taken. Decisions about some of the
+    blocks evaluate all of these.
     """
 
     bounds: str = "proved"
-    name = "factorised"
-    factorised = True
+    thins = True
 
     def __post_init__(self) -> None:
         if self.bounds not in BOUNDS:
@@ -237,6 +239,67 @@ class Factorised(Exact):
 
     def guarantee(self, source: Range | None) -> Guarantee:
         return Guarantee.LEARNED if self.learns_bounds else Guarantee.PROVED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factorised(_Thinned):
+    """Exact decisions from a few observations: a factor of the acceptance probability for each.
+
+    Cornish, Vanetti, Bouchard-Cote, Deligiannidis and Doucet (2019), on observations or blocks, in the metric of the
+    posterior.
+
+    Attributes
+    ----------
+    bounds : {"proved", "learned"}
+        Where the bounds come from: proved for likelihoods of linear predictors, or learned from trials for any
+        likelihood (see `stansub.tuning.learned`), which makes the test an approximate one.
+
+    Raises
+    ------
+    InputError
+        For any other bounds.
+    """
+
+    name = "factorised"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Poisson(_Thinned):
+    """Exact decisions from a few observations: one for all of them together, which keeps the signs of remainders.
+
+    The auxiliary Poisson variables of Zhang and De Sa (2019) and of Zhang, Cooper and De Sa (2020), for remainders in
+    place of log likelihoods. It accepts more than `Factorised` where remainders of many observations cancel, and picks
+    kappa + 1/2 times as many.
+
+    Attributes
+    ----------
+    bounds : {"proved", "learned"}
+        As for `Factorised`.
+    kappa : float, optional
+        At least 1/2: more picks more observations, and accepts more. By default it is chosen in warmup where a race
+        chooses the proposal, and 1 elsewhere.
+
+    Raises
+    ------
+    InputError
+        For any other bounds, or another kappa.
+    """
+
+    kappa: float | None = None
+    name = "poisson"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.kappa is not None:
+            check_kappa(self.kappa)
+
+    @property
+    def joint(self) -> float | None:
+        return _KAPPA if self.kappa is None else self.kappa
+
+    @property
+    def variants(self) -> tuple[StoppingRule, ...]:
+        return () if self.kappa is not None else tuple(replace(self, kappa=kappa) for kappa in _KAPPAS)
 
 
 @dataclass(init=False, eq=False)
@@ -281,6 +344,12 @@ def as_rule(value: Any) -> StoppingRule:
             f"test {value!r} is no test: give a name, or a value with `name`, `needs_range` and `table(n_units)`"
         )
     return GivenRule(value)
+
+
+def check_kappa(value: float) -> None:
+    """Raise InputError unless a number can be the kappa of joint decisions."""
+    if not 0.5 <= value < math.inf:
+        raise InputError(f"kappa must be finite and at least 0.5, not {value}")
 
 
 def check_level(what: str, value: float, *, zero: bool = False) -> None:

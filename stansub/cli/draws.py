@@ -49,7 +49,7 @@ def plot(
     makers: dict[str, Callable[[Path], None]] = {"trace": lambda path: plots.trace(result, path, var_names=var_names)}
     if plots.records_share(result):
         makers["data"] = lambda path: plots.share_of_data(result, path)
-    folder = (output_dir or draws.parent).expanduser()
+    folder = files.expanded(output_dir or draws.parent)
     names = {f"{draws.stem}_{kind}.png": make for kind, make in makers.items()}
     files.check_folder(folder, names, overwrite=force).mkdir(parents=True, exist_ok=True)
     for name, make in names.items():

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from stansub.errors import printable
 from stansub.run import config
 
 # Options that commands have beside those of `sample`, and that messages speak of.
@@ -33,8 +34,6 @@ OTHERS = {
     },
     "overwrite": "--force",
 }
-# Control characters, tabs and ends of lines left out, and bytes of file names that are no text.
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _MARKED = re.compile(r"""`(?P<name>[a-z_]+)(=(?P<quote>["']?)(?P<value>[^`]*?)(?P=quote))?`""")
 
 
@@ -58,14 +57,14 @@ def _flag(found: re.Match[str]) -> str:
     return flag if value in (None, "True") else f"{flag} {value}"
 
 
-def shown(text: str) -> str:
-    """A text with options as flags, and escapes in place of what cannot be seen."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), as_flags(text))
-
-
 def in_one_line(text: str) -> str:
-    """The same in one line, whatever the file names in it are."""
-    return shown(text).replace("\n", r"\n")
+    """A message with options as flags in one line, whatever the file names in it are."""
+    return printable(as_flags(text))
+
+
+def shown(text: str) -> str:
+    """The same of each line of a text."""
+    return "\n".join(in_one_line(line.expandtabs()) for line in text.split("\n"))
 
 
 class FlagConsole(Console):

@@ -133,7 +133,7 @@ def risk(
     )
     with suppress(OSError):  # writing the figures fails then, and keeps them elsewhere
         folder.mkdir(parents=True, exist_ok=True)
-    picture, figures = (output_dir.expanduser() / name for name in names)
+    picture, figures = (files.expanded(output_dir) / name for name in names)
     try:
         working.write(found, figures)
         risk_figure.save(found, picture)

@@ -13,7 +13,7 @@ from scipy import spatial
 from stansub.errors import InputError
 from stansub.output.inference_data import attrs, group
 from stansub.output.layout import by_variable
-from stansub.output.statistics import scalar_names
+from stansub.output.statistics import scalar_names, still
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _MIN_DRAWS = 4  # what R-hat and ESS need
 _SAME = 1e-5  # relative: what text files of six digits leave of equal values
-_STILL = 1e-12  # relative spread below which a quantity moves by rounding alone
 _COPY = 1e-6  # sds by which a linear function of a quantity may differ from it, for rounding
 _SIGNATURE = 16  # draws in which quantities must be alike before all draws are compared
 
@@ -187,16 +186,6 @@ def shared_chains(x: FloatArray, y: FloatArray) -> int:
         return 0
     moving = [chain for chain in x if not still(chain).all()]
     return sum(any(np.allclose(chain, other, rtol=_SAME, atol=0, equal_nan=True) for other in y) for chain in moving)
-
-
-def still(values: FloatArray) -> NDArray[np.bool_]:
-    """Whether values never move, over their first axes (all but the last): apart from rounding, or all of them NaN."""
-    flat = values.reshape(-1, values.shape[-1])
-    with np.errstate(invalid="ignore"):
-        spread = flat.max(axis=0) - flat.min(axis=0)
-        unmoved = spread <= _STILL * np.abs(flat).max(axis=0)
-    moved: NDArray[np.bool_] = unmoved | np.isnan(flat).all(axis=0)
-    return moved
 
 
 def _same_constant(x: FloatArray, y: FloatArray) -> NDArray[np.bool_]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stansub.diagnostics.alignment import still
 from stansub.diagnostics.statistics import Side
 from stansub.output.record import n_decisions, of_decisions
+from stansub.output.statistics import still
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from stansub.diagnostics.alignment import still
 from stansub.diagnostics.statistics import Side, mcse
+from stansub.output.statistics import still
 from stansub.types import FloatArray
 
 NEGLIGIBLE = 0.01  # difference of correlations that is not called one

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy import special, stats
 
-from stansub.diagnostics.alignment import still
 from stansub.output.inference_data import arviz_module
+from stansub.output.statistics import still
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ COUNTS = (
     Stat("n_fallback", int, "Decisions whose estimate was too noisy to count the noise in.", "n_fallback", False),
     Stat("n_audited_estimates", int, "Estimates compared with all the data.", "n_audited_estimates", False),
     Stat("audit_squares", float, "Sum of the squares of their standardised errors.", "audit_squares", False),
-    Stat("n_candidates", int, "Observations, or blocks, picked by factorised decisions.", "n_candidates", False),
+    Stat("n_candidates", int, "Observations, or blocks, picked by decisions by thinning.", "n_candidates", False),
     Stat(
         "bound_tightness",
         float,

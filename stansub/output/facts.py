@@ -114,7 +114,15 @@ def misfits(facts: Mapping[str, Any], counts: Mapping[str, Any]) -> Iterator[str
             yield name
     if isinstance(settings, Mapping):
         yield from (name for name, hint in _SETTINGS.items() if name in settings and not fits(settings[name], hint))
-    yield from (name for name, values in counts.items() if not fits(values, _PER_CHAIN))
+    n_chains = max((len(values) for values in counts.values() if isinstance(values, list)), default=0)
+    yield from (name for name, values in counts.items() if name in _HINTS or not _are_per_chain(name, values, n_chains))
+
+
+def _are_per_chain(name: str, values: Any, n_chains: int) -> bool:
+    """Whether these can be the values of so many chains; names of counts begin with n."""
+    if not fits(values, _PER_CHAIN) or len(values) != max(n_chains, 1):
+        return False
+    return not name.startswith("n_") or all(value >= 0 for value in values)
 
 
 def is_name(text: str) -> bool:

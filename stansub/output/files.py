@@ -200,11 +200,31 @@ def keep_files(paths: Iterable[Path]) -> Path:
     return elsewhere("", lambda folder: [shutil.move(path, folder) for path in paths])
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return the path with the home folder in place of ``~``.
+
+    Raises
+    ------
+    InputError
+        If there is no such user.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{path}: there is no such home folder; give the whole path") from error
+
+
 def missing(path: Path) -> str:
-    """Why there is no file to be read."""
-    if path.is_dir():
+    """Why there is no file to be read; nothing if there is one."""
+    try:
+        kind = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "no such file"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    if stat.S_ISDIR(kind):
         return "a folder; name a file in it"
-    return "not a regular file" if path.exists() else "no such file"
+    return "" if stat.S_ISREG(kind) else "not a regular file"
 
 
 def _writable(folder: Path) -> bool:
@@ -222,8 +242,9 @@ def is_hdf5(path: Path) -> bool:
 
 
 def starts_with(path: Path, signature: bytes) -> bool:
-    """Whether a path is of a regular file that begins with these bytes."""
-    if not path.is_file():
+    """Whether a path is of a regular file that can be read and begins with these bytes."""
+    if missing(path):
         return False
-    with path.open("rb") as file:
+    with contextlib.suppress(OSError), path.open("rb") as file:
         return file.read(len(signature)) == signature
+    return False

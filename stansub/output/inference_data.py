@@ -13,6 +13,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -255,19 +256,23 @@ def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceDa
 
 def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.DataTree":
     """The same as a tree, under any version of ArviZ."""
-    import h5netcdf
+    import h5py
     import xarray
 
-    source = Path(path).expanduser()
-    if not source.is_file():
-        raise InputError(f"{path}: {files.missing(source)}")
+    source = files.expanded(path)
+    if why := files.missing(source):
+        raise InputError(f"{path}: {why}")
+    # Files of others may have variables without dimensions, and times are nothing that is sampled.
+    opened = partial(xarray.load_dataset, source, engine="h5netcdf", phony_dims="access", decode_times=False)
     try:
-        with h5netcdf.File(source, "r") as file:
-            root = _restored({name: file.attrs[name] for name in file.attrs})
-            own = root.get("creation_library") == LIBRARY
-            names = [name for name in file.groups if own or name in _FOREIGN_GROUPS]
-        datasets = {name: xarray.load_dataset(source, group=name, engine="h5netcdf") for name in names}
-        restored = {name: dataset.assign_attrs(_restored(dataset.attrs)) for name, dataset in datasets.items()}
+        with h5py.File(source, "r") as file:
+            held = [name for name, item in file.items() if isinstance(item, h5py.Group)]
+        root = _restored(opened().attrs)
+        own = root.get("creation_library") == LIBRARY
+        datasets = {name: opened(group=name) for name in held if own or name in _FOREIGN_GROUPS}
+        tree = _tree({name: one.assign_attrs(_restored(one.attrs)) for name, one in datasets.items()}, root)
+        for name in datasets:
+            group(tree, name)  # dimensions of two sizes are noticed here
     except PermissionError as err:
         raise InputError(f"{path}: not readable: {err.strerror}") from err
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as err:
@@ -278,7 +283,6 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.Data
         raise InputError(f"{path}: holds no posterior draws")
     if not {"chain", "draw"} <= set(datasets["posterior"].dims):
         raise InputError(f"{path}: the posterior has no dimensions chain and draw, as ArviZ's schema wants them")
-    tree = _tree(restored, root)
     if unusual := next(_unusual(tree), ""):
         raise InputError(f"{path}: damaged: {unusual}; sample again, or restore a copy of the file")
     return tree

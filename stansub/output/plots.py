@@ -13,7 +13,17 @@ from stansub.output import files
 from stansub.output.inference_data import attrs, group, groups
 from stansub.output.record import error_level
 from stansub.output.statistics import affordable, count, scalars, table
-from stansub.output.style import CHAIN_COLOURS, DPI, ERROR_COLOUR, INK, STYLE, clipped, few_ticks, percent_ticks
+from stansub.output.style import (
+    CHAIN_COLOURS,
+    DPI,
+    ERROR_COLOUR,
+    INK,
+    STYLE,
+    clipped,
+    few_ticks,
+    percent_ticks,
+    scale_shares,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -181,14 +191,8 @@ def _share_over_draws(ax: "Axes", share: np.ndarray[Any, Any]) -> None:
     at = np.arange(1, share.shape[1] + 1)
     for chain, values in enumerate(share):
         ax.plot(at, np.cumsum(values) / at, color=_colour(chain), linewidth=1.8, label=f"chain {chain + 1}", zorder=3)
-    # Shares that differ by orders of magnitude need a logarithmic axis; others are read more easily from zero.
-    # Exact decisions may have used none of the data, which such an axis cannot show.
-    some = share[share > 0]
-    logarithmic = some.size > 0 and share.min() < 0.1
-    ax.set(yscale="log" if logarithmic else "linear", ylabel="Share of the data")
+    scale_shares(ax, share)
     ax.set_title("Running mean over draws, and audited decisions", loc="left")
-    ax.yaxis.set_major_formatter(percent_ticks())
-    ax.set_ylim((some.min() / 1.5, 1.5) if logarithmic else (0, 1.04))
     ax.margins(x=0.01)
 
 

@@ -15,10 +15,12 @@ from stansub.output.inference_data import attrs, group
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
-# What tests promise that are not of this package, and factorised ones whose bounds were learned.
+# What tests promise that are not of this package, and those by thinning whose bounds were learned.
 UNKNOWN, LEARNED = "unknown", "approximate: bounds learned"
 # Guarantees of decisions that are those of an exact kernel.
 _EXACT = ("exact", "exact by proved bounds")
+# Tests that take decisions by thinning, and by concentration bounds.
+THINNED = ("factorised", "poisson")
 BOUNDS = ("hoeffding", "bernstein", "bernstein-serfling")
 
 
@@ -186,7 +188,7 @@ def counts_noise(facts: Mapping[str, Any]) -> bool:
 
 def error_level(facts: Mapping[str, Any]) -> ErrorLevel:
     """The decision error the user accepted."""
-    if facts.get("test") == "exact" or (facts.get("test") == "factorised" and facts.get("guarantee") != LEARNED):
+    if facts.get("test") == "exact" or (facts.get("test") in THINNED and facts.get("guarantee") != LEARNED):
         return ErrorLevel("epsilon", 0.0)
     accepted = facts.get("settings", {}).get("max_error")
     if accepted:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.output import convergence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from stansub.output.inference_data import InferenceData
 
+_STILL = 1e-12  # relative spread below which a quantity moves by rounding alone
 _CHECKED_VALUES = 5_000_000  # they take about 0.5 us a value, so that a summary takes seconds at most
 
 
@@ -52,7 +54,8 @@ def table(
     import pandas as pd
 
     names, values = scalars(idata, var_names, max_rows)
-    defined = np.isfinite(values).all(axis=(0, 1)) & (values != values[:1, :1]).any(axis=(0, 1))
+    moving = ~still(values)
+    defined = np.isfinite(values).all(axis=(0, 1)) & moving
 
     def statistic(function: Callable[[FloatArray], FloatArray]) -> FloatArray:
         found = np.full(len(names), np.nan)
@@ -63,7 +66,7 @@ def table(
     with np.errstate(all="ignore"):
         columns = {
             "mean": values.mean(axis=(0, 1)),
-            "sd": values.std(axis=(0, 1), ddof=1) if values[..., :1].size > 1 else np.full(len(names), np.nan),
+            "sd": values.std(axis=(0, 1), ddof=1) * moving if values[..., :1].size > 1 else np.full(len(names), np.nan),
             "mcse_mean": statistic(convergence.mcse_mean),
             "mcse_sd": statistic(convergence.mcse_sd),
         }
@@ -113,6 +116,16 @@ def scalars(
         parts.append(flat[:, :, :room].astype(float))
         names += scalar_names(name, values)[:room]
     return names, np.concatenate(parts, axis=2)
+
+
+def still(values: FloatArray) -> NDArray[np.bool_]:
+    """Whether values never move, over their first axes (all but the last): apart from rounding, or all of them NaN."""
+    flat = values.reshape(-1, values.shape[-1])
+    with np.errstate(all="ignore"):
+        spread = flat.max(axis=0) - flat.min(axis=0)
+        unmoved = spread <= _STILL * np.abs(flat).max(axis=0)
+    moved: NDArray[np.bool_] = unmoved | np.isnan(flat).all(axis=0)
+    return moved
 
 
 def scalar_names(name: str, values: Any) -> list[str]:

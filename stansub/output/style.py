@@ -40,6 +40,19 @@ def percent_ticks() -> Any:
     return FuncFormatter(lambda share, _: f"{100 * share:g} %")
 
 
+def scale_shares(ax: Any, share: Any) -> None:
+    """Give the y-axis the scale that suits these shares of the data.
+
+    Shares that differ by orders of magnitude need a logarithmic axis; others are read more easily from zero. Exact
+    decisions may have used none of the data, which a logarithmic axis cannot show.
+    """
+    some = share[share > 0]
+    logarithmic = some.size > 0 and share.min() < 0.1
+    ax.set(yscale="log" if logarithmic else "linear", ylabel="Share of the data")
+    ax.set_ylim((some.min() / 1.5, 1.5) if logarithmic else (0, 1.04))
+    ax.yaxis.set_major_formatter(percent_ticks())
+
+
 def clipped(name: str, room: int = 22) -> str:
     """`name` in at most `room` characters, its middle left out."""
     tail = room // 2

@@ -12,6 +12,7 @@ from stansub.output.checks import R_HAT_MAX, findings_of
 from stansub.output.inference_data import attrs
 from stansub.output.record import (
     LEARNED,
+    THINNED,
     UNKNOWN,
     RunRecord,
     error_level,
@@ -194,7 +195,8 @@ def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
     }
     guarantee = str(facts.get("guarantee", ""))
     promise = promises.get(guarantee, guarantee)
-    return f"{with_level(facts['test'], error_level(facts))}; {promise}".rstrip("; ")
+    test = f"{facts['test']} with kappa = {facts['kappa']:g}" if "kappa" in facts else facts["test"]
+    return f"{with_level(test, error_level(facts))}; {promise}".rstrip("; ")
 
 
 def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
@@ -249,7 +251,7 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
         yield "Audit", f"{audited_estimates(estimates)}."
     if audit is not None:
         yield "Audit", audited_decisions(audit, "other" if estimates is not None else "audited")
-    elif facts.get("test") == "factorised":
+    elif facts.get("test") in THINNED:
         tightness = percent(max(facts.get("bound_tightness", [0.0])))
         picked = (total(facts, "n_candidates") or 0) / max(total(facts, "n_steps") or 0, 1)
         yield (

@@ -701,30 +701,43 @@ def _(choice: chosen.TestStays) -> str:
 
 
 @sentence.register
-def _(choice: chosen.FactorisedTaken) -> str:
+def _(choice: chosen.ExactTaken) -> str:
     return (
-        f"factorised, which is exact: bounds are known, and another test would draw {choice.least:,} observations a "
-        "decision at the least"
+        f"{choice.exact}, which is exact: bounds are known, and another test would draw {choice.least:,} observations "
+        "a decision at the least"
     )
 
 
 @sentence.register
-def _(choice: chosen.FactorisedWon) -> str:
-    text = "factorised, which is exact: bounds are known, and "
+def _(choice: chosen.ExactWon) -> str:
+    text = f"{choice.exact}, which is exact: bounds are known, and "
     if choice.gain is None:
         return f"{text}about the mode {choice.instead_of} made no effective draws"
     return f"{text}it makes {choice.gain:.2g} times the effective draws per observation of {choice.instead_of}"
 
 
 @sentence.register
-def _(choice: chosen.FactorisedLost) -> str:
+def _(choice: chosen.ExactLost) -> str:
     text = (
-        f"known, but wide: an exact decision (`test='factorised'`) would look at about {choice.candidates:.2g} "
+        f"known, but wide: an exact decision (`test='{choice.exact}'`) would look at about {choice.candidates:.2g} "
         "observations"
     )
     if choice.gain is None:
         return text
     return f"{text}, which makes {choice.gain:.2g} times the effective draws per observation of {choice.test}"
+
+
+@sentence.register
+def _(choice: chosen.KappaTaken) -> str:
+    tried = ", ".join(f"{kappa:g}" for kappa in choice.tried)
+    return f"{choice.kappa:g}, which makes most effective draws per observation of {tried}"
+
+
+@sentence.register
+def _(choice: chosen.JointTaken) -> str:
+    if choice.gain is None:
+        return "about the mode factorised ones made no effective draws"
+    return f"{choice.gain:.2g} times the effective draws per observation of factorised ones"
 
 
 @sentence.register

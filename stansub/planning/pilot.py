@@ -61,7 +61,7 @@ class Way:
     @property
     def exact(self) -> bool:
         """Whether its decisions leave the posterior as it is."""
-        return self.rule.exact or (self.rule.factorised and not self.rule.learns_bounds)
+        return self.rule.exact or (self.rule.thins and not self.rule.learns_bounds)
 
     @property
     def epsilon(self) -> float | None:
@@ -177,7 +177,7 @@ def ways_of(prepared: Prepared, progress: Progress) -> list[Way]:
     request = replace(request_of(setup.config, None), exact_free=False, test_free=False)
     if not isinstance(rule, Pocock):
         blockwise, rule = anchor(prepared.posterior, Pocock(), request, progress, found.modes)
-    if not setup.rule.factorised:
+    if not setup.rule.thins:
         with suppress(InputError):  # there are no bounds
             bounded, exact = anchor(prepared.posterior, Factorised(), request, progress, found.modes)
             ways.append(Way("factorised", exact, bounded))

@@ -52,6 +52,7 @@ _MOST_DRAWS, _MOST_NUMBERS = 400_000, 50_000_000
 PLANNED = (
     "test",
     "bounds",
+    "kappa",
     "epsilon",
     "delta",
     "max_error",

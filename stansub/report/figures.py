@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stansub.diagnostics.alignment import align
 from stansub.diagnostics.statistics import independence_lag
 from stansub.output.inference_data import attrs, group, groups
-from stansub.output.style import BLUE, ERROR_COLOUR, INK, ORANGE, STYLE, clipped, few_ticks, percent_ticks
+from stansub.output.style import BLUE, ERROR_COLOUR, INK, ORANGE, STYLE, clipped, few_ticks, percent_ticks, scale_shares
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -301,11 +301,8 @@ def share_of_data(comparison: "Comparison") -> "Figure | None":
         chain, draw = np.nonzero(stats["audit_wrong"].values)
         label = f"audited and found wrong ({len(draw):,})"
         ax.plot(draw, share[chain, draw], "x", color=ERROR_COLOUR, markersize=5, label=label)
-    ax.set(xlim=(0, share.shape[1]), xlabel="Draw", ylabel="Share of the data")
-    logarithmic = low.min() < 0.1
-    ax.set_yscale("log" if logarithmic else "linear")
-    ax.set_ylim((low.min() / 1.5, 1.5) if logarithmic else (0, 1.04))
-    ax.yaxis.set_major_formatter(percent_ticks())
+    ax.set(xlim=(0, share.shape[1]), xlabel="Draw")
+    scale_shares(ax, share)
     reading = "Low is work saved. At equilibrium a strict test needs most of the data."
     _entitle(figure, comparison, "share of the data used by a decision", reading)
     figure.legend(loc="outside lower center", ncols=4)

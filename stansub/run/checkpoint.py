@@ -145,7 +145,7 @@ def read(path: Path) -> Checkpoint:
         When the file is missing, is no checkpoint of this version, or is damaged.
     """
     files.check_regular(path, files.locate(path)[1])
-    found = store.read(path.expanduser())
+    found = store.read(files.expanded(path))
     with undamaged(path):
         try:
             root, options = found.document, _part(found, found.document["options"], Options)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 # Options that say which test is taken; the test itself is described by facts of its own.
-_OF_THE_TEST = ("test", "bounds", "epsilon", "delta", "looks", "first_look")
+_OF_THE_TEST = ("test", "bounds", "kappa", "epsilon", "delta", "looks", "first_look")
 
 _R_HAT_DRAWS, _R_HAT_PARAMETERS = 100, 20
 _AUDITED = (LEVEL.name, "audited", "audit_wrong")

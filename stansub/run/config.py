@@ -188,7 +188,7 @@ class SampleConfig:
         None,
         "How a decision is taken from a subset of the data: by a t-test (pocock, austerity) or a concentration bound, "
         "with the noise of the estimated log ratio counted in (barker, penalty), from all the data (exact), or from a "
-        "few by bounds on what the others add (factorised).",
+        "few by bounds on what the others add (factorised, poisson).",
         DECISIONS,
         Named(TEST_NAMES),
         type_="name or StoppingRule",
@@ -196,11 +196,17 @@ class SampleConfig:
     )
     bounds: Literal["proved", "learned"] | str | None = _option(
         None,
-        "Where the factorised test has its bounds from: proved, for likelihoods of one linear predictor an "
-        "observation, or learned from draws about the mode, for any; the test is approximate then.",
+        "Where the factorised and poisson tests have their bounds from: proved, for likelihoods of one linear "
+        "predictor an observation, or learned from draws about the mode, for any; the test is approximate then.",
         DECISIONS,
         Named(BOUNDS),
         means="proved",
+    )
+    kappa: float | None = _option(
+        None,
+        "Of the poisson test: by what it multiplies bounds, at least 1/2; more looks at more observations, and accepts "
+        "more.",
+        DECISIONS,
     )
     epsilon: float | None = _option(
         None,
@@ -401,6 +407,7 @@ class SampleConfig:
             first_look=self.first_look,
             max_error=self.max_error,
             bounds=self.bounds,
+            kappa=self.kappa,
         )
 
     @property

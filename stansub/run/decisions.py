@@ -19,6 +19,7 @@ def choose_test(
     first_look: int | None,
     max_error: float | None = None,
     bounds: str | None = None,
+    kappa: float | None = None,
 ) -> StoppingRule:
     """The test asked for by name, the default, or the one given.
 
@@ -43,13 +44,13 @@ def choose_test(
     if test is None:
         test = DEFAULT_TEST
     if not isinstance(test, str):
-        if any(setting is not None for setting in (epsilon, delta, looks, first_look, max_error, bounds)):
+        if any(setting is not None for setting in (epsilon, delta, looks, first_look, max_error, bounds, kappa)):
             raise InputError(
-                "epsilon, delta, max_error, looks, first_look and bounds are set in the test itself when a test value "
-                "is given"
+                "epsilon, delta, max_error, looks, first_look, bounds and kappa are set in the test itself when a test "
+                "value is given"
             )
         return as_rule(test)
-    made = make_test(test, epsilon=epsilon, delta=delta, bounds=bounds)
+    made = make_test(test, epsilon=epsilon, delta=delta, bounds=bounds, kappa=kappa)
     if max_error is not None:
         made = made.with_error(max_error)
     return with_looks(made, looks, first_look)

@@ -87,7 +87,10 @@ def going(executor: str | executors.Executor | None, prepared: Prepared, paralle
         # Pickles run whatever they say. Workers read these from a folder that this process has just made, and that
         # nobody but this user can write to (`TemporaryDirectory` makes it with mode 700).
         with TemporaryDirectory(prefix="stansub-") as folder:
-            yield Elsewhere(pool, prepared, Path(folder))
+            try:
+                yield Elsewhere(pool, prepared, Path(folder))
+            finally:
+                _forget()
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,13 @@ def _recipe(posterior: Posterior) -> PosteriorRecipe | FunctionRecipe:
     return FunctionRecipe(factors) if isinstance(factors, FunctionFactors) else PosteriorRecipe.of(posterior)
 
 
+def _forget() -> None:
+    """Let go of what turns have opened in this process, if the executor's workers are its threads."""
+    with _opening:
+        for opened in (_chain, _setup, _posterior):
+            opened.cache_clear()
+
+
 @lru_cache(maxsize=1)
 def _posterior(folder: str) -> Posterior:
     recipe: PosteriorRecipe | FunctionRecipe = pickle.loads((Path(folder) / "posterior").read_bytes())
@@ -146,6 +156,7 @@ def _posterior(folder: str) -> Posterior:
 
 @lru_cache(maxsize=1)
 def _setup(folder: str, name: str) -> Setup:
+    _chain.cache_clear()  # those of the setup before
     setup: Setup = pickle.loads((Path(folder) / name).read_bytes())
     return setup
 

@@ -66,6 +66,7 @@ _RECIPES = (
 _RULES = (
     stopping.Exact,
     stopping.Factorised,
+    stopping.Poisson,
     stopping.GivenRule,
     student.Austerity,
     student.Pocock,

@@ -176,7 +176,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         observations=config.observations,
         evaluator=config.evaluator,
         log=progress,
-        predictors=(config.exact_free and not config.surrogate) or rule.factorised,
+        predictors=(config.exact_free and not config.surrogate) or rule.thins,
     )
     posterior = _noting_decision_size(posterior, rule, config)
     if config.max_error is not None:
@@ -198,7 +198,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     setup = Setup(
         config=config,
         # What meetings begin with is the test before its looks were fitted, or that which took its place.
-        asked_rule=rule if fitted.name == rule.name else fitted,
+        asked_rule=rule if rule.fits_looks and fitted.name == rule.name else fitted,
         rule=fitted,
         guarantee=promise.value,
         range_kind=ranges.kind,
@@ -296,7 +296,7 @@ def _block_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n:
 def _first_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n: int, instances: bool) -> int:
     """The same, or larger where decisions may turn out to look at single observations."""
     size = _block_size(rule, config, analysis, n, instances)
-    bounded = config.exact_free or (rule.factorised and not rule.learns_bounds and config.kernel is None)
+    bounded = config.exact_free or (rule.thins and not rule.learns_bounds and config.kernel is None)
     batches = isinstance(config.proposal, str) and named(config.proposal).batches
     return coarse_size(size, n) if bounded and instances and not batches and analysis.has_family else size
 

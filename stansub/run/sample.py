@@ -213,7 +213,7 @@ def read_draws(path: str | Path) -> InferenceData:
         As `load` and `read_checkpoint` do, and for a checkpoint that is called a NetCDF file: whoever opens one of
         these does not mean to compile and run the program of a checkpoint.
     """
-    place = Path(path).expanduser()
+    place = files.expanded(path)
     if not (store.is_store(place) or store.is_database(place)):
         return load(path)
     if place.suffix == ".nc":

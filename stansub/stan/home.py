@@ -25,6 +25,7 @@ from typing import Literal
 from filelock import FileLock
 
 from stansub.errors import InputError, RunError
+from stansub.output import files
 from stansub.stan.cache import cache_dir, cache_errors, file_digest, is_ours, make_folder, require_private
 from stansub.stan.download import (
     bridgestan_version,
@@ -132,7 +133,7 @@ def _version_in(header: Path) -> str:
 
 
 def _chosen_home(folder: Path) -> Home:
-    folder = folder.expanduser().absolute()
+    folder = files.expanded(folder).absolute()
     if not (folder / "Makefile").is_file():
         raise InputError(
             f"BRIDGESTAN is set to {folder}, which holds no Makefile; set it to a folder of BridgeStan's sources or "

@@ -111,9 +111,10 @@ class _Reading:
             raise NotInArgumentsError(f"parameters are as many as observations ({size})")
         depends = steps.depending({"observations": sized, "parameters": own})
         declared = {one.name: one for one in program.parameters.declarations}
-        top = [*program.transformed_parameters.declarations, *program.model.declarations]
+        blocks = (program.transformed_parameters, program.model)
+        top = {(one.name, one.span) for block in blocks for one in block.declarations}
         for step in (*steps.transformed, *steps.model):
-            if isinstance(one := step.statement, Declaration) and one in top:
+            if isinstance(one := step.statement, Declaration) and (one.name, one.span) in top:
                 declared.update(dict.fromkeys(step.writes, one))
         observed, changing = (
             frozenset(name for name, groups in depends.items() if group in groups)

@@ -62,7 +62,7 @@ class Columns:
 
     at: Callable[[FloatArray], FloatArray]
     spec: Spec
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, library: Library, values: Data, n: int, *, spec: Spec) -> Columns:

@@ -12,11 +12,13 @@ The order is 2, or 3 where that leaves far fewer to be picked: then the sum of t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from stansub import _loop
@@ -29,6 +31,9 @@ from stansub.types import FloatArray
 # products of three covariates are summed in a few seconds.
 _CANDIDATE, _COVARIATE, _TERM = 100.0, 1.6, 0.5
 _MOST_PRODUCTS = 4e10
+# Parameters and expected candidates from which these are sent away by rows of 16 bits; numbers of such a row in a line
+# of a cache; and candidates as a share of the observations from which evaluating all of these is no slower then.
+_SKETCHED, _LEAST_SKETCHED, _LINE, _SHARE_SKETCHED = 16, 1.0, 32, 2.0
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,9 @@ class _Expanded(NamedTuple):
 
 def memory_needed(predictors: LinearPredictors) -> int:
     """Bytes of what the decision loop keeps of the observations, its alias table included."""
-    return int(predictors.n_observations * (_width(predictors, 3) + 3) * np.dtype(np.float64).itemsize)
+    each = (_width(predictors, 3) + 3) * np.dtype(np.float64).itemsize
+    sketch = _sketch_width(predictors) * np.dtype(np.int16).itemsize if _can_be_sketched(predictors) else 0
+    return int(predictors.n_observations * (each + sketch))
 
 
 def _width(predictors: LinearPredictors, order: int) -> int:
@@ -164,13 +171,19 @@ def _expand(
 ) -> _Expanded:
     if predictors.family.density is None:
         raise NoPredictorsError("the family has no density for single observations")
-    radii, records = predictors.radii(), np.empty((predictors.n_observations, _width(predictors, order)))
+    n, dim = predictors.n_observations, len(anchor)
+    radii, records = predictors.radii(), np.empty((n, _width(predictors, order)))
+    bound = sum(float(start.constants[order].sum()) for start in starts.values())
+    sketched = _can_be_sketched(predictors) and 2 * mean_power(dim, order + 1) * bound >= _LEAST_SKETCHED
+    sketch = np.zeros((n, _sketch_width(predictors)), np.int16) if sketched else None
 
     def expand(part: LinearPredictors, rows: slice) -> _Part:
         start = starts[rows.start]
         first = start.constants[order]
         slopes, curves, *third = part.family.derivatives(range(1, order + 1), start.centre)
         _record(records[rows], part, start, first, [slopes, curves, *third])
+        if sketch is not None:
+            _sketch(sketch[rows], part, start, cholesky)
         further = [part.constants(start.centre, start.lengths, radius, order=order) for radius in radii[1:]]
         ratios = np.array([1.0, *(_ratio(constants, first) for constants in further)])
         return _Part(part.gradient(slopes), part.third(*third) if third else np.empty(0), ratios)
@@ -192,9 +205,10 @@ def _expand(
         np.sum([part.third for part in parts], axis=0),
         radii[usable],
         factors[usable],
-        SHARE,
+        SHARE if sketch is None else _SHARE_SKETCHED,
+        sketch,
     )
-    return _Expanded(loop, hessian, sum(float(start.constants[order].sum()) for start in starts.values()))
+    return _Expanded(loop, hessian, bound)
 
 
 class _Part(NamedTuple):
@@ -220,6 +234,25 @@ def _record(
     columns = [constants, *inverse, *start.centre, *slopes, *lower, *third, *part.family.data]
     # One array of them is turned in a third of the time that it takes to write them one by one.
     out[:] = np.array(columns).T
+
+
+def _can_be_sketched(predictors: LinearPredictors) -> bool:
+    """Whether one argument alone has a row for each observation, and a long one."""
+    return predictors.design[0].shape[1] >= _SKETCHED and sum(len(z) > 1 for z in predictors.design) == 1
+
+
+def _sketch_width(predictors: LinearPredictors) -> int:
+    """Numbers of a row of 16 bits."""
+    return int(math.ceil(predictors.design[0].shape[1] / _LINE) * _LINE)
+
+
+def _sketch(out: NDArray[np.int16], part: LinearPredictors, start: _Start, cholesky: FloatArray) -> None:
+    """L' z / l of the argument that has rows, to 16 bits."""
+    ((place, z),) = ((k, z) for k, z in enumerate(part.design) if len(z) > 1)
+    lengths = start.lengths[place]
+    rows = z @ cholesky
+    rows *= np.divide(_loop.SKETCH_UNIT, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, np.newaxis]
+    out[:, : rows.shape[1]] = np.rint(rows)
 
 
 def _ratio(constants: FloatArray, first: FloatArray) -> float:

@@ -19,14 +19,16 @@ from stansub import streams
 from stansub.acceptance.decide import Decider, make_decider
 from stansub.acceptance.noise import Penalty
 from stansub.acceptance.ranges import DERIVATIVES, Range
-from stansub.acceptance.stopping import Factorised, StoppingRule
+from stansub.acceptance.stopping import Factorised, Poisson, StoppingRule
 from stansub.chosen import (
     BetweenModes,
     Choices,
     Chosen,
-    FactorisedLost,
-    FactorisedTaken,
-    FactorisedWon,
+    ExactLost,
+    ExactTaken,
+    ExactWon,
+    JointTaken,
+    KappaTaken,
     NoBounds,
     NoVariatesForTest,
     VariatesAsAsked,
@@ -56,6 +58,7 @@ from stansub.tuning.race import (
     at_first_look,
     choose_looks,
     choose_test,
+    choose_variant,
     counts_rightly,
     mixed,
     pairs_along,
@@ -70,6 +73,10 @@ ORDERS = ("auto", "0", "1", "2")
 # Every mode is proposed with at least this probability, be its evidence as small as it is estimated to be, and so many
 # steps stay about the mode where they are.
 _LEAST_PROPOSED, _LOCAL_SHARE = 0.02, 0.5
+
+# Joint decisions are tried from so many candidates of a decision on, and taken where they make so many times the
+# effective draws of factorised ones.
+_LEAST_TO_SAVE, _WORTH_JOINT = 1.0, 1.2
 
 # Chains start so many sds of the Laplace approximation from the mode, in each direction: further apart than the
 # posterior is wide, for R-hat.
@@ -222,7 +229,7 @@ def anchor(
         streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
     )
     if modes is None:
-        known = _predictors(posterior, log) if request.exact_free or test.factorised else None
+        known = _predictors(posterior, log) if request.exact_free or test.thins else None
         modes = find_modes(posterior, mode_rng, threads=threads, predictors=known, progress=log)
     site = _Site(posterior, test, request, modes, log)
     return site.settle_exactly(order_rng, race_rng) if request.exact_free else site.settle(order_rng, race_rng)
@@ -276,7 +283,7 @@ class _Site:
 
     def settle(self, order_rng: np.random.Generator, race_rng: np.random.Generator) -> tuple[Anchored, StoppingRule]:
         """Control variates, a proposal, and looks or another test."""
-        site = self if self.test.factorised and not self.test.learns_bounds else self.of_blocks()
+        site = self if self.test.thins and not self.test.learns_bounds else self.of_blocks()
         variates, choice = site.variates(order_rng)
         return site.suiting(variates)._settle_with(variates, choice, order_rng, race_rng)
 
@@ -297,19 +304,34 @@ class _Site:
         except NoPredictorsError as error:
             found, test = self.settle(order_rng, race_rng)
             return found.noting(NoBounds(str(error))), test
-        own = streams.generator(self.request.seed, streams.Run.FACTORISED)
-        exact, factorised = replace(self.suiting(variates), test=Factorised())._settle_with(variates, choice, own, own)
+        exact, by_bounds = self._by_bounds(variates, choice)
         size = self.posterior.decision_size or self.posterior.blocks.size
         picked = variates.candidates(self.posterior)
         least = min(FIRST_LOOKS[0] * size, self.posterior.blocks.n_observations)
         raced = named(self.request.proposal).race is not None
         if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
-            return exact.noting(FactorisedTaken(least)), factorised
+            return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
         found, test = self.settle(order_rng, race_rng)
         gain = exact.merit / found.merit if raced and found.merit else None
         if raced and exact.merit > 0 and exact.merit >= found.merit:
-            return exact.evaluating(found.n_obs_evaluated).noting(FactorisedWon(test.name, gain)), factorised
-        return found.evaluating(exact.n_obs_evaluated).noting(FactorisedLost(test.name, gain, picked)), test
+            return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
+        lost = ExactLost(by_bounds.name, test.name, gain, picked)
+        return found.evaluating(exact.n_obs_evaluated).noting(lost), test
+
+    def _by_bounds(self, variates: Variates, choice: Chosen) -> tuple[Anchored, StoppingRule]:
+        """With factorised decisions, or joint ones where these make more of the data."""
+        seed, site = self.request.seed, self.suiting(variates)
+        own = streams.generator(seed, streams.Run.FACTORISED)
+        factors, test = replace(site, test=Factorised())._settle_with(variates, choice, own, own)
+        # Factorised decisions lose no more than half of the share of expected candidates to Metropolis and Hastings.
+        if variates.candidates(self.posterior) < _LEAST_TO_SAVE or named(self.request.proposal).race is None:
+            return factors, test
+        own = streams.generator(seed, streams.Run.JOINT)
+        joint, poisson = replace(site, test=Poisson())._settle_with(variates, choice, own, own)
+        if joint.merit > _WORTH_JOINT * factors.merit:
+            gain = joint.merit / factors.merit if factors.merit else None
+            return joint.evaluating(factors.n_obs_evaluated).noting(JointTaken(gain)), poisson
+        return factors.evaluating(joint.n_obs_evaluated), test
 
     def _settle_with(
         self, variates: Variates | None, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
@@ -334,8 +356,8 @@ class _Site:
             return self._for_range(spread.order)
         if spread is not None and spread.order:
             return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
-        if self.test.factorised:
-            return self._for_factorised(2 if order == "auto" else int(order), rng)
+        if self.test.thins:
+            return self._for_thinning(2 if order == "auto" else int(order), rng)
         if self.free:
             return self._that_pay(rng)
         if order == "auto":
@@ -355,17 +377,17 @@ class _Site:
         )
         return self._made(choice.order), choice.reason
 
-    def _for_factorised(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
+    def _for_thinning(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
         if not order:
-            raise InputError("the factorised test needs control variates: leave `control_variates=0` out")
+            raise InputError(f"the {self.test.name} test needs control variates: leave `control_variates=0` out")
         if self.test.learns_bounds:
             return self._learned(order, rng)
         try:
             return self._proved(order)
         except NoPredictorsError as error:
             raise InputError(
-                f"the factorised test has no proved bounds here: {error}; choose another test, or `bounds='learned'`, "
-                "with which it is approximate"
+                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or "
+                "`bounds='learned'`, with which it is approximate"
             ) from error
 
     def _for_range(self, order: int) -> tuple[Variates, Chosen]:
@@ -440,6 +462,8 @@ class _Site:
         found = replace(
             found, proposal=mixture, name=result.winner.name, rate=result.rate, choices=choices, merit=result.merit
         )
+        if test.variants:
+            return self._with_variant(found, mixture, theta)
         variates = found.variates.blockwise if found.variates is not None else None
         if variates is None or not self.fitted:
             return found, test
@@ -465,6 +489,18 @@ class _Site:
         walk, name = FirstWalk(optimal_walk(mode.cholesky).cholesky), without_race(self.request.proposal)
         found = replace(found, variates=variates, proposal=walk, name=name, rate=1.0, choices=choices)
         return found, self.untried(variates)
+
+    def _with_variant(self, found: Anchored, proposal: BuiltIn, theta: FloatArray) -> tuple[Anchored, StoppingRule]:
+        """Choose one of the values of a setting that the test leaves open."""
+        self.log("Trying settings of the test")
+        runner, decider = Candidate(found.name, proposal), partial(self._decider, found.variates)
+        seeds = streams.sequence(self.request.seed, streams.Run.KAPPA)
+        best, result, tried, n = choose_variant(
+            self.test.variants, runner, found.mode, decider, theta, seeds, progress=self.log
+        )
+        values = {one: value for one in tried if (value := one.joint) is not None}
+        found = found.evaluating(n).noting(KappaTaken(values[best], tuple(values.values())))
+        return replace(found, rate=result.rate, merit=result.merit), best
 
     def _compare(
         self,
@@ -507,12 +543,12 @@ def fits(test: StoppingRule, looks_given: bool) -> bool:
 
 def free_order(test: StoppingRule, order: str) -> bool:
     """Whether the order of control variates is chosen by what they save."""
-    return order == "auto" and not (test.needs_range or test.exact or test.factorised)
+    return order == "auto" and not (test.needs_range or test.exact or test.thins)
 
 
 def needs_bounds(test: StoppingRule, spread: Range | None) -> bool:
     """Whether control variates need bounds on their remainders: for the test itself, or for the range that it needs."""
-    return test.factorised or (test.needs_range and spread is not None and spread.by_predictors)
+    return test.thins or (test.needs_range and spread is not None and spread.by_predictors)
 
 
 def decider_with(
@@ -521,6 +557,6 @@ def decider_with(
     """Decisions of one chain with such control variates."""
     parts = variates.parts(posterior) if variates is not None else {}
     # Beside what other tests look at the global part costs little.
-    box = variates.box if variates is not None and test.factorised else None
+    box = variates.box if variates is not None and test.thins else None
     quadratic = global_quadratic(evaluator, *box) if box else None
     return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread, quadratic=quadratic, **parts)

@@ -44,8 +44,9 @@ from stansub.types import FloatArray
 FIRST_LOOKS, _GROWTH = (5, 10, 20, 50, 100), 1.5
 # Noise that is counted in may be so many times as large as it is measured, in squares.
 _TOLERATED_SQUARE = 1.1
-# How many times the effective draws another test must make.
-_WORTH = 2.0
+# How many times the effective draws another test must make, and below which share of the best no further value of a
+# setting is tried.
+_WORTH, _PAST_THE_BEST = 2.0, 0.75
 
 # Share of the steps that are a random walk's: where the tails of the posterior are heavier than the approximation's an
 # independent proposal alone would stay long where it gets there (Mengersen and Tweedie 1996, theorem 2.1). The larger
@@ -351,18 +352,65 @@ def choose_test(
         Of the race with the test that is taken.
     n_obs_evaluated : int
     """
-    results, evaluated = [], 0
-    for one in (test, other):
-        decider = make(one)
-        decider.reset(theta)
-        results.append(race(decider, [proposal], about.cholesky, rng, progress=progress))
-        evaluated += decider.n_evaluated
+    results, evaluated = _tried((test, other), proposal, about, make, theta, rng, progress)
     gain = results[1].merit / max(results[0].merit, 1e-300)
     better = gain >= _WORTH
     choice: Chosen = TestStays(test.name, other.name, gain, wanted=_WORTH)
     if better:
         choice = TestTaken(other.name, instead_of=test.name, gain=gain)
     return better, choice, results[better], evaluated
+
+
+def choose_variant(
+    variants: Sequence[StoppingRule],
+    proposal: Candidate,
+    about: Normal,
+    make: Callable[[StoppingRule], Decider],
+    theta: FloatArray,
+    seeds: np.random.SeedSequence,
+    *,
+    progress: Progress | None = None,
+) -> tuple[StoppingRule, Result, tuple[StoppingRule, ...], int]:
+    """Of values of a setting, in the order of what a decision costs, the one that makes most of a proposal.
+
+    All are tried with the same random numbers, until one makes less than the best by a quarter.
+
+    Returns
+    -------
+    best : StoppingRule
+    result : Result
+        Of the race with it.
+    tried : tuple of StoppingRule
+    n_obs_evaluated : int
+    """
+    found: list[tuple[StoppingRule, Result]] = []
+    evaluated, best = 0, 0.0
+    for variant in variants:
+        (result,), n = _tried((variant,), proposal, about, make, theta, np.random.default_rng(seeds), progress)
+        found, evaluated, best = [*found, (variant, result)], evaluated + n, max(best, result.merit)
+        if result.merit < _PAST_THE_BEST * best:
+            break
+    chosen, result = max(found, key=lambda one: one[1].merit)
+    return chosen, result, tuple(variant for variant, _ in found), evaluated
+
+
+def _tried(
+    tests: Sequence[StoppingRule],
+    proposal: Candidate,
+    about: Normal,
+    make: Callable[[StoppingRule], Decider],
+    theta: FloatArray,
+    rng: np.random.Generator,
+    progress: Progress | None,
+) -> tuple[list[Result], int]:
+    """What tests make of one proposal, and the observations evaluated."""
+    results, evaluated = [], 0
+    for test in tests:
+        decider = make(test)
+        decider.reset(theta)
+        results.append(race(decider, [proposal], about.cholesky, rng, progress=progress))
+        evaluated += decider.n_evaluated
+    return results, evaluated
 
 
 def counts_rightly(pairs: list[Pair], test: StoppingRule, rng: np.random.Generator) -> bool:

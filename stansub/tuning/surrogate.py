@@ -7,7 +7,7 @@ the expansion leaves out varies less and less, the mean of short runs on the sur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,24 +16,26 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
 from stansub.chosen import SurrogateSettled
+from stansub.errors import RunError
 from stansub.kernels.surrogate import MAX_TREE_DEPTH, SurrogateTransition
 from stansub.progress import Progress
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Factor, Nuts, Split
+from stansub.tuning.differences import Differences
 from stansub.types import FloatArray
 
 # Precision of the ridge, and steps and step halvings towards its mode, which need not be found exactly.
 _RIDGE, _NEWTON, _HALVINGS, _DECREMENT = 0.1, 25, 12, 0.1
 # Transitions of a short run, how many of them find a step size and place; rounds with a new metric, and expansions.
 _RUN, _ROUNDS, _EXPANSIONS = 60, 3, 4
+# Starting values that are tried.
+_STARTS = 50
 # Draws whose remainders are looked at.
 _LOOKED_AT = 12
 # Draws whose precisions are averaged.
 _POINTS = 4
 # Aimed-at acceptance of the no-U-turn sampler.
 _TARGET = 0.8
-# Entries of a precision this far below their diagonals are rounding.
-_ROUNDING = 1e-7
 # The sd of the remainders' differences below which another expansion gains nothing.
 _SMALL = 0.05
 
@@ -64,14 +66,32 @@ class Settled:
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
         """Draws of the surrogate, far from each other in their order."""
-        return tuple(self.draws[np.linspace(0, len(self.draws) - 1, n).astype(int)])
+        return tuple(_spread(self.draws, n))
+
+
+def _spread(draws: FloatArray, n: int) -> FloatArray:
+    """So many of them, far from each other in their order."""
+    return np.asarray(draws[np.linspace(0, len(draws) - 1, n).astype(int)])
 
 
 def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> Settled:
-    """Find a point of expansion, a metric and a step size."""
+    """Find a point of expansion, a metric and a step size.
+
+    Raises
+    ------
+    RunError
+        When the likelihood or the surrogate is not defined where that begins.
+    """
     progress("Finding a point of expansion")
     quadratic, n_passes = _ridge_mode(split.predictors, progress)
-    found = _explored(split, quadratic, rng.uniform(-0.5, 0.5, dim), rng, progress)
+    if not (
+        np.isfinite(quadratic.value) and np.isfinite(quadratic.gradient).all() and np.isfinite(quadratic.values).all()
+    ):
+        raise RunError("the likelihood has no expansion where its arguments are 0; choose another proposal")
+    density = split.surrogate(quadratic).model
+    start = _start(density, dim, rng)
+    differences = Differences(density, start, progress.check)
+    found = _explored(split, quadratic, start, start[np.newaxis], differences, rng, progress)
     n_passes += found.n_passes
     for _ in range(_EXPANSIONS):
         if found.noise < _SMALL:
@@ -79,13 +99,33 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
         progress("Expanding again")
         surrogate = split.surrogate(found.quadratic)
         mean = np.mean([surrogate.phi(theta) for theta in found.draws], axis=0)
-        again = _explored(split, split.predictors.expansion(mean), found.draws[-1], rng, progress)
+        expansion, points = split.predictors.expansion(mean), _spread(found.draws, _POINTS)
+        again = _explored(split, expansion, found.draws[-1], points, differences, rng, progress)
         n_passes += 1 + again.n_passes
         if again.noise >= found.noise:
             break
         found = again
     transition = SurrogateTransition(found.quadratic, found.centre, found.factor, found.step_size)
     return Settled(transition, found.draws, found.noise, n_passes)
+
+
+def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
+    """Unconstrained parameters where the surrogate is defined.
+
+    Raises
+    ------
+    RunError
+        When none are found.
+    """
+    for attempt in range(_STARTS):
+        theta = rng.uniform(-0.5, 0.5, dim) * 0.9**attempt
+        try:
+            value, gradient = density.log_density_gradient(theta)
+        except RunError:
+            continue
+        if np.isfinite(value) and np.isfinite(gradient).all():
+            return np.asarray(theta)
+    raise RunError("no parameters were found at which the surrogate is defined; choose another proposal")
 
 
 def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadratic, int]:
@@ -167,21 +207,26 @@ class _Explored(NamedTuple):
 
 
 def _explored(
-    split: Split, quadratic: Quadratic, start: FloatArray, rng: np.random.Generator, progress: Progress
+    split: Split,
+    quadratic: Quadratic,
+    start: FloatArray,
+    points: FloatArray,
+    differences: Differences,
+    rng: np.random.Generator,
+    progress: Progress,
 ) -> _Explored:
-    """Draws of a surrogate, with a metric that is taken anew at their mean, round by round."""
+    """Draws of a surrogate, with a metric that is taken anew from them, round by round, and at first from points."""
     surrogate = split.surrogate(quadratic)
     centre = theta = start
-    points = [start]
     for _ in range(_ROUNDS):
         progress.check()
-        factor = cholesky(_mean_precision(surrogate.model, points, progress))
+        factor = cholesky(_mean_precision(differences, surrogate.model, points))
         nuts = surrogate.nuts(centre, factor)
         draws, step_size = run(nuts, theta, rng, _RUN, progress.check)
         draws = draws[len(draws) // 2 :]
         centre, theta = draws.mean(axis=0), draws[-1]
-        points = draws[np.linspace(0, len(draws) - 1, _POINTS).astype(int)]
-    some = draws[np.linspace(0, len(draws) - 1, _LOOKED_AT).astype(int)]
+        points = _spread(draws, _POINTS)
+    some = _spread(draws, _LOOKED_AT)
     remainders = []
     for one in some:
         progress.check()
@@ -190,29 +235,12 @@ def _explored(
     return _Explored(quadratic, centre, factor, step_size, float(np.std(remainders)), draws, len(some))
 
 
-def _mean_precision(density: Differentiable, points: Sequence[FloatArray], progress: Progress) -> sp.csc_array:
+def _mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:
     """Over draws: on average it is the covariance of the gradient, and so positive definite, where one may not be."""
     found = sp.csc_array((density.dim, density.dim))
     for theta in points:
-        progress.check()
-        found = sp.csc_array(found + precision_at(density, theta) / len(points))
+        found = sp.csc_array(found + differences(density, theta) / len(points))
     return found
-
-
-def precision_at(density: Differentiable, theta: FloatArray) -> sp.csc_array:
-    """Minus the Hessian by differences of gradients, entries that are rounding left out."""
-    columns = []
-    for k in range(density.dim):
-        step = 1e-4 * max(1.0, abs(theta[k]))
-        up, down = theta.copy(), theta.copy()
-        up[k] += step
-        down[k] -= step
-        columns.append((density.log_density_gradient(down)[1] - density.log_density_gradient(up)[1]) / (2 * step))
-    found = np.array(columns)
-    found = (found + found.T) / 2
-    scale = np.sqrt(np.abs(np.diag(found)))
-    found[np.abs(found) <= _ROUNDING * np.maximum(np.outer(scale, scale), 1e-12)] = 0
-    return sp.csc_array(found)
 
 
 def run(

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub._loop import Decider
 from stansub.acceptance.decide import make_decider
-from stansub.acceptance.rules import Factorised
+from stansub.acceptance.rules import Factorised, StoppingRule
+from stansub.acceptance.rules import Poisson as JointDecisions
 from stansub.target import observations
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
 from stansub.target.functions import FunctionFactors
@@ -311,3 +312,38 @@ def test_a_design_in_another_order_in_memory() -> None:
     one, other = (replace(model, predictors=known) for known in (model.predictors, turned))
     rates = [rate(each, theta, proposed, 500) for each in (one, other)]
     assert rates[0] == rates[1]
+
+
+@pytest.mark.parametrize("rule", [Factorised(), JointDecisions(kappa=2)], ids=["factorised", "joint"])
+@pytest.mark.parametrize("shared", [False, True], ids=["one argument", "a shared one too"])
+def test_rows_of_16_bits_change_no_decision(rule: StoppingRule, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They send most candidates away; those that they leave are the same."""
+    rng, n, dim = np.random.default_rng(4), 400, 20
+    z = rng.standard_normal((n, dim)) * rng.gamma(1.0, size=(n, 1))
+    z[3], y = 0.0, rng.standard_normal(n)
+    family: Family = LocationScale(y, LogisticErrors()) if shared else Logistic(y, np.ones(n))
+    scale = np.eye(dim)[:1] if shared else None
+    design, offset = (z,) if scale is None else (z - z[:, :1] * scale, scale), (np.zeros(n), np.zeros(1))[: 1 + shared]
+    predictors = LinearPredictors(design, offset, family)
+    factors = FunctionFactors([f"theta.{k}" for k in range(1, dim + 1)], n, lambda theta, which: np.zeros(len(which)))
+    _, hessian = predictors.derivatives(predictors.at(np.zeros(dim)))
+    cholesky = np.linalg.cholesky(np.linalg.inv(np.eye(dim) - hessian))
+
+    def decisions(sketched: int) -> list[tuple[bool, int, int, float]]:
+        monkeypatch.setattr(observations, "_SKETCHED", sketched)
+        monkeypatch.setattr(observations, "_SHARE_SKETCHED", 1e9)
+        monkeypatch.setattr(observations, "SHARE", 1e9)
+        parts = ObservationVariates.at(predictors, np.zeros(dim), cholesky).parts(factors)
+        decider = make_decider(factors.evaluator(), factors.blocks.sizes, rule, **parts)
+        decider.reset(np.zeros(dim))
+        steps = np.random.default_rng(1)
+        found = []
+        for w in 0.7 * steps.standard_normal((400, dim)):
+            one = decider.decide(cholesky @ w, np.log(steps.random()), 0.0, steps.bit_generator.capsule)
+            found.append((one.accepted, one.n_obs_used, one.n_looks, one.log_ratio))
+        return found
+
+    sketched = decisions(dim)
+    assert sketched == decisions(dim + 1)
+    picked, looked = (sum(one[k] for one in sketched) for k in (1, 2))
+    assert 50 < 5 * looked < picked

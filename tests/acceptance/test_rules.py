@@ -17,6 +17,7 @@ from stansub.acceptance.rules import (
     Hoeffding,
     Penalty,
     Pocock,
+    Poisson,
     Table,
     as_rule,
     make_test,
@@ -41,7 +42,7 @@ def test_every_rule_is_registered_under_its_name() -> None:
     assert [make_test(name).name for name in TEST_NAMES] == list(RULES)
 
 
-@pytest.mark.parametrize("name", [name for name in TEST_NAMES if name not in ("exact", "factorised")])
+@pytest.mark.parametrize("name", [name for name in TEST_NAMES if name not in ("exact", "factorised", "poisson")])
 def test_a_level_takes_the_place_of_the_rules_own(name: str) -> None:
     rule = make_test(name)
     assert rule.error is not None
@@ -74,6 +75,7 @@ def test_what_is_promised() -> None:
         "barker": "asymptotic",
         "penalty": "asymptotic",
         "factorised": "exact by proved bounds",
+        "poisson": "exact by proved bounds",
         "exact": "exact",
     }
     assert Hoeffding().guarantee(Estimate()) == Guarantee.VOID == "void: range estimated"
@@ -85,6 +87,8 @@ def test_numbers_for_the_record() -> None:
     assert Barker().error == Pocock().error == ("epsilon", 0.005)
     assert Hoeffding().error == ("delta", 0.01)
     assert Exact().parameters == {}
+    assert Poisson(kappa=2).parameters == {"kappa": 2}
+    assert Poisson().error is None
 
 
 def test_a_rule_of_ones_own() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stansub.stan.data import Data, read
 from stansub.stan.densities import SPECS
 from stansub.stan.design import DataColumn, fill, guessed, telling_rows
-from stansub.stan.predictors import _affine, _by_columns_of_data, _Columns, _is_proved, _steps, linear_predictors
+from stansub.stan.predictors import Columns, _affine, _by_columns_of_data, _is_proved, _steps, linear_predictors
 from stansub.stan.recognise import Form
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks
@@ -93,7 +93,7 @@ def test_a_guess_that_is_wrong_further_down_is_refused() -> None:
     wrong = np.empty(right.shape)
     fill(wrong, guess, given, AXES)
     points = list(np.random.default_rng(2).uniform(-1, 1, (3, right.shape[1])))
-    columns = _Columns(lambda theta: np.stack([given.values["y"].astype(float), right @ theta]), SPECS["poisson_log"])
+    columns = Columns(lambda theta: np.stack([given.values["y"].astype(float), right @ theta]), SPECS["poisson_log"])
     with pytest.raises(NoPredictorsError, match="not affine"):
         _affine("poisson_log", columns, [wrong], points)
     (design,) = _steps(columns, points[0])
@@ -110,19 +110,19 @@ class Centring:
     def points(self, values: Data) -> list[Array]:
         return list(np.random.default_rng(4).uniform(-0.5, 0.5, (3, 4)))
 
-    def columns(self, values: Data, n: int) -> _Columns:
+    def columns(self, values: Data, n: int) -> Columns:
         x, w, y = (np.asarray(values.values[name], float) for name in ("x", "w", "y"))
 
         def at(theta: Array) -> Array:
             return np.stack([y, theta[0] + x[:, :3] @ theta[1:] + w[1] - w[1].mean()])
 
-        return _Columns(at, SPECS[self.density])
+        return Columns(at, SPECS[self.density])
 
 
 def test_what_is_computed_of_all_the_data_is_asked_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of the data have other means: the proof shows it, and the program is asked as a whole."""
     monkeypatch.setattr("stansub.stan.predictors._ROWS", 1000)
-    monkeypatch.setattr("stansub.stan.predictors._HandedOut.of", lambda *_: Centring())
+    monkeypatch.setattr("stansub.stan.predictors.HandedOut.of", lambda *_: Centring())
     given, program = data(rare()), parse(PROGRAM)
     points = list(np.random.default_rng(3).uniform(-0.5, 0.5, (3, 4)))
     blocks = Blocks(N, 100)

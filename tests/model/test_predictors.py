@@ -19,7 +19,7 @@ from stansub.stan import predictors as proving
 from stansub.stan import source, stanc
 from stansub.stan.arguments import ArgumentProgram, argument_program
 from stansub.stan.densities import SPECS
-from stansub.stan.predictors import _affine, _Columns, _joined, _steps, guess_predictors
+from stansub.stan.predictors import Columns, _affine, _joined, _steps, guess_predictors
 from stansub.stan.recognise import recognise
 from stansub.stan.sizes import main_size
 from stansub.stan.syntax import parse
@@ -174,7 +174,7 @@ def predictors(density: str, y: Array, *arguments: Argument) -> LinearPredictors
         return np.concatenate([y[np.newaxis], *(np.broadcast_to(one, (len(one), N)) for one in found)])
 
     spec = SPECS[density]
-    columns = _Columns(values, spec)
+    columns = Columns(values, spec)
     design = _steps(columns, POINTS[0])
     return _joined(spec, [_affine(density, columns, design, POINTS)], design)
 
@@ -313,7 +313,7 @@ def test_what_is_not_affine_is_refused(density: str, y: Array, arguments: list[A
 
 def test_observations_that_change_are_refused() -> None:
     given = iter([*[Y] * 6, Y + 1])
-    columns = _Columns(lambda theta: np.stack([next(given), line(theta)]), SPECS["poisson_log"])
+    columns = Columns(lambda theta: np.stack([next(given), line(theta)]), SPECS["poisson_log"])
     with pytest.raises(NoPredictorsError, match="what its density is of depends on parameters"):
         _affine("poisson_log", columns, _steps(columns, POINTS[0]), POINTS)
 

@@ -5,11 +5,13 @@ import pytest
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from stansub.errors import RunError
 from stansub.target.families import Binomial, Poisson
 from stansub.target.remainders import Family
 from stansub.target.several import LocationScale, NormalErrors
 from stansub.target.sparse import SparsePredictors, SparseRows
-from stansub.tuning.surrogate import cholesky
+from stansub.tuning.differences import Differences
+from stansub.tuning.surrogate import _start, cholesky
 
 Array = NDArray[np.float64]
 N, P, J, M = 200, 3, 12, 17
@@ -93,3 +95,44 @@ def test_where_a_matrix_is_not_definite_its_diagonal_alone_is_more() -> None:
     assert more[1, 1] > 3
     more[1, 1] = 0
     np.testing.assert_allclose(more, 0, atol=1e-12)
+
+
+class Undefined:
+    """A log density that is nowhere defined."""
+
+    dim = 2
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        return -np.inf, np.zeros(2)
+
+
+def test_where_nothing_is_defined_there_is_no_start() -> None:
+    with pytest.raises(RunError, match="at which the surrogate is defined"):
+        _start(Undefined(), 2, np.random.default_rng(0))
+
+
+class Arrow:
+    """A log density of two parameters that interact with all others, which interact with their neighbours."""
+
+    dim = 40
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(2)
+        self.matrix = np.diag(rng.uniform(3, 4, self.dim)) + np.diag(np.full(self.dim - 1, 0.5), 1)
+        self.matrix[:2] += rng.standard_normal((2, self.dim))
+        self.matrix = self.matrix + self.matrix.T
+        self.n_gradients = 0
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        self.n_gradients += 1
+        return 0.0, -self.matrix @ theta - 4 * theta**3
+
+
+def test_hessians_take_few_gradients() -> None:
+    density, rng = Arrow(), np.random.default_rng(3)
+    differences = Differences(density, rng.standard_normal(density.dim))
+    assert density.n_gradients == 2 * density.dim
+    theta = rng.standard_normal(density.dim)
+    expected = density.matrix + np.diag(12 * theta**2)
+    np.testing.assert_allclose(differences(density, theta).toarray(), expected, atol=1e-5)
+    assert density.n_gradients - 2 * density.dim == differences.n_gradients <= 2 * (2 + 5)

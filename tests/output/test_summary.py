@@ -96,8 +96,11 @@ class TestTable:
 
     def test_constant_quantities_have_no_statistics_but_harm_nothing(self) -> None:
         shape = (CHAINS, DRAWS)
-        idata = run(posterior={"x": np.random.default_rng(1).normal(size=shape), "one": np.ones(shape)})
-        assert table(idata).loc["one", ["r_hat", "ess_bulk", "mcse_mean"]].isna().all()
+        x = np.random.default_rng(1).normal(size=shape)
+        rounded = 1 + np.sign(x) * np.finfo(float).eps
+        idata = run(posterior={"x": x, "one": np.ones(shape), "diagonal": rounded})
+        assert table(idata).loc[["one", "diagonal"], ["r_hat", "ess_bulk", "mcse_mean"]].isna().all(axis=None)
+        assert (table(idata).loc[["one", "diagonal"], "sd"] == 0).all()
         assert findings_of(idata) == ()
 
     def test_too_few_draws_give_moments_only(self) -> None:

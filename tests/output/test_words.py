@@ -29,6 +29,8 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
         "max error",
         "range",
         "bounds",
+        "kappa",
+        "joint decisions",
     }
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stansub.diagnostics.alignment import align, check_provenance, still
+from stansub.diagnostics.alignment import align, check_provenance
 from stansub.errors import InputError
+from stansub.output.statistics import still
 
 FloatArray = NDArray[np.float64]
 

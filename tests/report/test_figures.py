@@ -9,6 +9,7 @@ from matplotlib.text import Text
 from scipy import stats
 
 from stansub.diagnostics.comparison import Comparison, compare_draws
+from stansub.output import inference_data
 from stansub.report import figures
 
 ALL = (
@@ -74,6 +75,17 @@ def test_one_quantity_has_no_pair() -> None:
 def test_nothing_is_drawn_of_values_that_are_not_finite() -> None:
     broken = single(change=lambda values: values.__setitem__((0, 0), np.nan))
     assert all(picture(broken) is None for picture in set(ALL) - {figures.share_of_data})
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("used", [0, 3])
+def test_decisions_may_have_used_no_data(used: int) -> None:
+    """As exact ones of the default do."""
+    comparison = compared()
+    of_decisions = inference_data.group(comparison.draws, "sample_stats")["n_obs_used"]
+    of_decisions.values[:] = 0
+    of_decisions.values[0, ::50] = used
+    assert drawn(figures.share_of_data, comparison).axes[0].get_yscale() == ("log" if used else "linear")
 
 
 def test_a_run_without_decisions_has_no_share_of_data() -> None:

@@ -41,7 +41,7 @@ def test_decisions_about_single_observations_need_no_small_blocks(
     logistic: CompiledModel, logistic_data: dict[str, Any], options: dict[str, Any]
 ) -> None:
     made = prepared(logistic, logistic_data, **options)
-    assert made.setup.rule.factorised
+    assert made.setup.rule.thins
     assert made.posterior.blocks.size == 200
     assert "single observations" in str(made.setup.choices["blocks"].reason)
 
@@ -63,7 +63,7 @@ def test_blocks_are_cut_again_where_another_test_wins(
     large, wanted = prepared(logistic, logistic_data), 20
     monkeypatch.setattr("stansub.target.observations.ObservationVariates.candidates", lambda *_: np.inf)
     made = prepared(logistic, logistic_data, proposal="adaptive-metropolis")
-    assert not made.setup.rule.factorised
+    assert not made.setup.rule.thins
     assert made.posterior.blocks.size == wanted < large.posterior.blocks.size
     assert made.posterior.proof.holds
 

@@ -114,6 +114,8 @@ def test_what_decides_the_draws_must_be_the_same_where_a_run_goes_on() -> None:
     assert replace(bounds, delta=0.3, range_source="scan").differences(bounds) == ("delta", "range_source")
     factorised = SampleConfig(seed=1, test="factorised")
     assert replace(factorised, bounds="learned").differences(factorised) == ("bounds",)
+    poisson = SampleConfig(seed=1, test="poisson")
+    assert replace(poisson, kappa=2).differences(poisson) == ("kappa",)
 
 
 def test_nothing_else_keeps_a_run_from_going_on() -> None:
@@ -132,7 +134,7 @@ def test_nothing_else_keeps_a_run_from_going_on() -> None:
     }
     later = replace(earlier, iter_sampling=20_000, seed=None, observation_level=True, **free)  # type: ignore[arg-type]
     assert later.differences(earlier) == ()
-    others = {"bounds", "delta", "range_source", "observation_level", "console"}
+    others = {"bounds", "kappa", "delta", "range_source", "observation_level", "console"}
     assert set(DECIDING) | set(free) | others == set(NAMES)
 
 

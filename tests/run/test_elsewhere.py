@@ -1,5 +1,6 @@
 """Chains on other executors: the same draws for the same seed."""
 
+import gc
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ from clocks import HANGS, wait_until
 from numpy.typing import NDArray
 
 import stansub
-from stansub import CompiledModel, InputError
+from stansub import CompiledModel, InputError, _loop
 from stansub.output import inference_data
 from stansub.run import checkpoint
 
@@ -50,6 +51,19 @@ def test_anything_with_submit_is_an_executor(normal_mean: CompiledModel, mean_da
     with ThreadPoolExecutor(2) as pool:
         given = stansub.sample(normal_mean, mean_data, executor=pool, **options)
     np.testing.assert_array_equal(theta(given), theta(stansub.sample(normal_mean, mean_data, **options)))
+
+
+def test_a_run_in_threads_of_an_executor_leaves_nothing_behind(
+    normal_mean: CompiledModel, mean_data: dict[str, Any]
+) -> None:
+    def deciders() -> dict[int, _loop.Decider]:
+        gc.collect()
+        return {id(one): one for one in gc.get_objects() if isinstance(one, _loop.Decider)}
+
+    before = deciders()
+    with ThreadPoolExecutor(2) as pool:
+        stansub.sample(normal_mean, mean_data, executor=pool, proposal="adaptive-metropolis", **SHORT)
+    assert deciders().keys() <= before.keys()
 
 
 def test_what_cannot_be_sent_is_refused(logistic: CompiledModel, logistic_data: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +75,22 @@ def moments(factors: FunctionFactors, draws: Array) -> tuple[Array, Array, float
     return mean, np.sqrt(weights @ (proposed - mean) ** 2), float(1 / (weights**2).sum())
 
 
-@pytest.mark.parametrize("kind", ["plain", "leverage", "heavy tails", "duplicated", "zeros", "separated"])
-def test_the_posterior_itself(kind: str) -> None:
+KINDS = ("plain", "leverage", "heavy tails", "duplicated", "zeros", "separated")
+
+
+@pytest.mark.parametrize(
+    ("test", "kind"), [("factorised", one) for one in KINDS] + [("poisson", one) for one in KINDS[:3]]
+)
+def test_the_posterior_itself(test: str, kind: str) -> None:
     factors = posterior(kind)
-    idata = stansub.sample(factors, test="factorised", seed=2, chains=2, iter_warmup=500, iter_sampling=3000)
+    idata = stansub.sample(factors, test=test, seed=2, chains=2, iter_warmup=500, iter_sampling=3000)
     draws = np.asarray(idata["unconstrained_posterior"]["theta"])
     mean, sd, n_weighted = moments(factors, draws.reshape(-1, 3))
     ess = np.array([_ess(draws[..., k]) for k in range(3)])
     error = np.sqrt(1 / ess + 1 / n_weighted)
     assert np.abs((draws.mean((0, 1)) - mean) / sd / error).max() < MAX_Z
     assert np.abs((draws.std((0, 1)) / sd - 1) / error).max() < MAX_Z
+    assert (idata.attrs["test"], idata.attrs["guarantee"]) == (test, "exact by proved bounds")
     tightness = float(idata["chain_stats"]["bound_tightness"].max())
     assert 0 <= tightness <= 1
 
@@ -94,8 +101,9 @@ def _ess(values: Array) -> float:
     return float(min(az.ess(values), az.ess((values - values.mean()) ** 2)))
 
 
-def test_a_run_that_is_extended_is_the_longer_run(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"test": "factorised", "seed": 2, "chains": 2, "iter_warmup": 200}
+@pytest.mark.parametrize("test", ["factorised", "poisson"])
+def test_a_run_that_is_extended_is_the_longer_run(test: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"test": test, "seed": 2, "chains": 2, "iter_warmup": 200}
     whole = stansub.sample(posterior(), iter_sampling=400, **options)
     file = tmp_path / "run.checkpoint"
     stansub.sample(posterior(), iter_sampling=150, checkpoint=file, **options)
@@ -113,10 +121,30 @@ def test_decisions_about_some_parameters_are_exact_too() -> None:
     assert idata.attrs["guarantee"] == "exact by proved bounds"
 
 
-def test_what_cannot_be_factorised_is_refused() -> None:
-    with pytest.raises(InputError, match="no linear predictors were given"):
-        stansub.sample(posterior(bounded=False), test="factorised", chains=1)
-    with pytest.raises(InputError, match="needs control variates"):
-        stansub.sample(posterior(), test="factorised", control_variates=0, chains=1)
+@pytest.mark.parametrize("test", ["factorised", "poisson"])
+def test_what_has_no_bounds_is_refused(test: str) -> None:
+    with pytest.raises(InputError, match=f"the {test} test has no proved bounds here: no linear predictors were given"):
+        stansub.sample(posterior(bounded=False), test=test, chains=1)
+    with pytest.raises(InputError, match=f"the {test} test needs control variates"):
+        stansub.sample(posterior(), test=test, control_variates=0, chains=1)
+
+
+def test_what_does_not_go_together_is_refused() -> None:
     with pytest.raises(InputError, match="factorised test takes no epsilon"):
         stansub.sample(posterior(), test="factorised", epsilon=0.1)
+    with pytest.raises(InputError, match=r"kappa must be finite and at least 0\.5, not 0\.25"):
+        stansub.sample(posterior(), test="poisson", kappa=0.25)
+    with pytest.raises(InputError, match="pocock test takes no kappa"):
+        stansub.sample(posterior(), kappa=2.0)
+
+
+def test_kappa_is_chosen_where_none_is_given() -> None:
+    options: dict[str, Any] = {"test": "poisson", "seed": 2, "chains": 1, "iter_warmup": 200, "iter_sampling": 100}
+    idata = stansub.sample(posterior("heavy tails"), **options)
+    chosen, choices = float(idata.attrs["kappa"]), json.loads(idata.attrs["choices"])
+    assert choices["kappa"].startswith(f"{chosen:g}, which makes most effective draws per observation of 0.5, 1")
+    same = stansub.sample(posterior("heavy tails"), **options | {"test": stansub.Poisson()})
+    np.testing.assert_array_equal(idata["posterior"]["alpha"], same["posterior"]["alpha"])
+    given = stansub.sample(posterior("heavy tails"), **options, kappa=4.0)
+    assert given.attrs["kappa"] == 4
+    assert "kappa" not in json.loads(given.attrs["choices"])

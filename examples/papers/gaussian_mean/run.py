@@ -411,8 +411,7 @@ def draw(page: Page, runs: Sequence[Run], spreads: Sequence[Run], rows: Sequence
     axes[1].plot([row["n"] for row in rows], [row["share"] for row in rows], "s", color=COLOURS[DEFAULT], label=DEFAULT)
     passes = [row["nuts_passes"] for row in rows]
     axes[1].plot([row["n"] for row in rows], passes, "^", color=COLOURS[NUTS], label=f"{NUTS}, gradients a draw")
-    axes[1].set(xscale="log", yscale="log", xlabel="n", ylabel="points a decision, as a share of n")
-    axes[1].set_ylim(top=300)
+    axes[1].set(xscale="log", ylim=(-0.05, 1.6), xlabel="n", ylabel="points a decision, as a share of n")
     axes[1].legend(fontsize=7, loc="upper right")
     values = np.array([one.spread for one in spreads])
     draw_shares(axes[2], values, spreads)

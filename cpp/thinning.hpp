@@ -1,0 +1,249 @@
+// Exact decisions from the few factors of a likelihood that a Poisson process picks.
+//
+// Between two points the log likelihood of factor i, an observation or a block of them, changes by what its expansion
+// says and by a remainder r_i, with |r_i| <= b_i. The two rules below take candidates from a process that picks factor
+// i at rate `times` b_i; where the candidates come from, and how a remainder is evaluated, they do not know.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <numpy/random/distributions.h>
+
+#include "decision.hpp"
+
+namespace stansub {
+
+// A factor that was picked.
+struct Candidate {
+  std::int32_t i = 0;
+  double bound = 0;   // b_i
+  double height = 0;  // uniform between 0 and b_i
+};
+
+// r_i, and what rounding may make of it.
+struct Remainder {
+  double value, rounding;
+};
+
+// Over all factors.
+struct RemainderSums {
+  double all = 0;   // of r_i
+  double lost = 0;  // of max(0, -r_i)
+
+  void add(double r) {
+    all += r;
+    lost += std::max(0.0, -r);
+  }
+};
+
+// What expansions leave of the factors of a likelihood between two points. The remainders change their signs, and the
+// bounds stay, where the points are exchanged.
+class Remainders {
+ public:
+  virtual ~Remainders() = default;
+
+  // What a factor is called in messages.
+  virtual const char* unit() const = 0;
+
+  // Whether the bounds hold for certain.
+  virtual bool proved() const { return true; }
+
+  // Turns to the move between two points. Returns the change of the sum of all expansions.
+  virtual double set_move(const double* theta, const double* theta_new) = 0;
+
+  // Of that move: the sum of the bounds by which `draw` picks factors; infinite where there are none.
+  virtual double rate() = 0;
+
+  // Whether so many candidates cost more than evaluating all factors.
+  virtual bool too_many(double n) const = 0;
+
+  // Picks a factor in proportion to these bounds. False where a nearer bound sends it away, which needs no likelihood;
+  // those that stay are picked in proportion to b_i.
+  virtual bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) = 0;
+
+  // The remainder of the latest candidate.
+  virtual Remainder evaluate(const Candidate& candidate, Decision& decision, Counters& counters) = 0;
+
+  // Those of all factors.
+  virtual RemainderSums evaluate_all(Decision& decision, Counters& counters) = 0;
+
+  // What was drawn ahead for candidates to come: part of a chain's state.
+  virtual std::vector<double> ahead() const { return {}; }
+  virtual void restore(const std::vector<double>& ahead) {
+    if (!ahead.empty()) throw std::invalid_argument("the state is of a decider of other data");
+  }
+};
+
+// Where chains have their remainders from; shared by them.
+class RemainderSource {
+ public:
+  virtual ~RemainderSource() = default;
+
+  virtual std::size_t dim() const = 0;
+  virtual std::size_t size() const = 0;  // observations
+
+  // Those of one chain. The source must outlive them.
+  virtual std::unique_ptr<Remainders> remainders() const = 0;
+};
+
+// What control variates leave of a factor lies beyond a bound that is said to hold for certain.
+struct BoundExceeded : std::runtime_error {
+  BoundExceeded(const char* unit, std::int32_t number, double remainder, double bound)
+      : std::runtime_error(worded(unit, number, remainder, bound)) {}
+
+ private:
+  static std::string worded(const char* unit, std::int32_t number, double remainder, double bound) {
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  "the remainder of %s %d is %.6g, and was proved to be at most %.6g: correct the function that gives "
+                  "the bound, where the program has one, or choose another test",
+                  unit, number + 1, remainder, bound);
+    return text;
+  }
+};
+
+// All observations were evaluated.
+inline void count_all(Decision& decision, std::int64_t n_observations) {
+  ++decision.n_looks;
+  decision.undecided = true;
+  decision.n_obs_used = n_observations;
+}
+
+// The latest candidate's remainder, held against its bound.
+inline double checked_remainder(Remainders& remainders, const Candidate& candidate, Decision& decision,
+                                Counters& counters) {
+  const Remainder r = remainders.evaluate(candidate, decision, counters);
+  ++decision.n_looks;
+  if (!std::isfinite(r.value)) return r.value;
+  const double size = std::max(0.0, std::abs(r.value) - r.rounding);
+  counters.tightness = std::max(counters.tightness, size / candidate.bound);
+  if (!remainders.proved())
+    decision.bound_violated |= size > candidate.bound;
+  else if (size > candidate.bound * (1 + 1e-9))
+    throw BoundExceeded(remainders.unit(), candidate.i, r.value, candidate.bound);
+  return r.value;
+}
+
+// Both rules begin with a decision whose log ratio is S, that with expansions in place of likelihoods.
+
+// Accepts with probability min(1, e^S) prod_i exp(-max(0, -r_i)) (Cornish et al. 2019, section 3): S changes its sign
+// for the move back, and so does each r_i, so that the ratio of the two probabilities is e^S prod_i e^r_i, the exact
+// one. The product is the probability that a Poisson process of rate b_i on each factor has no point below
+// max(0, -r_i).
+class FactorisedRule {
+ public:
+  static void settle(Remainders& remainders, double log_u, bitgen_t* bits, Decision& decision, Counters& counters) {
+    if (!(decision.log_ratio > log_u)) {
+      finish_nonfinite(decision, decision.log_ratio, log_u, counters);
+      return;
+    }
+    const double rate = remainders.rate();
+    if (remainders.too_many(rate)) {
+      settle_by_all(remainders, bits, decision, counters);
+      return;
+    }
+    const std::int64_t n = random_poisson(bits, rate);
+    Candidate candidate;
+    decision.accepted = true;
+    for (std::int64_t k = 0; k < n && decision.accepted; ++k) {
+      ++counters.candidates;
+      if (!remainders.draw(bits, candidate, decision)) continue;
+      const double r = checked_remainder(remainders, candidate, decision, counters);
+      if (!std::isfinite(r)) {
+        finish_nonfinite(decision, r, log_u, counters);
+        return;
+      }
+      decision.accepted = candidate.height >= -r;
+    }
+  }
+
+  // By how much clipped remainders raise the acceptance probability.
+  static double error(double log_ratio, const RemainderSums& exact, const RemainderSums& clipped) {
+    return std::exp(std::min(0.0, log_ratio)) * (std::exp(-clipped.lost) - std::exp(-exact.lost));
+  }
+
+ private:
+  // The product itself, which has the same probability.
+  static void settle_by_all(Remainders& remainders, bitgen_t* bits, Decision& decision, Counters& counters) {
+    const double lost = remainders.evaluate_all(decision, counters).lost;
+    if (!std::isfinite(lost)) {
+      finish_nonfinite(decision, -lost, 0, counters);
+      return;
+    }
+    decision.accepted = -std::log1p(-bits->next_double(bits->state)) > lost;
+  }
+};
+
+// With lambda_i = kappa b_i draws S_i ~ Poisson(lambda_i - r_i / 2) for all factors, and accepts with probability
+// min(1, e^S prod_i [(lambda_i + r_i / 2) / (lambda_i - r_i / 2)]^S_i) (Zhang and De Sa
+// 2019; with means that depend on both ends of the move: Zhang, Cooper and De Sa 2020). The same S_i have for the move back rates lambda_i + r_i / 2, and the ratio of the two probabilities of
+// drawing them and accepting is e^S prod_i e^r_i. S_i is the number of candidates at rate (kappa + 1/2) b_i that are kept
+// with probability (lambda_i - r_i / 2) / ((kappa + 1/2) b_i).
+class JointRule {
+ public:
+  explicit JointRule(double kappa) : kappa_(kappa) {
+    if (!(kappa >= 0.5) || !std::isfinite(kappa)) throw std::invalid_argument("kappa must be finite and at least 1/2");
+  }
+
+  // What bounds are multiplied with: lambda_i - r_i / 2 is no more.
+  double times() const { return kappa_ + 0.5; }
+
+  void settle(Remainders& remainders, double log_u, bitgen_t* bits, Decision& decision, Counters& counters) const {
+    double& log_ratio = decision.log_ratio;
+    if (!std::isfinite(log_ratio)) {
+      finish_nonfinite(decision, log_ratio, log_u, counters);
+      return;
+    }
+    const double rate = times() * remainders.rate();
+    if (remainders.too_many(rate)) {
+      log_ratio += remainders.evaluate_all(decision, counters).all;
+      finish_nonfinite(decision, log_ratio, log_u, counters);
+      return;
+    }
+    Candidate candidate;
+    for (std::int64_t left = random_poisson(bits, rate); is_open(log_ratio, log_u, left); --left) {
+      ++counters.candidates;
+      if (!remainders.draw(bits, candidate, decision)) continue;
+      const double r = checked_remainder(remainders, candidate, decision, counters);
+      if (!std::isfinite(r)) {
+        finish_nonfinite(decision, r, log_u, counters);
+        return;
+      }
+      add(r, candidate, log_ratio);
+    }
+    decision.accepted = log_ratio > log_u;
+  }
+
+  // By how much clipped remainders change the acceptance probability of Metropolis and Hastings.
+  static double error(double log_ratio, const RemainderSums& exact, const RemainderSums& clipped) {
+    const auto accepted = [&](double all) { return std::exp(std::min(0.0, log_ratio + all)); };
+    return std::abs(accepted(clipped.all) - accepted(exact.all));
+  }
+
+ private:
+  // Whether so many candidates can change the decision: each moves the log ratio by 2 atanh(1 / (2 kappa)) at most.
+  bool is_open(double log_ratio, double log_u, std::int64_t left) const {
+    if (left == 0) return false;
+    const double most = 2 * std::atanh(0.5 / kappa_) * static_cast<double>(left);
+    return log_ratio + most > log_u && !(log_ratio - most > log_u);
+  }
+
+  // Counts a candidate in, if it is kept. Rounding may lift a remainder above its bound, and a learned bound may be
+  // too small: it is taken for the bound, at both ends of the move.
+  void add(double r, const Candidate& candidate, double& log_ratio) const {
+    const double half = std::clamp(r, -candidate.bound, candidate.bound) / 2, middle = kappa_ * candidate.bound;
+    if (candidate.height * times() < middle - half) log_ratio += std::log((middle + half) / (middle - half));
+  }
+
+  double kappa_;
+};
+
+}  // namespace stansub

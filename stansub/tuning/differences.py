@@ -1,0 +1,102 @@
+"""Hessians of densities in which most parameters do not interact, from few gradients.
+
+Which ones do is found once, by a gradient for each parameter. Afterwards columns that share no row are differenced
+together (Curtis, Powell and Reid 1974), but for the few that interact with many, such as fixed effects and scales:
+these have a difference of their own, and their rows follow by symmetry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.target.split import Differentiable
+from stansub.types import FloatArray
+
+# Steps of differences; entries this far below their diagonals are rounding.
+_STEP, _ROUNDING = 1e-4, 1e-7
+# Columns with more entries than so many times the median have a difference of their own.
+_MANY = 4
+
+
+class Differences:
+    """Minus the Hessian of a log density, at any place.
+
+    Parameters
+    ----------
+    density : Differentiable
+    theta : ndarray, shape (dim,)
+        Where it is seen which parameters interact.
+    check : callable, optional
+        Called now and then, to end by an exception what takes too long.
+    """
+
+    def __init__(self, density: Differentiable, theta: FloatArray, check: Callable[[], None] = lambda: None) -> None:
+        self._dim, self._check = density.dim, check
+        whole = np.array([self._difference(density, theta, np.array([k])) for k in range(density.dim)])
+        self._pattern = _without_rounding(sp.csc_array((whole + whole.T) / 2)).astype(bool)
+        counts = np.diff(self._pattern.indptr)
+        self._alone = np.flatnonzero(counts > max(_MANY * np.median(counts), 2 * _MANY))
+        self._groups = _groups(self._pattern, self._alone)
+
+    @property
+    def n_gradients(self) -> int:
+        """That a Hessian takes."""
+        return 2 * (len(self._alone) + len(self._groups))
+
+    def __call__(self, density: Differentiable, theta: FloatArray) -> sp.csc_array:
+        """Of a density with the same interactions, shape (dim, dim)."""
+        rows: list[NDArray[Any]] = []
+        columns: list[NDArray[Any]] = []
+        values: list[FloatArray] = []
+        others = np.ones(self._dim, bool)
+        others[self._alone] = False
+        for k in self._alone:
+            own = self._difference(density, theta, np.array([k]))
+            rows += [np.arange(self._dim), np.full(self._dim, k)]
+            columns += [np.full(self._dim, k), np.arange(self._dim)]
+            halves = np.where(others, own, own / 2)  # what two such columns both say is their mean
+            values += [halves, halves]
+        for group in self._groups:
+            together = self._difference(density, theta, group)
+            for k in group:
+                places = self._pattern.indices[self._pattern.indptr[k] : self._pattern.indptr[k + 1]]
+                places = places[others[places]]
+                rows.append(places)
+                columns.append(np.full(len(places), k))
+                values.append(together[places])
+        place = np.concatenate(rows), np.concatenate(columns)
+        found = sp.coo_array((np.concatenate(values), place), shape=(self._dim, self._dim)).tocsc()
+        return _without_rounding(sp.csc_array((found + found.T) / 2))
+
+    def _difference(self, density: Differentiable, theta: FloatArray, which: NDArray[np.int64]) -> FloatArray:
+        """Change of the gradient, each row by the step of the one parameter of these that it belongs to."""
+        self._check()
+        up, down = theta.copy(), theta.copy()
+        up[which] += _STEP
+        down[which] -= _STEP
+        return np.asarray((density.log_density_gradient(down)[1] - density.log_density_gradient(up)[1]) / (2 * _STEP))
+
+
+def _groups(pattern: sp.csc_array, alone: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Columns but some, in groups within which no two have an entry in one row, save in the rows of those."""
+    left = np.setdiff1d(np.arange(pattern.shape[0]), alone)
+    own = sp.csr_array(pattern[left][:, left].astype(np.int32))
+    near = sp.csr_array(own @ own.T)
+    colours = np.full(len(left), -1)
+    for k in range(len(left)):
+        taken = set(colours[near.indices[near.indptr[k] : near.indptr[k + 1]]].tolist())
+        colours[k] = next(colour for colour in range(len(left)) if colour not in taken)
+    return [left[colours == colour] for colour in range(colours.max(initial=-1) + 1)]
+
+
+def _without_rounding(matrix: sp.csc_array) -> sp.csc_array:
+    """Entries that are rounding beside their diagonals left out."""
+    found = matrix.tocoo()
+    scale = np.sqrt(np.abs(matrix.diagonal()))
+    keep = np.abs(found.data) > _ROUNDING * np.maximum(scale[found.row] * scale[found.col], 1e-12)
+    return sp.csc_array((found.data[keep], (found.row[keep], found.col[keep])), shape=matrix.shape)
