@@ -525,8 +525,6 @@ NB_MODULE(_loop, m) {
   });
   m.doc() = "Decisions of Metropolis-Hastings steps from blocks of data.";
 
-  bind_transitions(m);
-
   m.def("read_json_numbers", &read_json_numbers, "text"_a, "threads"_a = 1, "piece"_a = std::size_t{1} << 20);
 
   nb::class_<EvaluatorObject>(m, "Evaluator")
@@ -716,4 +714,6 @@ NB_MODULE(_loop, m) {
       .def_prop_ro("n_fallback", [](const Decider& d) { return d.counters().fallback; })
       .def_prop_ro("n_audited_estimates", [](const Decider& d) { return d.counters().audited_estimates; })
       .def_prop_ro("audit_squares", [](const Decider& d) { return d.counters().audit_squares; });
+
+  bind_transitions(m);
 }

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "grouped.hpp"
 #include "surrogate_nuts.hpp"
 #include "transitions.hpp"
 
@@ -20,10 +21,17 @@ namespace {
 template <class T>
 using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Output = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
 std::vector<T> to_vector(const Vector<T>& array) {
   return {array.data(), array.data() + array.shape(0)};
+}
+
+bitgen_t* to_bitgen(const nb::handle& capsule) {
+  auto* bits = static_cast<bitgen_t*>(PyCapsule_GetPointer(capsule.ptr(), "BitGenerator"));
+  if (bits == nullptr) throw nb::python_error();
+  return bits;
 }
 
 struct Transition {
@@ -103,6 +111,77 @@ std::vector<double> table_transitions(const Vector<double>& energies, std::int32
   return found;
 }
 
+// Numbers of all observations and groupings, of which `gathered_of` says to which argument each belongs.
+std::vector<GroupedObservations::Argument> to_arguments(
+    const std::vector<Matrix>& rows, const std::vector<Vector<std::int32_t>>& places,
+    const std::vector<Matrix>& whitenings, const std::vector<std::int32_t>& gathered_of,
+    const std::vector<Vector<std::int32_t>>& gathered_places, const std::vector<Vector<double>>& gathered_factors,
+    const std::vector<std::vector<double>>& shares, std::size_t n) {
+  if (places.size() != rows.size() || shares.size() != rows.size() || whitenings.size() != rows.size() ||
+      gathered_places.size() != gathered_of.size() || gathered_factors.size() != gathered_of.size())
+    throw std::invalid_argument("there must be places and a whitening for each argument, and factors for each grouping");
+  std::vector<GroupedObservations::Argument> arguments(rows.size());
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    const Matrix& whitening = whitenings[k];
+    arguments[k].shares = shares[k];
+    arguments[k].dense = {rows[k].data(), rows[k].shape(0), rows[k].shape(1), to_vector(places[k]),
+                          {whitening.data(), whitening.data() + whitening.shape(0) * whitening.shape(1)}};
+  }
+  for (std::size_t j = 0; j < gathered_of.size(); ++j) {
+    if (gathered_places[j].shape(0) != n || gathered_factors[j].shape(0) != n || gathered_of[j] < 0 ||
+        gathered_of[j] >= static_cast<std::int32_t>(arguments.size()))
+      throw std::invalid_argument("a grouping has a place and a factor for each observation, of one of the arguments");
+    arguments[gathered_of[j]].gathered.push_back({gathered_places[j].data(), gathered_factors[j].data()});
+  }
+  return arguments;
+}
+
+std::vector<GroupedObservations::Level> to_levels(const Vector<double>& radii, const Vector<double>& factors) {
+  std::vector<GroupedObservations::Level> levels;
+  for (std::size_t k = 0; k < std::min(radii.shape(0), factors.shape(0)); ++k) levels.push_back({radii(k), factors(k)});
+  return levels;
+}
+
+// Joint decisions of one chain about what a surrogate leaves out. Moves whose bounds are large take a smaller kappa, so
+// that no more than so many candidates are expected while kappa is above 1: the bounds, and so kappa, are the same for the
+// move back.
+class SurrogateDecider {
+ public:
+  SurrogateDecider(const GroupedObservations& all, double kappa, double most)
+      : remainders_(all), kappa_(kappa), most_(most), dim_(all.dim()) {
+    if (!(kappa >= 1) || !(most > 0)) throw std::invalid_argument("kappa must be at least 1, and some candidates allowed");
+  }
+
+  Decision decide(const double* phi, const double* phi_new, double log_u, bitgen_t* bits) {
+    Decision decision;
+    decision.log_ratio = remainders_.set_move(phi, phi_new);
+    const double rate = remainders_.rate();
+    const double kappa = rate > 0 ? std::max(1.0, std::min(kappa_, most_ / rate - 0.5)) : kappa_;
+    JointRule(kappa).settle(remainders_, log_u, bits, decision, counters_);
+    return decision;
+  }
+
+  // The rate of candidates for kappa = 1/2, and what `GroupedRemainders::spread` says.
+  nb::tuple costs(const double* phi, const double* phi_new) {
+    remainders_.set_move(phi, phi_new);
+    const auto [bounds, squares] = remainders_.spread();
+    return nb::make_tuple(remainders_.rate(), bounds, squares);
+  }
+
+  std::size_t dim() const { return dim_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  GroupedRemainders remainders_;
+  double kappa_, most_;
+  std::size_t dim_;
+  Counters counters_;
+};
+
+void require_dim(std::size_t length, std::size_t dim) {
+  if (length != dim) throw std::invalid_argument("phi has another length");
+}
+
 }  // namespace
 
 void bind_transitions(nb::module_& m) {
@@ -133,13 +212,57 @@ void bind_transitions(nb::module_& m) {
           "__call__",
           [](SurrogateNuts& self, const nb::object& bits, const Output& theta, double step_size,
              std::int32_t max_depth, std::int32_t n) {
-            auto* generator = static_cast<bitgen_t*>(PyCapsule_GetPointer(bits.ptr(), "BitGenerator"));
-            if (generator == nullptr) throw nb::python_error();
+            auto* generator = to_bitgen(bits);
             if (theta.shape(0) != self.dim()) throw std::invalid_argument("theta has another length");
             nb::gil_scoped_release release;
             return self(generator, theta.data(), step_size, max_depth, n);
           },
           "bits"_a, "theta"_a.noconvert(), nb::kw_only(), "step_size"_a, "max_tree_depth"_a, "n"_a = 1);
+
+  nb::class_<GroupedObservations, RemainderSource>(m, "GroupedObservations")
+      .def(
+          "__init__",
+          [](GroupedObservations* self, Density density, const std::vector<Matrix>& rows,
+             const std::vector<Vector<std::int32_t>>& places, const std::vector<Matrix>& whitenings,
+             const std::vector<std::int32_t>& gathered_of, const std::vector<Vector<std::int32_t>>& gathered_places,
+             const std::vector<Vector<double>>& gathered_factors, const std::vector<std::vector<double>>& shares,
+             const Matrix& records, const Vector<double>& point,
+             const Vector<double>& radii, const Vector<double>& factors, double share) {
+            new (self) GroupedObservations(
+                density,
+                to_arguments(rows, places, whitenings, gathered_of, gathered_places, gathered_factors, shares,
+                             records.shape(0)),
+                records.data(), records.shape(0), records.shape(1), to_vector(point), to_levels(radii, factors), share);
+          },
+          "density"_a, "rows"_a.noconvert(), "places"_a, "whitenings"_a, "gathered_of"_a,
+          "gathered_places"_a.noconvert(), "gathered_factors"_a.noconvert(), "shares"_a, "records"_a.noconvert(),
+          "point"_a, "radii"_a, "factors"_a, "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 7>(),
+          nb::keep_alive<1, 8>(), nb::keep_alive<1, 10>());
+
+  nb::class_<SurrogateDecider>(m, "SurrogateDecider")
+      .def(nb::init<const GroupedObservations&, double, double>(), "observations"_a, "kappa"_a, "most"_a, nb::keep_alive<1, 2>())
+      .def(
+          "decide",
+          [](SurrogateDecider& self, const Vector<double>& phi, const Vector<double>& phi_new, double log_u,
+             const nb::object& bits) {
+            require_dim(phi.shape(0), self.dim());
+            require_dim(phi_new.shape(0), self.dim());
+            auto* generator = to_bitgen(bits);
+            nb::gil_scoped_release release;
+            return self.decide(phi.data(), phi_new.data(), log_u, generator);
+          },
+          "phi"_a, "phi_new"_a, "log_u"_a, "bits"_a)
+      .def(
+          "costs",
+          [](SurrogateDecider& self, const Vector<double>& phi, const Vector<double>& phi_new) {
+            require_dim(phi.shape(0), self.dim());
+            require_dim(phi_new.shape(0), self.dim());
+            return self.costs(phi.data(), phi_new.data());
+          },
+          "phi"_a, "phi_new"_a)
+      .def_prop_ro("n_evaluated", [](const SurrogateDecider& self) { return self.counters().evaluated; })
+      .def_prop_ro("n_candidates", [](const SurrogateDecider& self) { return self.counters().candidates; })
+      .def_prop_ro("bound_tightness", [](const SurrogateDecider& self) { return self.counters().tightness; });
 
   m.def("table_transitions", &table_transitions, "energies"_a, "start"_a, "stops"_a, "max_tree_depth"_a);
 }

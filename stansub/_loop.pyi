@@ -1011,3 +1011,86 @@ def table_transitions(
     -------
     list of float, length n
     """
+
+class GroupedObservations(RemainderSource):
+    """What an expansion of second order leaves out of the log likelihoods of observations with sparse rows.
+
+    Parameters
+    ----------
+    density : Density
+    rows : list of ndarray, shape (n, p) or (1, p)
+        For each argument the numbers that all observations have.
+    places : list of ndarray of int32, shape (p,)
+        Of these in phi.
+    whitenings : list of ndarray, shape (p, p)
+        Upper triangular, of the precision of their coefficients.
+    gathered_of : list of int
+        For each grouping the argument that it belongs to.
+    gathered_places, gathered_factors : list of ndarray of int32 and float64, shape (n,)
+        Place of each observation's coefficient, -1 for none, and its factor.
+    shares : list of list of float
+        For each argument, of its numbers that all have, where there are such, and of its groupings in the bounds by which
+        observations are picked; they add up to 1.
+    records : ndarray, shape (n, width)
+        Of each observation the constant c; 1 / l, value and slope of each argument at the point; the lower triangle of
+        the second derivatives; what the density takes.
+    point : ndarray, shape (m,)
+    radii, factors : ndarray
+        Where all arguments are off by no more than a radius, in lengths l, bounds are so many times what c says.
+    share : float
+        Candidates as a share of the observations from which all are evaluated.
+
+    Raises
+    ------
+    ValueError
+        When these do not fit together.
+    """
+
+    def __init__(
+        self,
+        density: Density,
+        rows: list[NDArray[np.float64]],
+        places: list[NDArray[np.int32]],
+        whitenings: list[NDArray[np.float64]],
+        gathered_of: list[int],
+        gathered_places: list[NDArray[np.int32]],
+        gathered_factors: list[NDArray[np.float64]],
+        shares: list[list[float]],
+        records: NDArray[np.float64],
+        point: NDArray[np.float64],
+        radii: NDArray[np.float64],
+        factors: NDArray[np.float64],
+        share: float,
+    ) -> None: ...
+
+class SurrogateDecider:
+    """Joint Poisson decisions of one chain about what a surrogate leaves out.
+
+    Parameters
+    ----------
+    observations : GroupedObservations
+    kappa : float
+        At least 1; where more than ``most`` candidates would be expected of a move it is smaller.
+    most : float
+    """
+
+    def __init__(self, observations: GroupedObservations, kappa: float, most: float) -> None: ...
+    @property
+    def n_evaluated(self) -> int:
+        """Observations evaluated so far."""
+
+    @property
+    def n_candidates(self) -> int:
+        """Observations picked so far."""
+
+    @property
+    def bound_tightness(self) -> float:
+        """Largest remainder so far, as a share of its bound."""
+
+    def decide(
+        self, phi: NDArray[np.float64], phi_new: NDArray[np.float64], log_u: float, bits: CapsuleType
+    ) -> Decision:
+        """Accept or reject a move that leaves the surrogate as it is."""
+
+    def costs(self, phi: NDArray[np.float64], phi_new: NDArray[np.float64]) -> tuple[float, float, float]:
+        """Sum of the bounds by which observations are picked, of the bounds b_i by their rows, and of r_i^2 / b_i."""

@@ -1,0 +1,410 @@
+// Thinning over observations whose rows are sparse: candidates are picked group by group, without a pass over the data.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "densities.hpp"
+#include "factorised.hpp"
+#include "thinning.hpp"
+
+namespace stansub {
+
+// An observation depends on phi through q arguments eta_k = a_k . phi + o_k, and its log likelihood is expanded to second
+// order about a point. With lengths l_k the expansion is off by at most c t^3, t = max_k |delta_k| / l_k, delta_k being
+// the change of argument k. That change is a sum over terms: numbers that all observations have, whose part is at most
+// m_i |w|, w = A d with A from the precision of their coefficients, and one coefficient of each grouping. With shares s_j
+// of the terms of an argument, which add up to 1,
+//
+//   t^3 <= sum_k sum_terms (|change by the term| / l_k)^3 / s_j^2
+//
+// since by Hoelder's inequality (x_1 + ... + x_n)^3 <= x_1^3 / s_1^2 + ... + x_n^3 / s_n^2: nearest where the shares are
+// those of the terms. Each term is a source of candidates: the first kind has one
+// table over observations, the second one over groups, in proportion to |d_g|^3 and a sum over the group, and a table
+// within each. The bound by an observation's own row sends most of them away.
+class GroupedObservations final : public RemainderSource {
+ public:
+  static constexpr std::size_t most_arguments = 8;
+
+  // Numbers of all observations: n rows of p, or one for all, at some places of phi, and the whitening A, p by p.
+  struct Dense {
+    const double* rows;
+    std::size_t n, p;
+    std::vector<std::int32_t> places;
+    std::vector<double> whitening;
+  };
+
+  // One coefficient of an observation: its place in phi (-1 for none), and its factor.
+  struct Gathered {
+    const std::int32_t* places;
+    const double* factors;
+  };
+
+  struct Argument {
+    Dense dense;
+    std::vector<Gathered> gathered;
+    std::vector<double> shares;  // of the dense term, where there is one, and of each grouping
+  };
+
+  // Where t is no more than the radius bounds are `factor` times what the constants say.
+  struct Level {
+    double radius, factor;
+  };
+
+  // Records, n of `width` numbers: c; then 1 / l_k, eta_k at the point and df / deta_k, q numbers each; the lower triangle
+  // of the second derivatives; the data of the density. Rows and records stay the caller's.
+  GroupedObservations(Density density, std::vector<Argument> arguments, const double* records, std::size_t n,
+                      std::size_t width, std::vector<double> point, std::vector<Level> levels, double share)
+      : density_(density),
+        arguments_(std::move(arguments)),
+        q_(arguments_.size()),
+        records_(records),
+        n_(n),
+        width_(width),
+        point_(std::move(point)),
+        levels_(std::move(levels)),
+        share_(share) {
+    if (n_ < 1 || q_ < 1 || q_ > most_arguments) throw std::invalid_argument("there must be observations, of 1 to 8 arguments");
+    if (width_ != at_data() + density_.n_data) throw std::invalid_argument("records are of another width");
+    if (levels_.empty()) throw std::invalid_argument("there must be a radius");
+    for (std::size_t k = 0; k < q_; ++k) add_terms(k);
+  }
+
+  std::size_t dim() const override { return point_.size(); }
+  std::size_t size() const override { return n_; }
+  std::unique_ptr<Remainders> remainders() const override;
+  double share() const { return share_; }
+
+  // Of one argument: numbers of all observations, or a grouping.
+  struct Term {
+    std::size_t argument;
+    double times;                            // 1 / s^2
+    std::vector<double> largest;             // of |change| / l_k for |w| or |d_g| of 1: of all, or of each group
+    std::vector<AliasTable> tables;          // over observations, or over those of each group
+    std::vector<std::int32_t> places;        // of the groups in phi
+    std::vector<std::vector<std::int32_t>> members;
+    std::vector<double> reach;               // dense: m_i / l_k of each observation, or one for all
+    const Gathered* gathered = nullptr;      // a grouping
+    double sum(std::size_t g) const { return tables[g].total(); }
+  };
+
+  struct Point {
+    std::vector<double> d;
+    std::array<double, most_arguments> shared{};  // change of an argument that is the same for all
+    std::vector<double> lengths;                  // |w| of each dense term, 0 for groupings
+    double furthest = 0;                          // t is no more
+  };
+
+  struct Move {
+    Point from, to;
+    double factor = 0, rate = 0;
+    std::vector<double> rates;                 // of each term
+    std::vector<std::vector<double>> sums;     // of each grouping, cumulated over its groups
+  };
+
+  struct Changes {
+    double from[most_arguments], to[most_arguments];
+  };
+
+  void set_move(const double* phi, const double* phi_new, Move& move) const {
+    set_point(phi, move.from);
+    set_point(phi_new, move.to);
+    const double furthest = std::max(move.from.furthest, move.to.furthest);
+    move.factor = std::numeric_limits<double>::infinity();
+    for (auto level = levels_.rbegin(); level != levels_.rend() && furthest <= level->radius; ++level)
+      move.factor = level->factor;
+    move.rates.assign(terms_.size(), 0.0);
+    move.sums.resize(terms_.size());
+    for (std::size_t j = 0; j < terms_.size(); ++j) {
+      const Term& term = terms_[j];
+      if (term.gathered == nullptr) {
+        move.rates[j] = term.times * term.sum(0) * (cube(move.from.lengths[j]) + cube(move.to.lengths[j]));
+        continue;
+      }
+      auto& sums = move.sums[j];
+      sums.resize(term.places.size());
+      double sum = 0;
+      for (std::size_t g = 0; g < term.places.size(); ++g)
+        sums[g] = sum += term.sum(g) * (cube(move.from.d[term.places[g]]) + cube(move.to.d[term.places[g]]));
+      move.rates[j] = term.times * sum;
+    }
+    const double rate = std::accumulate(move.rates.begin(), move.rates.end(), 0.0);
+    move.rate = std::isinf(move.factor) ? move.factor : move.factor * rate;
+  }
+
+  // An observation at the rate of `first_bound`.
+  std::int32_t draw(bitgen_t* bits, const Move& move) const {
+    double u = bits->next_double(bits->state) * move.rate / move.factor;
+    std::size_t j = 0;
+    while (j + 1 < terms_.size() && u >= move.rates[j]) u -= move.rates[j++];
+    const Term& term = terms_[j];
+    if (term.gathered == nullptr) return term.tables[0].draw(bits);
+    const auto& sums = move.sums[j];
+    const double target = std::min(u / term.times, sums.back());
+    auto g = static_cast<std::size_t>(std::upper_bound(sums.begin(), sums.end(), target) - sums.begin());
+    g = std::min(g, sums.size() - 1);
+    while (term.members[g].empty() || !(term.sum(g) > 0)) g = g == 0 ? sums.size() - 1 : g - 1;  // where rounding led to none
+    return term.members[g][term.tables[g].draw(bits)];
+  }
+
+  // The rate at which an observation is picked, over all terms.
+  double first_bound(std::int32_t i, const Move& move) const {
+    double sum = 0;
+    for (std::size_t j = 0; j < terms_.size(); ++j) {
+      const Term& term = terms_[j];
+      if (term.gathered == nullptr) {
+        const double reach = term.reach[term.reach.size() == 1 ? 0 : i];
+        sum += term.times * cube(reach) * (cube(move.from.lengths[j]) + cube(move.to.lengths[j]));
+      } else if (const std::int32_t place = term.gathered->places[i]; place >= 0) {
+        const double one = term.gathered->factors[i] * record(i)[1 + term.argument];
+        sum += term.times * cube(one) * (cube(move.from.d[place]) + cube(move.to.d[place]));
+      }
+    }
+    return move.factor * record(i)[0] * sum;
+  }
+
+  // That by its own row.
+  double second_bound(std::int32_t i, const Move& move, Changes& changes) const {
+    const double* own = record(i);
+    double t_from = 0, t_to = 0;
+    for (std::size_t k = 0; k < q_; ++k) {
+      const Argument& argument = arguments_[k];
+      double from = move.from.shared[k], to = move.to.shared[k];
+      if (argument.dense.n > 1) {
+        const double* row = argument.dense.rows + static_cast<std::size_t>(i) * argument.dense.p;
+        for (std::size_t c = 0; c < argument.dense.p; ++c) {
+          from += row[c] * move.from.d[argument.dense.places[c]];
+          to += row[c] * move.to.d[argument.dense.places[c]];
+        }
+      }
+      for (const Gathered& one : argument.gathered)
+        if (one.places[i] >= 0) {
+          from += one.factors[i] * move.from.d[one.places[i]];
+          to += one.factors[i] * move.to.d[one.places[i]];
+        }
+      changes.from[k] = from;
+      changes.to[k] = to;
+      t_from = std::max(t_from, std::abs(from) * own[1 + k]);
+      t_to = std::max(t_to, std::abs(to) * own[1 + k]);
+    }
+    return move.factor * own[0] * (cube(t_from) + cube(t_to));
+  }
+
+  // The change of its log likelihood less that of its expansion.
+  Remainder remainder(std::int32_t i, const Changes& changes) const {
+    const double* own = record(i);
+    const double *centre = own + 1 + q_, *slope = centre + q_, *curve = slope + q_, *data = own + at_data();
+    double eta[most_arguments], expansion = 0;
+    for (std::size_t k = 0; k < q_; ++k) {
+      const double a = changes.from[k], b = changes.to[k];
+      expansion += slope[k] * (b - a);
+      for (std::size_t l = 0; l < k; ++l) expansion += *curve++ * (b * changes.to[l] - a * changes.from[l]);
+      expansion += 0.5 * *curve++ * (b - a) * (b + a);
+    }
+    for (std::size_t k = 0; k < q_; ++k) eta[k] = centre[k] + changes.from[k];
+    const double from = density_.log_lik(data, eta, q_);
+    for (std::size_t k = 0; k < q_; ++k) eta[k] = centre[k] + changes.to[k];
+    const double to = density_.log_lik(data, eta, q_);
+    return {to - from - expansion, kRounding * (1 + std::abs(from) + std::abs(to))};
+  }
+
+ private:
+  static constexpr double kRounding = 1e-12;
+
+  static double cube(double x) { return std::abs(x) * x * x; }
+
+  std::size_t at_data() const { return 1 + 3 * q_ + q_ * (q_ + 1) / 2; }
+  const double* record(std::int32_t i) const { return records_ + static_cast<std::size_t>(i) * width_; }
+
+  void add_terms(std::size_t k) {
+    const Argument& argument = arguments_[k];
+    const Dense& dense = argument.dense;
+    if (dense.places.size() != dense.p || dense.whitening.size() != dense.p * dense.p || (dense.p > 0 && dense.n != 1 && dense.n != n_))
+      throw std::invalid_argument("numbers of all observations have one row for each or one for all");
+    for (const std::int32_t place : dense.places) check(place);
+    if (argument.shares.size() != argument.gathered.size() + (dense.p > 0))
+      throw std::invalid_argument("each term of an argument has a share");
+    double sum = 0;
+    for (const double share : argument.shares) sum += share > 0 ? share : std::numeric_limits<double>::infinity();
+    if (!(sum <= 1 + 1e-9)) throw std::invalid_argument("shares are positive, and add up to 1");
+    const auto times = [&](std::size_t j) { return 1 / (argument.shares[j] * argument.shares[j]); };
+    std::size_t j = 0;
+    if (dense.p > 0) add_dense(k, times(j++));
+    for (const Gathered& one : argument.gathered) add_grouping(k, times(j++), one);
+  }
+
+  void check(std::int32_t place) const {
+    if (place < 0 || place >= static_cast<std::int32_t>(dim())) throw std::invalid_argument("no such place in phi");
+  }
+
+  // |z . d| = |(A'^-1 z) . (A d)| <= |A'^-1 z| |A d|, with A upper triangular.
+  void add_dense(std::size_t k, double times) {
+    const Dense& dense = arguments_[k].dense;
+    Term term;
+    term.argument = k;
+    term.times = times;
+    std::vector<double> length(dense.n), solved(dense.p), weights(n_);
+    for (std::size_t i = 0; i < dense.n; ++i) {
+      double squares = 0;
+      for (std::size_t c = 0; c < dense.p; ++c) {
+        double one = dense.rows[i * dense.p + c];
+        for (std::size_t b = 0; b < c; ++b) one -= dense.whitening[b * dense.p + c] * solved[b];
+        solved[c] = one / dense.whitening[c * dense.p + c];
+        squares += solved[c] * solved[c];
+      }
+      length[i] = std::sqrt(squares);
+    }
+    term.reach.resize(n_);
+    double largest = 0;
+    for (std::size_t i = 0; i < n_; ++i) {
+      term.reach[i] = length[dense.n == 1 ? 0 : i] * record(static_cast<std::int32_t>(i))[1 + k];
+      largest = std::max(largest, term.reach[i]);
+      weights[i] = record(static_cast<std::int32_t>(i))[0] * cube(term.reach[i]);
+    }
+    term.largest = {largest};
+    term.tables.emplace_back(std::move(weights));
+    terms_.push_back(std::move(term));
+  }
+
+  void add_grouping(std::size_t k, double times, const Gathered& one) {
+    Term term;
+    term.argument = k;
+    term.times = times;
+    term.gathered = &one;
+    std::vector<std::vector<std::int32_t>> members(dim());
+    for (std::size_t i = 0; i < n_; ++i)
+      if (one.places[i] >= 0) {
+        check(one.places[i]);
+        members[one.places[i]].push_back(static_cast<std::int32_t>(i));
+      }
+    for (std::size_t place = 0; place < dim(); ++place) {
+      if (members[place].empty()) continue;
+      std::vector<double> weights;
+      double largest = 0;
+      for (const std::int32_t i : members[place]) {
+        const double factor = one.factors[i] * record(i)[1 + k];
+        weights.push_back(record(i)[0] * cube(factor));
+        largest = std::max(largest, std::abs(factor));
+      }
+      term.places.push_back(static_cast<std::int32_t>(place));
+      term.largest.push_back(largest);
+      term.tables.emplace_back(std::move(weights));
+      term.members.push_back(std::move(members[place]));
+    }
+    if (!term.places.empty()) terms_.push_back(std::move(term));
+  }
+
+  void set_point(const double* phi, Point& point) const {
+    point.d.resize(dim());
+    for (std::size_t j = 0; j < dim(); ++j) point.d[j] = phi[j] - point_[j];
+    point.lengths.assign(terms_.size(), 0.0);
+    std::array<double, most_arguments> furthest{};
+    for (std::size_t j = 0; j < terms_.size(); ++j) {
+      const Term& term = terms_[j];
+      double most = 0;
+      if (term.gathered == nullptr) {
+        const Dense& dense = arguments_[term.argument].dense;
+        double squares = 0, shared = 0;
+        for (std::size_t b = 0; b < dense.p; ++b) {
+          double along = 0;
+          for (std::size_t c = b; c < dense.p; ++c) along += dense.whitening[b * dense.p + c] * point.d[dense.places[c]];
+          squares += along * along;
+          if (dense.n == 1) shared += dense.rows[b] * point.d[dense.places[b]];
+        }
+        if (dense.n == 1 && n_ > 1) point.shared[term.argument] = shared;
+        point.lengths[j] = std::sqrt(squares);
+        most = term.largest[0] * point.lengths[j];
+      } else {
+        for (std::size_t g = 0; g < term.places.size(); ++g)
+          most = std::max(most, term.largest[g] * std::abs(point.d[term.places[g]]));
+      }
+      furthest[term.argument] += most;
+    }
+    point.furthest = *std::max_element(furthest.begin(), furthest.end());
+  }
+
+  LogLik density_;
+  std::vector<Argument> arguments_;
+  std::size_t q_;
+  const double* records_;
+  std::size_t n_, width_;
+  std::vector<double> point_;
+  std::vector<Level> levels_;
+  double share_;
+  std::vector<Term> terms_;
+};
+
+// Those of one chain.
+class GroupedRemainders final : public Remainders {
+ public:
+  explicit GroupedRemainders(const GroupedObservations& all) : all_(all) {}
+
+  const char* unit() const override { return "observation"; }
+
+  // The expansions' change is the surrogate's own: none of it is counted here.
+  double set_move(const double* phi, const double* phi_new) override {
+    all_.set_move(phi, phi_new, move_);
+    return 0;
+  }
+
+  double rate() override { return move_.rate; }
+
+  bool too_many(double n) const override { return !(n <= all_.share() * static_cast<double>(all_.size())); }
+
+  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
+    ++decision.n_obs_used;
+    candidate.i = all_.draw(bits, move_);
+    candidate.height = bits->next_double(bits->state) * all_.first_bound(candidate.i, move_);
+    candidate.bound = all_.second_bound(candidate.i, move_, changes_);
+    return candidate.height < candidate.bound;
+  }
+
+  Remainder evaluate(const Candidate& candidate, Decision&, Counters& counters) override {
+    counters.evaluated += 2;
+    return all_.remainder(candidate.i, changes_);
+  }
+
+  RemainderSums evaluate_all(Decision& decision, Counters& counters) override {
+    RemainderSums sums;
+    const auto n = static_cast<std::int32_t>(all_.size());
+    for (std::int32_t i = 0; i < n; ++i) {
+      all_.second_bound(i, move_, changes_);
+      sums.add(all_.remainder(i, changes_).value);
+    }
+    counters.evaluated += 2 * static_cast<std::int64_t>(n);
+    count_all(decision, n);
+    return sums;
+  }
+
+  // What decides how many candidates are worth their cost: the sum of the bounds b_i by the observations' rows, and
+  // sum_i r_i^2 / b_i, which kappa divides in the variance of the log ratio.
+  std::pair<double, double> spread() {
+    double bounds = 0, squares = 0;
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(all_.size()); ++i) {
+      const double bound = all_.second_bound(i, move_, changes_), r = all_.remainder(i, changes_).value;
+      bounds += bound;
+      if (bound > 0) squares += r * r / bound;
+    }
+    return {bounds, squares};
+  }
+
+ private:
+  const GroupedObservations& all_;
+  GroupedObservations::Move move_;
+  GroupedObservations::Changes changes_;
+};
+
+inline std::unique_ptr<Remainders> GroupedObservations::remainders() const {
+  return std::make_unique<GroupedRemainders>(*this);
+}
+
+}  // namespace stansub

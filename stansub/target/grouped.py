@@ -1,0 +1,180 @@
+"""Decisions about what an expansion of a likelihood with sparse rows leaves out, from a few of the observations.
+
+The bounds are those of `stansub.target.remainders`, in lengths l_ki of an observation's own: what its argument k moves
+for a standard deviation of the coefficients that it reads. `cpp/grouped.hpp` says how candidates are picked from them
+group by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from stansub import _loop
+from stansub.target.remainders import SHARE, NoPredictorsError
+from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
+from stansub.types import FloatArray
+
+# Radii, in these lengths, of the boxes on which derivatives are bounded where they have no bound on the whole line.
+_RADII = (8.0, 16.0, 32.0)
+# The variance that joint decisions should add to the log ratio, and candidates of a step at most: as a share of the
+# observations. A candidate, which lies anywhere in memory, takes eight times as long as an observation in its order.
+_VARIANCE, _MOST_SHARE = 0.1, 0.03
+
+
+def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray) -> _loop.GroupedObservations:
+    """Remainders of the expansion, for decisions.
+
+    Parameters
+    ----------
+    predictors : SparsePredictors
+    quadratic : Quadratic
+        Their expansion.
+    sds : ndarray, shape (m,)
+        Of phi, about.
+
+    Raises
+    ------
+    NoPredictorsError
+        When decisions in C++ do not know the family.
+    """
+    family, rows = predictors.family, predictors.rows
+    if family.density is None:
+        raise NoPredictorsError("decisions do not know the density of single observations")
+    n, q = predictors.n_observations, len(rows)
+    whitenings = [_whitening(row, quadratic) for row in rows]
+    lengths = np.array([_lengths(row, a, sds) for row, a in zip(rows, whitenings, strict=True)])
+    centre = predictors.at(quadratic.point)
+    radii = (np.inf,) if family.bounded else _RADII
+    each = [family.largest(3, centre, lengths, radius) / 6 for radius in radii]
+    constants = np.nan_to_num(each[0], nan=np.inf)
+    if not np.isfinite(constants).all():
+        raise NoPredictorsError("the third derivatives of some observations have no bound")
+    positive = constants > 0
+    factors = [float((one[positive] / constants[positive]).max(initial=1.0)) for one in each]
+    slopes, curves = family.derivatives((1, 2), centre)
+    records = np.ascontiguousarray(
+        np.stack(
+            [
+                constants,
+                *(1 / lengths),
+                *centre,
+                *(np.broadcast_to(slope, n) for slope in slopes),
+                *(np.broadcast_to(curves[k, j], n) for k in range(q) for j in range(k + 1)),
+                *family.data,
+            ],
+            axis=1,
+        )
+    )
+    groupings = [(k, *column) for k, row in enumerate(rows) for column in _columns(row)]
+    return _loop.GroupedObservations(
+        family.density,
+        [np.ascontiguousarray(row.dense, np.float64) for row in rows],
+        [row.places.astype(np.int32) for row in rows],
+        whitenings,
+        [k for k, _, _ in groupings],
+        [places for _, places, _ in groupings],
+        [factors for _, _, factors in groupings],
+        [_shares(row, a, one, sds) for row, a, one in zip(rows, whitenings, lengths, strict=True)],
+        records,
+        quadratic.point,
+        np.array(radii),
+        np.array(factors),
+        SHARE,
+    )
+
+
+class Joint(NamedTuple):
+    """How joint decisions are taken.
+
+    Attributes
+    ----------
+    kappa : float
+        lambda_i = kappa b_i (see `stansub.acceptance.stopping.Poisson`).
+    most : float
+        Candidates that may be expected of a move before its kappa is smaller.
+    candidates : float
+        About how many there are a step.
+    """
+
+    kappa: float
+    most: float
+    candidates: float
+
+
+def choose_joint(observations: _loop.GroupedObservations, phis: Sequence[FloatArray], n: int) -> Joint | None:
+    """Joint decisions that cost less than all observations do; None where there are none.
+
+    With kappa the log ratio's variance is sum_i r_i^2 / (kappa b_i).
+
+    Parameters
+    ----------
+    observations : GroupedObservations
+    phis : sequence of ndarray, shape (m,)
+        Arguments at draws of the surrogate.
+    n : int
+        Observations.
+    """
+    decider, most = _loop.SurrogateDecider(observations, 1.0, 1.0), _MOST_SHARE * n
+    rate, _, squares = np.median([decider.costs(a, b) for a, b in pairwise(phis)], axis=0)
+    if not 1.5 * rate <= most:
+        return None
+    kappa = float(max(1.0, squares / _VARIANCE))
+    return Joint(kappa, float(most), float(min((kappa + 0.5) * rate, most)))
+
+
+class _Column(NamedTuple):
+    """One coefficient of each observation: its place, -1 for none, and its factor."""
+
+    places: NDArray[np.int32]
+    factors: FloatArray
+
+
+def _columns(row: SparseRows) -> list[_Column]:
+    counts, starts = np.diff(row.gathered.indptr), row.gathered.indptr[:-1]
+    found = []
+    for k in range(int(counts.max(initial=0))):
+        has = counts > k
+        places, factors = np.full(row.n, -1, np.int32), np.zeros(row.n)
+        places[has] = row.gathered.indices[starts[has] + k]
+        factors[has] = row.gathered.data[starts[has] + k]
+        found.append(_Column(places, factors))
+    return found
+
+
+def _shares(row: SparseRows, whitening: FloatArray, lengths: FloatArray, sds: FloatArray) -> list[float]:
+    """By what the terms are for draws: sqrt(p) lengths of the numbers that all have, and an sd of each coefficient."""
+    sizes = []
+    if row.places.size:
+        sizes.append(np.sqrt(row.places.size) * float(np.mean(_reach(row, whitening) / lengths)))
+    sizes += [float(np.mean(np.abs(factors) * sds[places] / lengths)) for places, factors in _columns(row)]
+    found = np.maximum(sizes, 1e-3 * max(sizes, default=1.0))
+    return [float(one) for one in found / found.sum()]
+
+
+def _reach(row: SparseRows, whitening: FloatArray) -> FloatArray:
+    """Of the numbers that all have, how far the argument moves for a step of 1 in the metric; shape (n,) or (1,)."""
+    solved = scipy.linalg.solve_triangular(whitening, row.dense.T, trans="T", lower=False)
+    return np.asarray(np.sqrt(np.einsum("ji,ji->i", solved, solved)))
+
+
+def _whitening(row: SparseRows, quadratic: Quadratic) -> FloatArray:
+    """An upper triangular A with A'A the precision of the coefficients that all observations read, shape (p, p)."""
+    own = quadratic.precision[row.places][:, row.places].toarray()
+    try:
+        return np.ascontiguousarray(np.linalg.cholesky(own).T)
+    except np.linalg.LinAlgError:
+        return np.diag(np.sqrt(np.maximum(np.abs(np.diag(own)), 1e-10)))
+
+
+def _lengths(row: SparseRows, whitening: FloatArray, sds: FloatArray) -> FloatArray:
+    """How far the argument moves for an sd, shape (n,)."""
+    squares = row.gathered.multiply(row.gathered) @ sds**2
+    if row.places.size:
+        squares = squares + _reach(row, whitening) ** 2
+    return np.asarray(np.sqrt(np.maximum(np.broadcast_to(squares, row.n), 1e-20)))
