@@ -1029,7 +1029,7 @@ class GroupedObservations(RemainderSource):
     gathered_places, gathered_factors : list of ndarray of int32 and float64, shape (n,)
         Place of each observation's coefficient, -1 for none, and its factor.
     shares : list of list of float
-        For each argument, of its numbers that all have, where there are such, and of its groupings in the bounds by which
+        For each argument, of its numbers that all have, if any, and of its groupings in the bounds by which
         observations are picked; they add up to 1.
     records : ndarray, shape (n, width)
         Of each observation the constant c; 1 / l, value and slope of each argument at the point; the lower triangle of

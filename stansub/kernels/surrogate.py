@@ -13,15 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from stansub._loop import SurrogateDecider
 from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DirectKernel
 from stansub.kernels.metropolis import COUNTS, STATS
 from stansub.kernels.recipes import Bench, Leaves
-from stansub.target.sparse import Quadratic
+from stansub.target.grouped import Joint, shared
+from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Factor, Split
 from stansub.types import FloatArray
 
@@ -34,8 +36,92 @@ TRANSITION_STATS: tuple[Stat, ...] = (
 )
 
 
+class Decisions(Protocol):
+    """How one chain accepts or rejects, by what the surrogate leaves out.
+
+    Attributes
+    ----------
+    n_evaluated : int
+        Observations so far.
+    """
+
+    n_evaluated: int
+
+    def at(self, phi: FloatArray) -> Any:
+        """What is to be known of a place, by the likelihood's arguments there."""
+        ...
+
+    def decide(self, rng: np.random.Generator, here: Any, there: Any) -> Info:
+        """Whether to move from a place to a place, with statistics of that."""
+        ...
+
+    def counts(self) -> dict[str, float]:
+        """What has no value a step."""
+        ...
+
+
+class FromAll:
+    """Decisions from all observations."""
+
+    def __init__(self, predictors: SparsePredictors, quadratic: Quadratic) -> None:
+        self._predictors, self._quadratic, self.n_evaluated = predictors, quadratic, 0
+
+    def at(self, phi: FloatArray) -> float:
+        """R."""
+        self.n_evaluated += self._predictors.n_observations
+        return self._predictors.log_lik(phi) - self._quadratic(phi)
+
+    def decide(self, rng: np.random.Generator, here: float, there: float) -> Info:
+        """Exact."""
+        accepted = bool(np.log1p(-rng.random()) < there - here)
+        return {"accepted": accepted, "n_obs_used": self._predictors.n_observations, "log_ratio": there - here}
+
+    def counts(self) -> dict[str, float]:
+        """Nothing but observations."""
+        return {}
+
+
+class Jointly:
+    """Joint Poisson decisions from a few of the observations (see `stansub.target.grouped`)."""
+
+    def __init__(self, predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray, joint: Joint) -> None:
+        self._observations, self._recentred = shared(predictors, quadratic, sds)
+        self._decider = SurrogateDecider(self._observations, joint.kappa, joint.most)
+        self._before = 0
+
+    @property
+    def n_evaluated(self) -> int:
+        return self._before + self._decider.n_evaluated
+
+    @n_evaluated.setter
+    def n_evaluated(self, n: int) -> None:
+        self._before = n - self._decider.n_evaluated
+
+    def at(self, phi: FloatArray) -> FloatArray:
+        """The arguments, with shifts that cancel taken out."""
+        return self._recentred(phi)
+
+    def decide(self, rng: np.random.Generator, here: FloatArray, there: FloatArray) -> Info:
+        """Exact, too."""
+        found = self._decider.decide(here, there, np.log1p(-rng.random()), rng.bit_generator.capsule)
+        return {
+            "accepted": found.accepted,
+            "n_obs_used": found.n_obs_used,
+            "n_looks": found.n_looks,
+            "undecided": found.undecided,
+            "log_ratio": found.log_ratio,
+        }
+
+    def counts(self) -> dict[str, float]:
+        """Candidates, and how near remainders came to their bounds."""
+        return {
+            "n_candidates": float(self._decider.n_candidates),
+            "bound_tightness": self._decider.bound_tightness,
+        }
+
+
 class SurrogateTransitions(DirectKernel):
-    """Kernel of surrogate transitions with decisions from all observations; nothing of it is adapted.
+    """Kernel of surrogate transitions; nothing of it is adapted.
 
     Parameters
     ----------
@@ -47,15 +133,19 @@ class SurrogateTransitions(DirectKernel):
 
     def __init__(self, split: Split, transition: SurrogateTransition) -> None:
         super().__init__(len(transition.centre))
-        self.n_evaluated = 0
-        self._predictors, self._transition = split.predictors, transition
+        self._transition = transition
         self._surrogate = split.surrogate(transition.quadratic)
         self._nuts = self._surrogate.nuts(transition.centre, transition.factor)
-        self._at: tuple[FloatArray, float] | None = None
+        self._decisions = transition.decisions(split.predictors)
+        self._at: tuple[FloatArray, Any] | None = None
+
+    @property
+    def n_evaluated(self) -> int:  # type: ignore[override]
+        """Observations evaluated by decisions so far."""
+        return self._decisions.n_evaluated
 
     def step(self, rng: np.random.Generator, state: State, params: Any, *, audit: bool = False) -> tuple[State, Info]:
         """So many transitions on the surrogate, and a decision."""
-        here = self._remainder(state.position)
         proposed = np.array(state.position)
         made = self._nuts(
             rng.bit_generator.capsule,
@@ -64,35 +154,23 @@ class SurrogateTransitions(DirectKernel):
             max_tree_depth=MAX_TREE_DEPTH,
             n=self._transition.n,
         )
-        there = self._of(proposed)
-        log_ratio = there - here
-        accepted = bool(np.log1p(-rng.random()) < log_ratio)
-        if accepted:
-            self._at = (proposed, there)
+        if self._at is None or not np.array_equal(self._at[0], state.position):
+            self._at = state.position, self._decisions.at(self._surrogate.phi(state.position))
+        there = self._decisions.at(self._surrogate.phi(proposed))
+        decision = self._decisions.decide(rng, self._at[1], there)
+        if decision["accepted"]:
+            self._at = proposed, there
         info = {one.name: one.dtype(0) for one in STATS} | {
-            "accepted": accepted,
-            "n_obs_used": self._predictors.n_observations,
-            "log_ratio": log_ratio,
+            **decision,
             "tree_depth": made.tree_depth,
             "n_steps": made.n_steps,
             "diverging": made.diverging,
         }
-        return (State(proposed) if accepted else state), info
+        return (State(proposed) if decision["accepted"] else state), info
 
     def counts(self) -> dict[str, float]:
-        """Observations evaluated."""
-        return {**super().counts(), "n_obs_evaluated": float(self.n_evaluated)}
-
-    def _remainder(self, theta: FloatArray) -> float:
-        """R where the chain stands."""
-        if self._at is None or not np.array_equal(self._at[0], theta):
-            self._at = (np.array(theta), self._of(theta))
-        return self._at[1]
-
-    def _of(self, theta: FloatArray) -> float:
-        self.n_evaluated += self._predictors.n_observations
-        phi = self._surrogate.phi(theta)
-        return self._predictors.log_lik(phi) - self._transition.quadratic(phi)
+        """Observations evaluated, and what decisions count."""
+        return {**super().counts(), **self._decisions.counts(), "n_obs_evaluated": float(self.n_evaluated)}
 
     def save(self) -> Any:
         """What was counted: steps depend on the position alone."""
@@ -100,7 +178,7 @@ class SurrogateTransitions(DirectKernel):
 
     def restore(self, state: State, saved: Any) -> None:
         """Go on counting."""
-        self.n_evaluated = int(saved)
+        self._decisions.n_evaluated = int(saved)
 
 
 @dataclass(frozen=True)
@@ -115,6 +193,10 @@ class SurrogateTransition:
     factor : Factor
         Of the surrogate's mean precision: the metric.
     step_size : float
+    sds : ndarray, shape (m,)
+        Of phi, about.
+    joint : Joint or None
+        How joint decisions are taken; None for decisions from all observations.
     n : int
         Transitions of the no-U-turn sampler before a decision.
     """
@@ -123,7 +205,15 @@ class SurrogateTransition:
     centre: FloatArray
     factor: Factor
     step_size: float
+    sds: FloatArray
+    joint: Joint | None = None
     n: int = 1
+
+    def decisions(self, predictors: SparsePredictors) -> Decisions:
+        """Those of one chain."""
+        if self.joint is None:
+            return FromAll(predictors, self.quadratic)
+        return Jointly(predictors, self.quadratic, self.sds, self.joint)
 
     def bind(self, bench: Bench) -> Kernel:
         """The kernel of one chain."""

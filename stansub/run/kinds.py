@@ -18,7 +18,7 @@ from stansub.kernels import between_modes, jumps, polya_gamma, proposals, recipe
 from stansub.kernels.base import State
 from stansub.run import state
 from stansub.run.moments import Moments
-from stansub.target import laplace, observations, remainders, sparse, split, taylor
+from stansub.target import grouped, laplace, observations, remainders, sparse, split, taylor
 from stansub.tuning import adapt, anchored, mode
 
 _RUN = (
@@ -89,6 +89,7 @@ _ABOUT_THE_MODE = (
     remainders.RemainderBounds,
     sparse.Quadratic,
     split.Factor,
+    grouped.Joint,
     Moments,
 )
 _CHOICES = tuple(

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from stansub import clock, streams
 from stansub.acceptance.ranges import Range
+from stansub.acceptance.rules import Exact
 from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import Guarantee, StoppingRule
+from stansub.acceptance.stopping import Poisson as PoissonTest
 from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
@@ -185,9 +187,12 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
     settled = _surrogate(posterior, config, progress) if config.surrogate else None
     transition = settled.transition if settled is not None else None
+    if transition is not None and config.test is not None:
+        transition = replace(transition, joint=None)
     found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
     if settled is not None:
         notes = updated(notes, settled.choice())
+        fitted = _deciding(config, settled.transition)
     if not _of_observations(found):
         posterior = posterior.for_decisions(progress)
     promise = fitted.guarantee(ranges.source)
@@ -234,6 +239,11 @@ def _surrogate(posterior: Posterior, config: SampleConfig, progress: Progress) -
     except NoPredictorsError as error:
         raise InputError(f"there is no surrogate of this likelihood: {error}; choose another proposal") from error
     return settle(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
+
+
+def _deciding(config: SampleConfig, transition: SurrogateTransition) -> StoppingRule:
+    """The test by which surrogate transitions are decided."""
+    return Exact() if transition.joint is None or config.test is not None else PoissonTest(kappa=transition.joint.kappa)
 
 
 def _starts(

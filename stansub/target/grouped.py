@@ -25,6 +25,8 @@ _RADII = (8.0, 16.0, 32.0)
 # The variance that joint decisions should add to the log ratio, and candidates of a step at most: as a share of the
 # observations. A candidate, which lies anywhere in memory, takes eight times as long as an observation in its order.
 _VARIANCE, _MOST_SHARE = 0.1, 0.03
+# Rounding of a factor as a combination of others.
+_SAME = 1e-12
 
 
 def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray) -> _loop.GroupedObservations:
@@ -87,6 +89,75 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
         np.array(factors),
         SHARE,
     )
+
+
+def shared(
+    predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray
+) -> tuple[_loop.GroupedObservations, Recentred]:
+    """What all chains with an expansion share, made for the first of them."""
+    latest = predictors.latest
+    if not latest or latest[0][0] is not quadratic:
+        made = grouped(predictors, quadratic, sds), Recentred(predictors, quadratic.point)
+        latest[:] = [(quadratic, made)]
+    found: tuple[_loop.GroupedObservations, Recentred] = latest[0][1]
+    return found
+
+
+class Recentred:
+    """Changes of phi, less what cancels in every predictor: a shift of a grouping against what all observations have.
+
+    Where each observation reads one element of a grouping with a factor that is a combination of the numbers that all
+    have, such as 1 beside an intercept, a common shift of its elements can stand in those numbers' coefficients. Bounds
+    term by term would count it twice.
+
+    Parameters
+    ----------
+    predictors : SparsePredictors
+    point : ndarray, shape (m,)
+        From which changes are counted.
+    """
+
+    def __init__(self, predictors: SparsePredictors, point: FloatArray) -> None:
+        self._point, self._shifts = point, [one for row in predictors.rows for one in _shifts(row)]
+        # What one argument's shift takes away another may read.
+        read = [set(row.places.tolist()) | set(row.gathered.indices.tolist()) for row in predictors.rows]
+        shared = {place for k, one in enumerate(read) for other in read[:k] for place in one & other}
+        self._shifts = [one for one in self._shifts if not shared & {*one.places.tolist(), *one.dense.tolist()}]
+
+    def __call__(self, phi: FloatArray) -> FloatArray:
+        """With the same predictors."""
+        found = phi.copy()
+        for one in self._shifts:
+            mean = float(one.weights @ (found[one.places] - self._point[one.places]))
+            found[one.places] -= mean
+            found[one.dense] += mean * one.coefficients
+        return found
+
+
+class _Shift(NamedTuple):
+    """A grouping's places with weights that add up to 1, and coefficients that a shift of 1 is the same as."""
+
+    places: NDArray[np.int64]
+    weights: FloatArray
+    dense: NDArray[np.int64]
+    coefficients: FloatArray
+
+
+def _shifts(row: SparseRows) -> list[_Shift]:
+    found: list[_Shift] = []
+    if row.is_constant or not row.places.size:
+        return found
+    for places, factors in _columns(row):
+        if (places < 0).any():
+            continue
+        coefficients, *_ = np.linalg.lstsq(row.dense, factors, rcond=None)
+        if np.abs(row.dense @ coefficients - factors).max() > _SAME * np.abs(factors).max():
+            continue
+        counts = np.bincount(places)
+        own = np.flatnonzero(counts)
+        weights = np.asarray(counts[own] / len(places), np.float64)
+        found.append(_Shift(own, weights, row.places, np.asarray(coefficients, np.float64)))
+    return found
 
 
 class Joint(NamedTuple):

@@ -8,8 +8,9 @@ not 0, never with m times the observations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -152,6 +153,8 @@ class SparsePredictors:
     rows: tuple[SparseRows, ...]
     family: Family
     constant: float = 0.0
+    # What was made from them last, and of what expansion (see `stansub.target.grouped.shared`).
+    latest: list[tuple[Quadratic, Any]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def dim(self) -> int:

@@ -7,7 +7,7 @@ the expansion leaves out varies less and less, the mean of short runs on the sur
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from stansub.chosen import SurrogateSettled
 from stansub.errors import RunError
 from stansub.kernels.surrogate import MAX_TREE_DEPTH, SurrogateTransition
 from stansub.progress import Progress
+from stansub.target.grouped import Joint, Recentred, choose_joint, shared
+from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Factor, Nuts, Split
 from stansub.tuning.differences import Differences
@@ -105,8 +107,23 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
         if again.noise >= found.noise:
             break
         found = again
-    transition = SurrogateTransition(found.quadratic, found.centre, found.factor, found.step_size)
+    surrogate = split.surrogate(found.quadratic)
+    recentred = Recentred(split.predictors, found.quadratic.point)
+    phis = [recentred(surrogate.phi(theta)) for theta in found.draws]
+    sds = np.std(phis, axis=0)
+    transition = SurrogateTransition(
+        found.quadratic, found.centre, found.factor, found.step_size, sds, _joint(split.predictors, found, sds, phis)
+    )
     return Settled(transition, found.draws, found.noise, n_passes)
+
+
+def _joint(predictors: SparsePredictors, found: _Explored, sds: FloatArray, phis: Sequence[FloatArray]) -> Joint | None:
+    """Joint decisions, where they cost less than all observations do."""
+    try:
+        observations, _ = shared(predictors, found.quadratic, sds)
+    except NoPredictorsError:
+        return None
+    return choose_joint(observations, phis[:_POINTS], predictors.n_observations)
 
 
 def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:

@@ -13,6 +13,7 @@ import stansub
 from stansub import CompiledModel, InputError, Posterior
 from stansub.kernels.surrogate import SurrogateTransitions
 from stansub.progress import Progress
+from stansub.target.grouped import Joint
 from stansub.tuning.surrogate import Settled, settle
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -71,8 +72,11 @@ class Weighted:
 class NotDecided(SurrogateTransitions):
     """A broken kernel, which takes the surrogate for the posterior."""
 
-    def _of(self, theta: Any) -> float:
-        return 0.0
+    def step(self, rng: Any, state: Any, params: Any, *, audit: bool = False) -> Any:
+        """Moves that are rejected are taken all the same."""
+        position = np.array(state.position)
+        self._nuts(rng.bit_generator.capsule, position, step_size=self._transition.step_size, max_tree_depth=8, n=1)
+        return state._replace(position=position), {}
 
 
 def run(kernel: SurrogateTransitions, start: Any, n: int) -> Any:
@@ -114,6 +118,8 @@ def test_draws_are_of_the_posterior(posterior: Posterior, settled: Settled) -> N
     poor = replace(settled.transition, quadratic=split.predictors.expansion(off))
     truth = Weighted(posterior, replace(settled, transition=poor), 6000)
     assert max(z_scores(run(SurrogateTransitions(split, poor), start, 5000), truth)) < MAX_Z
+    jointly = replace(poor, joint=Joint(2.0, 1e9, 0.0))
+    assert max(z_scores(run(SurrogateTransitions(split, jointly), start, 5000), truth)) < MAX_Z
     assert max(z_scores(run(NotDecided(split, poor), start, 5000), truth)) > 2 * MAX_Z
 
 
