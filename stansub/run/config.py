@@ -351,7 +351,10 @@ class SampleConfig:
         if not self.smooth and str(self.control_variates) in ("1", "2"):
             raise InputError(f"there are no control variates: {self.not_smooth}: leave `control_variates` out")
         if self.surrogate and not self.make_test().exact:
-            raise InputError("surrogate transitions are decided from all observations: leave `test` out, or say exact")
+            raise InputError(
+                "surrogate transitions choose their own test: leave `test` out, or say exact for decisions from all "
+                "observations"
+            )
         decisions.check_range(self.make_test(), self.range_source)
 
     def _settle(self) -> None:

@@ -138,7 +138,7 @@ def test_by_name(program: CompiledModel, data: dict[str, Any], tmp_path: Path) -
 
 
 def test_only_from_all_observations(program: CompiledModel, data: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="from all observations"):
+    with pytest.raises(InputError, match="choose their own test"):
         stansub.sample(program, data, proposal="surrogate", test="pocock")
 
 
