@@ -179,7 +179,7 @@ class Joint(NamedTuple):
 
 
 def choose_joint(observations: _loop.GroupedObservations, phis: Sequence[FloatArray], n: int) -> Joint | None:
-    """Joint decisions that cost less than all observations do; None where there are none.
+    """Joint decisions that cost less than all observations do; None if none do.
 
     With kappa the log ratio's variance is sum_i r_i^2 / (kappa b_i).
 
