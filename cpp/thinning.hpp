@@ -59,7 +59,7 @@ class Remainders {
   // Turns to the move between two points. Returns the change of the sum of all expansions.
   virtual double set_move(const double* theta, const double* theta_new) = 0;
 
-  // Of that move: the sum of the bounds by which `draw` picks factors; infinite where there are none.
+  // Of that move: the sum of the bounds by which `draw` picks factors; infinite if no bound is known.
   virtual double rate() = 0;
 
   // Whether so many candidates cost more than evaluating all factors.

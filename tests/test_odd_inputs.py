@@ -73,7 +73,7 @@ def test_draws_files(place: Path, change: Callable[[bytes, int], bytes], seed: i
 
 
 def test_what_is_wrong_is_seen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: each kind of bad end is told from a good one."""
+    """The negative control: each kind of bad end is recognised."""
 
     def ends(code: int, text: str) -> str:
         def main(arguments: list[str]) -> None:
