@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Data, Debug, Model, Quiet, Verbose, taking
+from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, Verbose, sources_of, taking
 from stansub.errors import MISSED_MODE, InputError, InterruptError, RunError
 from stansub.run import config
+
+if TYPE_CHECKING:
+    from stansub.stan.sources import DataSources
 
 
 @taking(*config.names(config.CHAINS, config.DECISIONS, config.DATA, config.OUTPUT))
@@ -39,6 +42,7 @@ def sample(
     ] = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
+    columns: Columns = None,
     debug: Debug = False,
     **options: Any,
 ) -> None:
@@ -61,11 +65,12 @@ def sample(
     options["checkpoint"] = options["checkpoint"] or options["resume"] or target.with_suffix(".checkpoint")
     if files.locate(options["checkpoint"])[0] == files.locate(target)[0]:
         raise InputError(f"{target} cannot be both the output and the checkpoint: choose another --output")
+    sources = sources_of(data, columns)
     console = FlagConsole(stderr=True)
     settings = config.SampleConfig(**options, show_progress=not quiet, console=console)
     if budget is not None:
-        settings = _planned(model, data, settings, budget, console)
-    result = run.draw(model, data, settings, overwrite=force)
+        settings = _planned(model, sources, settings, budget, console)
+    result = run.draw(model, sources, settings, overwrite=force)
     found = run.check(result)
     written, trouble = inference_data.write_anywhere(result, target, overwrite=replacing)
     try:
@@ -88,7 +93,7 @@ def sample(
 
 
 def _planned(
-    model: Path, data: Path, settings: config.SampleConfig, budget: str, console: FlagConsole
+    model: Path, data: DataSources, settings: config.SampleConfig, budget: str, console: FlagConsole
 ) -> config.SampleConfig:
     """The options with what a plan for the budget chooses."""
     from stansub.planning.plan import follow
