@@ -14,6 +14,7 @@ import stansub
 from stansub.output import inference_data
 
 PROGRAM = str(Path(__file__).parents[1] / "stan_models" / "hierarchical_logistic.stan")
+CSV = ["--output-format", "cmdstan-csv"]
 COLUMNS = ["--columns", "x=[x1,x2]"]
 N = 600
 
@@ -59,7 +60,9 @@ def test_draws_are_those_from_json_and_know_the_levels(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(["sample", PROGRAM, "data.json", *QUICK, "--output", "json.nc"], capsys)[0] == 0
-    assert run(["sample", PROGRAM, "table.parquet", *COLUMNS, *QUICK, "--output", "table.nc"], capsys)[0] == 0
+    assert run(["sample", PROGRAM, "table.parquet", *COLUMNS, *QUICK, *CSV, "--output", "table.nc"], capsys)[0] == 0
+    assert (place / "table_1.csv").is_file()
+    assert (place / "table_2.csv").is_file()
     from_json, from_table = (inference_data.load(place / f"{name}.nc") for name in ("json", "table"))
     for name in ("beta", "effect", "z"):
         np.testing.assert_array_equal(from_json["posterior"][name], from_table["posterior"][name])
