@@ -24,6 +24,7 @@ OTHERS = {
             "budget",
             "data",
             "engine",
+            "fallback",
             "force",
             "install_cmdstan",
             "max_treedepth",
