@@ -32,6 +32,7 @@ from stansub.stan.source import Source
 from stansub.stan.syntax import Name, Program, find, names, parse_expression
 from stansub.stan.uncut import Uncut
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
+from stansub.target.remainders import NoPredictorsError
 from stansub.types import FloatArray
 
 
@@ -174,13 +175,18 @@ class CompiledModel:
         Raises
         ------
         InputError
-            When the data do not fit, or there are no parameters or observations.
+            When the data do not fit, or there are no parameters.
+        NoPredictorsError
+            When there are no observations, or the log density is not finite anywhere.
         """
         size = observations or self.analysis.size
+        n = values.integer(size) if size in values.values else 0
+        if n < 1:
+            raise NoPredictorsError(f"{size or 'nothing'} counts {n} observations")
         given = self._given(values, seed, _default_size, as_progress(progress))
-        if not given.points or values.integer(size) < 1:
-            raise InputError(f"{self.name}: the log density is not finite anywhere, or there are no observations")
-        found = Uncut(given.full, values.integer(size)), None, Proof(len(given.points), 0.0)
+        if not given.points:
+            raise NoPredictorsError("the log density is not finite at any of the parameter values tried")
+        found = Uncut(given.full, n), None, Proof(len(given.points), 0.0)
         return replace(self._posterior(given, *found, (size,)), observations=observations)
 
     def _given(self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress) -> _Given:

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 import stansub
-from stansub import CompiledModel
+from stansub import CompiledModel, InputError
 from stansub.cli import main
 from stansub.output import inference_data
 from stansub.run import transitions
@@ -83,6 +83,14 @@ def test_moves_about_the_mode_stay_where_the_posterior_is_near_to_normal(
 def test_they_are_left_where_the_user_asks_for_what_they_have_not(multilevel: CompiledModel) -> None:
     idata = stansub.sample(multilevel, crossed(), test="pocock", iter_warmup=50, iter_sampling=50, **QUIET)
     assert "surrogate" not in inference_data.attrs(idata)["choices"]
+
+
+def test_data_that_make_no_sense_are_explained_as_ever(multilevel: CompiledModel) -> None:
+    data = crossed()
+    with pytest.raises(InputError, match="no observations"):
+        stansub.sample(multilevel, data | {"N": 0, "y": [], "x": [], "g": [], "h": []}, **QUIET)
+    with pytest.raises(InputError, match="observation 4 of the data"):
+        stansub.sample(multilevel, data | {"x": np.where(np.arange(300) == 3, np.nan, data["x"])}, **QUIET)
 
 
 def test_chains_that_would_hardly_move_are_warned_of_or_left_to_nuts(
