@@ -21,6 +21,7 @@ from clocks import HANGS, Clock
 from stansub import CompiledModel, cli, compile_model
 from stansub.acceptance import rules as boundary
 from stansub.cli.application import app
+from stansub.cli.flags import flag_of
 from stansub.output import convergence, inference_data, summary
 from stansub.run import collect, config, decisions, limits, progress
 from stansub.run.chain import Chain, Phase
@@ -827,6 +828,23 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     code, out, err = run([], capsys)
     assert (code, err) == (0, "")
     assert "doctor" in out
+
+
+def test_help_fits_on_two_screens_and_help_all_has_every_option(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, short, _ = run(["sample", "--help"], capsys)
+    assert code == 0
+    assert len(short.splitlines()) <= 2 * 48
+    assert all(flag in short for flag in ("--help-all", "--seed", "--until", "--resume", "x=[a,b,c]"))
+    assert run(["sample", "--help-all"], capsys)[0] == 0
+    assert run(["sample", "--help"], capsys)[1] == short
+    monkeypatch.setenv("COLUMNS", "200")
+    whole = run(["sample", "--help-all"], capsys)[1]
+    flags = [flag_of(name) for name in config.names() if config.declared(name).group]
+    assert [flag for flag in flags if flag not in whole] == []
+    assert sum(flag not in short for flag in flags) > 10
 
 
 def test_choices_are_those_of_the_library() -> None:

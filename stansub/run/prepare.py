@@ -54,7 +54,7 @@ from stansub.tuning.surrogate import Settled, settle
 from stansub.types import FloatArray
 
 Model = str | Path | CompiledModel | Posterior | FunctionFactors
-Data: TypeAlias = "DataLike | data_module.Data | None"
+Data: TypeAlias = DataLike | data_module.Data | None
 
 
 @dataclass(frozen=True)
