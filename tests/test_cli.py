@@ -159,7 +159,12 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
         for command in app.registered_commands
         if command.callback
     }
-    assert {name for name, options in taken.items() if "output_dir" in options} == {"compare", "risk", "plot"}
+    assert {name for name, options in taken.items() if "output_dir" in options} == {
+        "compare",
+        "risk",
+        "plot",
+        "export",
+    }
     assert {name for name, options in taken.items() if "output" in options} == {
         "sample",
         "reference",
@@ -208,7 +213,7 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str], 
         "--proposal random-walk --control-variates 1 --max-time 500 --until ess=9000 --test bernstein --delta 0.2 "
         "--range scan --looks fixed --first-look 200 --audit 0.5 --block-size 2 "
         "--evaluator instances "
-        "--output out.nc --force --save-warmup --observation-level --no-generated-quantities --quiet"
+        "--output out.nc --force --save mu --save-warmup --observation-level --no-generated-quantities --quiet"
     )
     code, _, err = run(["sample", program, "mean.json", *options.split()], capsys)
     assert code == 0, err
@@ -218,7 +223,7 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str], 
         "inits": "inits.json", "proposal": "random-walk", "control_variates": 1, "max_time": 500.0, "max_error": None,
         "until": "ess=9000",
         "range_source": "scan", "audit": 0.5, "block_size": 2, "observations": None, "evaluator": "instances",
-        "save_warmup": True, "generated_quantities": False, "observation_level": True,
+        "save": "mu", "drop": None, "save_warmup": True, "generated_quantities": False, "observation_level": True,
         "executor": "threads", "kernel": None, "final_epsilon": None,
     }  # fmt: skip
     assert facts["settings"] == expected
