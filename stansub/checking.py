@@ -82,7 +82,8 @@ def report(
     console, progress : Console
         For the report, and for what is going on.
     write : Path, optional
-        Where to write a form of the program that qualifies, if it does not and there is one.
+        Where to write a form of the program that qualifies, if it does not and there is one, or the program in
+        today's syntax.
     overwrite : bool
         Whether that may be a file that exists.
     verbose : bool
@@ -99,7 +100,14 @@ def report(
     InputError
         When program or data cannot be read, or the file cannot be written.
     """
-    read = source_module.read(stan_file)
+    try:
+        read = source_module.read(stan_file)
+    except source_module.OldSyntaxError as error:
+        if write is None:
+            raise
+        path = files.write(write, error.code.encode(), overwrite=overwrite)
+        console.print(Text(f"Written: {path}, with arrays in today's syntax; check that"), soft_wrap=True)
+        return 0
     if write is not None:
         if data is None:
             raise InputError("`write` needs data: what is written is first compared with the program on them")

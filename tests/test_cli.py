@@ -21,6 +21,7 @@ from clocks import HANGS, Clock
 from stansub import CompiledModel, cli, compile_model
 from stansub.acceptance import rules as boundary
 from stansub.cli.application import app
+from stansub.cli.flags import flag_of
 from stansub.output import convergence, inference_data, summary
 from stansub.run import collect, config, decisions, limits, progress
 from stansub.run.chain import Chain, Phase
@@ -158,7 +159,12 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
         for command in app.registered_commands
         if command.callback
     }
-    assert {name for name, options in taken.items() if "output_dir" in options} == {"compare", "risk", "plot"}
+    assert {name for name, options in taken.items() if "output_dir" in options} == {
+        "compare",
+        "risk",
+        "plot",
+        "export",
+    }
     assert {name for name, options in taken.items() if "output" in options} == {
         "sample",
         "reference",
@@ -207,7 +213,7 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str], 
         "--proposal random-walk --control-variates 1 --max-time 500 --until ess=9000 --test bernstein --delta 0.2 "
         "--range scan --looks fixed --first-look 200 --audit 0.5 --block-size 2 "
         "--evaluator instances "
-        "--output out.nc --force --save-warmup --observation-level --no-generated-quantities --quiet"
+        "--output out.nc --force --save mu --save-warmup --observation-level --no-generated-quantities --quiet"
     )
     code, _, err = run(["sample", program, "mean.json", *options.split()], capsys)
     assert code == 0, err
@@ -217,7 +223,7 @@ def test_every_option_is_taken(place: Path, capsys: pytest.CaptureFixture[str], 
         "inits": "inits.json", "proposal": "random-walk", "control_variates": 1, "max_time": 500.0, "max_error": None,
         "until": "ess=9000",
         "range_source": "scan", "audit": 0.5, "block_size": 2, "observations": None, "evaluator": "instances",
-        "save_warmup": True, "generated_quantities": False, "observation_level": True,
+        "save": "mu", "drop": None, "save_warmup": True, "generated_quantities": False, "observation_level": True,
         "executor": "threads", "kernel": None, "final_epsilon": None,
     }  # fmt: skip
     assert facts["settings"] == expected
@@ -827,6 +833,23 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     code, out, err = run([], capsys)
     assert (code, err) == (0, "")
     assert "doctor" in out
+
+
+def test_help_fits_on_two_screens_and_help_all_has_every_option(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, short, _ = run(["sample", "--help"], capsys)
+    assert code == 0
+    assert len(short.splitlines()) <= 2 * 48
+    assert all(flag in short for flag in ("--help-all", "--seed", "--until", "--resume", "x=[a,b,c]"))
+    assert run(["sample", "--help-all"], capsys)[0] == 0
+    assert run(["sample", "--help"], capsys)[1] == short
+    monkeypatch.setenv("COLUMNS", "200")
+    whole = run(["sample", "--help-all"], capsys)[1]
+    flags = [flag_of(name) for name in config.names() if config.declared(name).group]
+    assert [flag for flag in flags if flag not in whole] == []
+    assert sum(flag not in short for flag in flags) > 10
 
 
 def test_choices_are_those_of_the_library() -> None:

@@ -23,7 +23,8 @@ def check(
         Path | None,
         typer.Option(
             metavar="FILE.stan",
-            help="Where to write a form of the program that qualifies, if it does not as it stands and there is one.",
+            help="Where to write a form of the program that qualifies, if it does not as it stands and there is one, "
+            "or a program with arrays as before 2021 (`real x\\[N]`) in today's syntax.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,

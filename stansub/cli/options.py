@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
@@ -27,13 +28,16 @@ __all__ = [
     "Data",
     "Debug",
     "Draws",
+    "HelpAll",
     "Model",
     "Quiet",
     "Verbose",
     "declared",
     "shared",
+    "show_all",
     "sources_of",
     "taking",
+    "words_of",
 ]
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.stan", help="Stan program.")]
@@ -50,7 +54,7 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=COLUMNS",
-        help="Columns of a data variable, where their names differ: y=late, x=[a,b,c] or x=x_*; may be given several "
+        help="Columns of a data variable, where their names differ: y=late, x=\\[a,b,c] or x=x_*; may be given several "
         "times.",
         rich_help_panel=DATA,
     ),
@@ -71,13 +75,20 @@ def sources_of(data: list[str], columns: list[str] | None) -> DataSources:
     return DataSources.from_words(data, columns or ())
 
 
-def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
+def words_of(data: list[str], columns: list[str] | None) -> str:
+    """Return the same as words of a command line, for a command that is suggested."""
+    return shlex.join([*data, *(word for one in columns or () for word in ("--columns", one))])
+
+
+def shared(name: str, *value: Any, hidden: bool = False, **changes: Any) -> inspect.Parameter:
     """An option of `sample` as a parameter of a command.
 
     Parameters
     ----------
     value
         Its default, where this is another than that of `sample`.
+    hidden : bool
+        Whether only `--help-all` shows it.
     changes
         What else is declared otherwise (see `stansub.run.config.Option`).
     """
@@ -95,10 +106,25 @@ def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
         metavar=option.metavar,
         show_default=as_flags(option.default) or True,
         rich_help_panel=option.group or None,
+        hidden=hidden,
     )
     wanted: Any = kind if default is not None else kind | None
     annotation = Annotated[wanted, info]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def show_all(context: typer.Context, value: bool) -> None:
+    """Print the help of a command with its hidden options, and end."""
+    if value:
+        for parameter in context.command.params:
+            vars(parameter)["hidden"] = False
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool, typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=show_all)
+]
 
 
 def declared(name: str, kind: Any, default: Any, **info: Any) -> inspect.Parameter:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, flag_of
-from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, sources_of, taking
+from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, sources_of, taking, words_of
 
 if TYPE_CHECKING:
     from stansub.planning.plan import BudgetPlan, Sampled, Trees
@@ -77,7 +77,7 @@ def plan(
         if json:
             typer.echo(json_module.dumps(found.to_dict(), indent=1))
         else:
-            for line in lines(found, model, sources.words):
+            for line in lines(found, model, words_of(data, columns)):
                 typer.echo(line)
     console.print(f"Picture: {picture}", soft_wrap=True)
 

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, Verbose, sources_of, taking
+from stansub.cli.options import OUTPUT, Columns, Data, Debug, HelpAll, Model, Quiet, Verbose, shared, sources_of, taking
 from stansub.errors import MISSED_MODE, InputError, InterruptError, NotMixingError, RunError
 from stansub.run import config
 
 if TYPE_CHECKING:
     from stansub.stan.sources import DataSources
+
+
+_OPTIONS = config.names(config.CHAINS, config.DECISIONS, config.DATA, config.OUTPUT)
 
 
 class OutputFormat(StrEnum):
@@ -30,7 +33,7 @@ class Fallback(StrEnum):
     NUTS = "nuts"
 
 
-@taking(*config.names(config.CHAINS, config.DECISIONS, config.DATA, config.OUTPUT))
+@taking(*(shared(name, hidden=not config.declared(name).common) for name in _OPTIONS))
 def sample(
     model: Model,
     data: Data,
@@ -48,6 +51,7 @@ def sample(
         typer.Option(
             help="netcdf, and with cmdstan-csv a file a chain beside it (see `stansub export`).",
             rich_help_panel=OUTPUT,
+            hidden=True,
         ),
     ] = OutputFormat.netcdf,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.", rich_help_panel=OUTPUT)] = False,
@@ -72,12 +76,13 @@ def sample(
     verbose: Verbose = False,
     quiet: Quiet = False,
     columns: Columns = None,
+    help_all: HelpAll = False,
     debug: Debug = False,
     **options: Any,
 ) -> None:
     """Sample the posterior of a Stan program, each decision taken from a random subset of the data.
 
-    Ctrl-C, SIGTERM and SIGHUP stop after the current step and write what there is; a second one gives it up.
+    Common options; `--help-all` shows all. Ctrl-C, SIGTERM and SIGHUP stop the run and write the draws so far.
 
     Exit codes: 0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 4 a mode was found
     that no chain visited, 130 interrupted and nothing to write.

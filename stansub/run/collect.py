@@ -29,7 +29,7 @@ from stansub.output.words import sentence
 from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain
 from stansub.run.config import SampleConfig
-from stansub.run.constrain import PARAMETERS, Kept, constrain
+from stansub.run.constrain import LOG_LIK, PARAMETERS, Kept, constrain
 from stansub.run.executors import BROKEN, Outcome
 from stansub.run.inits import Inits
 from stansub.run.prepare import Prepared, Setup
@@ -239,9 +239,7 @@ def _build(
     theta = np.stack([chain.sampling.kept.theta[:n] for chain in chains])
     progress("Computing constrained values (Ctrl-C leaves out generated quantities)")
     variables, trouble = _quantities(prepared, theta, kept)
-    log_likelihood = (
-        {"log_lik": variables.pop("log_lik")} if kept.observation_level and "log_lik" in variables else None
-    )
+    log_likelihood = {LOG_LIK: variables.pop(LOG_LIK)} if kept.log_likelihood and LOG_LIK in variables else None
     groups: dict[str, Any] = {}
     if kept.save_warmup:
         n_warmup = min(chain.warmup.n_kept for chain in chains)

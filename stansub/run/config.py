@@ -63,6 +63,8 @@ class Option:
         on it.
     recorded : bool
         Whether it is written to the output.
+    common : bool
+        Whether the short help of `sample` shows it.
     """
 
     text: str
@@ -74,6 +76,7 @@ class Option:
     metavar: str | None = None
     resume: Literal["same", "longer", "any"] = "same"
     recorded: bool = True
+    common: bool = False
 
 
 def _option(default: Any, text: str, group: str = "", bounds: Bounds | None = None, **more: Any) -> Any:
@@ -96,7 +99,7 @@ class SampleConfig:
         When an option is out of range, or options do not go together.
     """
 
-    chains: int = _option(4, "Number of chains.", CHAINS, Count(1, MOST["chains"]))
+    chains: int = _option(4, "Number of chains.", CHAINS, Count(1, MOST["chains"]), common=True)
     parallel_chains: int | None = _option(
         None,
         "Chains run at once, as threads over one copy of the data; the draws do not depend on it.",
@@ -121,15 +124,16 @@ class SampleConfig:
         CHAINS,
         Count(0),
         means="2,000; 200 of surrogate transitions, which learn nothing more; of a run that is resumed, its own",
+        common=True,
     )
     iter_sampling: int = _option(
         None,
-        "Steps of each chain after warmup, with `until` at most; one of a random walk moves less far than one of NUTS, "
-        "so there are more.",
+        "Steps of each chain after warmup; with `until` the most.",
         CHAINS,
         Count(1),
         means="10,000, or 1,000 surrogate transitions; with `until` 100,000; of a run that is resumed, its own",
         resume="longer",
+        common=True,
     )
     thin: int = _option(1, "Steps from one draw that is kept to the next.", CHAINS, Count(1))
     seed: int | None = _option(
@@ -138,6 +142,7 @@ class SampleConfig:
         CHAINS,
         Count(0, MOST["seed"]),
         means="drawn, and written to the output",
+        common=True,
     )
     inits: Inits | None = _option(
         None,
@@ -154,14 +159,15 @@ class SampleConfig:
         | Proposal
     ) = _option(
         "auto",
-        "Moves about the mode (laplace-pcn, langevin), random walks that learn their scale and, as "
-        "adaptive-metropolis, their covariance in warmup, or Langevin moves with gradients of mini-batches (sgld); "
-        "surrogate, for multilevel models, samples the program with an expansion in place of its likelihood by the "
-        "no-U-turn sampler; auto takes surrogate where effects have an unknown scale and the posterior is not near to "
-        "normal, and has a short race about the mode elsewhere.",
+        "How to propose: about the mode (laplace-pcn, langevin), by adaptive random walks (random-walk, "
+        "adaptive-metropolis), with gradients of mini-batches (sgld) or, for multilevel models, by NUTS on an "
+        "expansion of the likelihood (surrogate); auto takes surrogate where effects have an unknown scale and the "
+        "posterior is not near to normal, and chooses in a short race elsewhere.",
         CHAINS,
         Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate")),
         type_="or Proposal",
+        metavar="NAME",
+        common=True,
     )
     kernel: Recipe | None = _option(
         None,
@@ -175,27 +181,29 @@ class SampleConfig:
         CHAINS,
         Interval("a number of seconds above 0", high=None),
         resume="any",
+        common=True,
     )
     until: str | Mapping[str, float] | None = _option(
         None,
-        "End when every parameter is as precise as this: an ESS (bulk and tail) of at least, an R-hat of at most so "
-        "much, or both, as in ess=400,rhat=1.01; it is checked after 500 draws of each chain and whenever there are a "
-        "quarter more.",
+        "Stop early, once every parameter has this ESS (bulk and tail) and R-hat: ess=400,rhat=1.01, or one of them.",
         CHAINS,
         type_="str or mapping",
         metavar="PRECISION",
         means="none: the run ends after `iter_sampling`",
         resume="any",
+        common=True,
     )
     test: StoppingRule | str | None = _option(
         None,
-        "How a decision is taken from a subset of the data: by a t-test (pocock, austerity) or a concentration bound, "
-        "with the noise of the estimated log ratio counted in (barker, penalty), from all the data (exact), or from a "
-        "few by bounds on what the others add (factorised, poisson).",
+        "How to decide from a subset of the data: t-tests (pocock, austerity), concentration bounds (hoeffding, "
+        "bernstein, bernstein-serfling), tests that count the noise in (barker, penalty), all the data (exact), or "
+        "bounds on what single observations add (factorised, poisson).",
         DECISIONS,
         Named(TEST_NAMES),
         type_="name or StoppingRule",
+        metavar="NAME",
         means="pocock",
+        common=True,
     )
     bounds: Literal["proved", "learned"] | str | None = _option(
         None,
@@ -288,6 +296,26 @@ class SampleConfig:
         OUTPUT,
         resume="any",
     )
+    save: str | Sequence[str] | None = _option(
+        None,
+        "Variables to keep, and no others; those with a value per observation, too, if they are named.",
+        OUTPUT,
+        type_="str or sequence of str",
+        metavar="NAME[,NAME...]",
+        means="all but those with a value per observation",
+        resume="any",
+        common=True,
+    )
+    drop: str | Sequence[str] | None = _option(
+        None,
+        "Variables to leave out.",
+        OUTPUT,
+        type_="str or sequence of str",
+        metavar="NAME[,NAME...]",
+        means="none",
+        resume="any",
+        common=True,
+    )
     checkpoint: Path | str | None = _option(
         None,
         "File in which the run is kept while it goes on, so that it can be resumed.",
@@ -309,13 +337,14 @@ class SampleConfig:
     )
     resume: Path | str | None = _option(
         None,
-        "Checkpoint of a run that was killed, stopped or, with more `iter_sampling`, finished: it goes on draw for "
-        "draw as if it had never ended. If there is no such file yet, a new run starts and is kept there.",
+        "Checkpoint from which a run resumes, draw for draw, also one that has finished, with more `iter_sampling`; if "
+        "there is no such file yet, a new run starts and is kept there.",
         OUTPUT,
         type_="path",
         metavar="FILE",
         resume="any",
         recorded=False,
+        common=True,
     )
     show_progress: bool | None = _option(
         None,
@@ -367,6 +396,11 @@ class SampleConfig:
             settled["until"] = str(Precision.of(self.until))
             if self.iter_sampling is None:
                 settled["iter_sampling"] = MOST_ITER_SAMPLING
+        for name in ("save", "drop"):
+            given = getattr(self, name)
+            if given is not None:
+                listed = given.split(",") if isinstance(given, str) else given
+                settled[name] = ",".join(one.strip() for one in listed)
         for name, value in settled.items():
             object.__setattr__(self, name, value)
 

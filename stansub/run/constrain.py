@@ -30,19 +30,55 @@ class Kept:
         Those of them that have a value per observation.
     save_warmup : bool
         The draws of warmup.
+    saved : frozenset of str
+        The variables that are kept, if not all.
+    dropped : frozenset of str
+        Variables that are left out.
     """
 
     generated_quantities: bool = True
     observation_level: bool = False
     save_warmup: bool = False
+    saved: frozenset[str] = frozenset()
+    dropped: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, config: SampleConfig) -> Kept:
         """What the user asked for."""
-        return cls(config.generated_quantities, config.observation_level, config.save_warmup)
+        saved, dropped = (frozenset(str(names).split(",") if names else ()) for names in (config.save, config.drop))
+        return cls(config.generated_quantities, config.observation_level, config.save_warmup, saved, dropped)
+
+    @property
+    def log_likelihood(self) -> bool:
+        """Whether ``log_lik`` has a group of its own."""
+        return self.observation_level or LOG_LIK in self.saved
+
+    def left_out(self, posterior: Posterior) -> set[str]:
+        """Names of the variables that are not kept.
+
+        Raises
+        ------
+        InputError
+            When a name is none of a variable, or no draws would be left.
+        """
+        program = posterior.program
+        blocks = (program.parameters, program.transformed_parameters, program.generated_quantities)
+        known = [one.name for block in blocks for one in block.declarations]
+        known = known or list(Layout.from_names(posterior.full.param_names()).names)  # a posterior of functions
+        if unknown := sorted((self.saved | self.dropped) - set(known)):
+            option = "save" if unknown[0] in self.saved else "drop"
+            raise InputError(f"`{option}={unknown[0]}`: there is no such variable; there are {', '.join(known)}")
+        tall = set() if self.observation_level else set(_tall(posterior)) - self.saved
+        out = tall | self.dropped | (set(known) - self.saved if self.saved else set())
+        if self.saved | self.dropped and not set(known) - out - {LOG_LIK}:
+            raise InputError("`save` and `drop` leave no variable: keep at least one beside log_lik")
+        return out
 
 
 PARAMETERS = Kept(generated_quantities=False)
+
+# The variable that ArviZ compares models by.
+LOG_LIK = "log_lik"
 
 
 # Dimensions of every group of draws in ArviZ's schema, so that no variable can be called so.
@@ -110,15 +146,15 @@ class _Values:
     @classmethod
     def of(cls, posterior: Posterior, kept: Kept) -> _Values:
         program, model = posterior.program, posterior.full
-        tall = set() if kept.observation_level else set(_tall(posterior))
+        out = kept.left_out(posterior)
         # A block is written only if something of it is wanted: N-sized quantities cost a pass over the data a draw.
         include_tp, include_gq = (
-            kept.generated_quantities and any(one.name not in tall for one in block.declarations)
+            kept.generated_quantities and any(one.name not in out for one in block.declarations)
             for block in (program.transformed_parameters, program.generated_quantities)
         )
         names = model.param_names(include_tp=include_tp, include_gq=include_gq)
         layout = Layout.from_names(names)
-        layout = layout.select(name for name in layout.names if name.partition(":")[0] not in tall)
+        layout = layout.select(name for name in layout.names if name.partition(":")[0] not in out)
         columns = np.concatenate([places.ravel() for places in layout.columns.values()])
         return cls(include_tp, include_gq, len(names), layout, columns)
 

@@ -28,7 +28,7 @@ from stansub.stan.syntax import Program
 from stansub.target.functions import FunctionFactors
 
 Model = str | Path | CompiledModel | Posterior | FunctionFactors
-Data: TypeAlias = "DataLike | data_module.Data | None"
+Data: TypeAlias = DataLike | data_module.Data | None
 
 
 class Given(NamedTuple):

@@ -8,6 +8,15 @@ from typing import NamedTuple
 from stansub.errors import InputError
 from stansub.stan import stanc, syntax
 from stansub.stan.analysis import Analysis
+from stansub.stan.old_arrays import converted
+
+
+class OldSyntaxError(InputError):
+    """A program in the array syntax of before 2021; ``code`` is the same in today's, which stanc accepts."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Source(NamedTuple):
@@ -39,11 +48,33 @@ def read(stan_file: str | Path) -> Source:
     Raises
     ------
     InputError
-        When the file is missing, or is not a valid Stan program with parameters.
+        When the file is missing, or is not a valid Stan program with parameters; `OldSyntaxError` when it would be one
+        with its arrays in today's syntax.
     """
     path = Path(stan_file)
-    found = Source(path.stem, stanc.read(path), syntax.parse(stanc.canonical(path)))
+    text = stanc.read(path)
+    try:
+        canonical = stanc.canonical(path)
+    except InputError as error:
+        raise _explained(error, path, text) from None
+    found = Source(path.stem, text, syntax.parse(canonical))
     program = found.program
     if program.model.span != syntax.NOWHERE and not program.parameters.declarations:
         raise InputError(f"{path}: the program has no parameters, so there is nothing to sample")
     return found
+
+
+def _explained(error: InputError, path: Path, text: str) -> InputError:
+    """The error of stanc or, if only the syntax of arrays is old, what to do about that."""
+    code = converted(text)
+    if code == text:
+        return error
+    try:
+        stanc.canonical_code(code, str(path), folder=path.absolute().parent)
+    except InputError:
+        return error
+    return OldSyntaxError(
+        f"{path}: its arrays are declared as Stan before 2021 had them (`real x[N]`); `stansub check` with "
+        "`write=FILE` writes the program in today's syntax",
+        code,
+    )

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import numbers
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from stansub.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _SETTING = re.compile(r"(?P<name>[A-Za-z]\w*)\s*=(?P<value>.*)", re.DOTALL)
 
@@ -26,8 +22,12 @@ class ArrowStream(Protocol):
         """Return a capsule of the stream."""
 
 
-DataPart: TypeAlias = "str | Path | Mapping[str, Any] | ArrowStream | NDArray[Any]"
-DataLike: TypeAlias = "DataPart | Sequence[DataPart] | DataSources"
+class StructuredArray(Protocol):
+    """A numpy array whose elements have fields."""
+
+    @property
+    def dtype(self) -> Any:
+        """Names and types of the fields."""
 
 
 @dataclass(frozen=True)
@@ -93,15 +93,6 @@ class DataSources:
         return " and ".join(dict.fromkeys(file.name for file in self.files)) or "data"
 
     @property
-    def words(self) -> str:
-        """The sources as arguments and options of a command line."""
-        settings = (f"{name}={value}" for part in self._settings for name, value in part.items())
-        columns = (
-            word for name, names in self.columns.items() for word in ("--columns", f"{name}=[{','.join(names)}]")
-        )
-        return shlex.join([*map(str, self.files), *settings, *columns])
-
-    @property
     def recorded(self) -> str:
         """Where the data come from, as text that `restored` reads; empty unless files and single numbers are all."""
         files = [str(file.resolve()) for file in self.files]
@@ -132,6 +123,10 @@ class DataSources:
         """The mappings of single numbers."""
         mappings = [part for part in self.parts if isinstance(part, Mapping)]
         return [one for one in mappings if all(isinstance(value, numbers.Real) for value in one.values())]
+
+
+DataPart: TypeAlias = str | Path | Mapping[str, Any] | ArrowStream | StructuredArray
+DataLike: TypeAlias = DataPart | Sequence[DataPart] | DataSources
 
 
 def _is_part(part: object) -> bool:

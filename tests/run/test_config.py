@@ -127,6 +127,8 @@ def test_nothing_else_keeps_a_run_from_going_on() -> None:
         "audit": 0.5,
         "show_progress": True,
         "generated_quantities": False,
+        "save": "mu",
+        "drop": "sigma",
         "executor": "processes",
         "checkpoint": "run.checkpoint",
         "checkpoint_every": 5.0,

@@ -54,6 +54,46 @@ def test_values_per_observation_are_there_on_request(full: Any, sample_data: dic
     np.testing.assert_allclose(log_lik, -0.5 * (residual**2 + np.log(2 * np.pi)) - np.log(sigma), rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("options", "kept", "log_lik"),
+    [
+        ({"save": "mu,residual"}, ["mu", "residual"], False),
+        ({"save": ["sigma", "log_lik"]}, ["sigma"], True),
+        ({"drop": "table, precision"}, ["mu", "sigma"], False),
+        (
+            {"observation_level": True, "drop": "y_rep,log_lik,mu"},
+            ["sigma", "precision", "residual", "table"],
+            False,
+        ),
+    ],
+)
+def test_variables_that_are_saved_or_dropped(
+    full: Any, quantities: CompiledModel, sample_data: dict[str, Any], options: Any, kept: list[str], log_lik: bool
+) -> None:
+    found = stansub.sample(quantities, sample_data, **SHORT, **options)
+    posterior, whole = (inference_data.group(one, "posterior") for one in (found, full))
+    assert list(posterior.data_vars) == kept
+    assert ("log_likelihood" in inference_data.groups(found)) == log_lik
+    for name in {"mu", "sigma"} & set(kept):
+        np.testing.assert_array_equal(posterior[name].values, whole[name].values)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"save": "nu"}, "`save=nu`: there is no such variable; there are mu, sigma, precision"),
+        ({"drop": ["mu", "nu"]}, "`drop=nu`: there is no such variable"),
+        ({"save": "mu", "drop": "mu"}, "leave no variable"),
+        ({"save": "log_lik"}, "leave no variable: keep at least one beside log_lik"),
+    ],
+)
+def test_variables_that_cannot_be_saved_or_dropped(
+    quantities: CompiledModel, sample_data: dict[str, Any], options: Any, message: str
+) -> None:
+    with pytest.raises(stansub.InputError, match=message):
+        stansub.sample(quantities, sample_data, **SHORT, **options)
+
+
 def test_asking_for_more_values_does_not_change_the_others(default: Any, full: Any) -> None:
     few, all_ = inference_data.group(default, "posterior"), inference_data.group(full, "posterior")
     for name in few.data_vars:

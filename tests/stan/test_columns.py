@@ -234,7 +234,6 @@ def test_words_of_a_command_line_and_what_is_recorded(tmp_path: Path) -> None:
     words = DataSources.from_words(["t.parquet", "J=7"], ["x=[x_1, x_2]", "y = late", "group=g*"])
     assert words.columns == {"x": ("x_1", "x_2"), "y": ("late",), "group": ("g*",)}
     assert words.parts == ("t.parquet", {"J": 7})
-    assert words.words == "t.parquet J=7 --columns 'x=[x_1,x_2]' --columns 'y=[late]' --columns 'group=[g*]'"
     again = DataSources.restored(words.recorded)
     assert again is not None
     assert again.columns == words.columns

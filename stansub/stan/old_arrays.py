@@ -1,0 +1,67 @@
+"""Programs in the array syntax of before 2021, `real x[N]`, written in today's, `array[N] real x`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from stansub.errors import InputError
+from stansub.stan.syntax import Token, matching, tokenize
+
+_VECTORS = {"vector", "row_vector", "simplex", "ordered", "positive_ordered", "unit_vector"}
+_MATRICES = {"matrix", "cov_matrix", "corr_matrix", "cholesky_factor_cov", "cholesky_factor_corr"}
+_TYPES = {"int", "real", *_VECTORS, *_MATRICES}
+
+
+class _Change(NamedTuple):
+    """Text in place of a stretch."""
+
+    start: int
+    end: int
+    text: str
+
+
+def converted(code: str) -> str:
+    """Return a program with its arrays in today's syntax, everything else as it stands.
+
+    Whether the result is a valid program is for stanc to say.
+    """
+    try:
+        changes = sorted(_changes(code, tokenize(code)))
+    except InputError:
+        return code
+    for change in reversed(changes):
+        code = code[: change.start] + change.text + code[change.end :]
+    return code
+
+
+def _changes(code: str, tokens: Sequence[Token]) -> Iterator[_Change]:
+    for i, token in enumerate(tokens):
+        if token.kind != "name" or token.text not in _TYPES:
+            continue
+        place = _after_bounds(tokens, i + 1)
+        if _is(tokens, place, "["):
+            end = matching(tokens, place)
+            if all(one.text == "," for one in tokens[place + 1 : end]):  # an argument, or what a function returns
+                brackets = code[tokens[place].span.start : tokens[end].span.end]
+                yield _Change(token.span.start, token.span.start, f"array{brackets} ")
+                yield _Change(tokens[place].span.start, tokens[end].span.end, "")
+                continue
+            place = end + 1
+        if place + 1 < len(tokens) and tokens[place].kind == "name" and _is(tokens, place + 1, "["):
+            first, last = tokens[place + 1], tokens[matching(tokens, place + 1)]
+            yield _Change(token.span.start, token.span.start, f"array{code[first.span.start : last.span.end]} ")
+            yield _Change(first.span.start, last.span.end, "")
+
+
+def _after_bounds(tokens: Sequence[Token], place: int) -> int:
+    """The place after ``<lower=0>``, if that is what stands there."""
+    if not _is(tokens, place, "<"):
+        return place
+    while place < len(tokens) and tokens[place].text != ">":
+        place = matching(tokens, place) + 1 if tokens[place].text in "([{" else place + 1
+    return place + 1
+
+
+def _is(tokens: Sequence[Token], place: int, text: str) -> bool:
+    return place < len(tokens) and tokens[place].kind == "mark" and tokens[place].text == text

@@ -1,0 +1,99 @@
+"""Programs in the array syntax of before 2021 are offered in today's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stansub import cli
+from stansub.errors import InputError
+from stansub.stan import source
+from stansub.stan.old_arrays import converted
+
+OLD = """functions {
+  real[] twice(real[] x, int[,] k, vector[] v, real s) {
+    real r[size(x)];
+    for (i in 1:size(x)) r[i] = 2 * x[i];
+    return r;
+  }
+}
+data {
+  int<lower=0> N; // a count[N]
+  int<lower=1> K;
+  int<lower=0, upper=1> y[N];
+  vector<lower=-1>[K] x[N];
+  real<lower=fmin(0, N)> z[N, 2];
+  matrix[N, K] w;
+  int<lower=1> at[1];
+}
+parameters {
+  real alpha;
+  vector[K] beta[2];
+}
+model {
+  real mu[N];
+  for (n in 1:N) {
+    real q[2] = {1.0, 2.0};
+    mu[n] = alpha + q[1] * (x[n]' * beta[1]);
+  }
+  y ~ bernoulli_logit(mu);
+}
+"""
+NEW = """functions {
+  array[] real twice(array[] real x, array[,] int k, array[] vector v, real s) {
+    array[size(x)] real r;
+    for (i in 1:size(x)) r[i] = 2 * x[i];
+    return r;
+  }
+}
+data {
+  int<lower=0> N; // a count[N]
+  int<lower=1> K;
+  array[N] int<lower=0, upper=1> y;
+  array[N] vector<lower=-1>[K] x;
+  array[N, 2] real<lower=fmin(0, N)> z;
+  matrix[N, K] w;
+  array[1] int<lower=1> at;
+}
+parameters {
+  real alpha;
+  array[2] vector[K] beta;
+}
+model {
+  array[N] real mu;
+  for (n in 1:N) {
+    array[2] real q = {1.0, 2.0};
+    mu[n] = alpha + q[1] * (x[n]' * beta[1]);
+  }
+  y ~ bernoulli_logit(mu);
+}
+"""
+
+
+def test_arrays_change_and_nothing_else() -> None:
+    assert converted(OLD) == NEW
+    assert converted(NEW) == NEW
+
+
+def test_check_offers_and_writes_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = tmp_path / "old.stan", tmp_path / "new.stan"
+    old.write_text(OLD)
+    with pytest.raises(source.OldSyntaxError, match="with `write=FILE` writes the program in today's syntax"):
+        source.read(old)
+    for more, code in (([], 2), (["--write", str(new)], 0), (["--write", str(new)], 2)):
+        with pytest.raises(SystemExit) as exit_:
+            cli.main(["check", str(old), *more])
+        assert exit_.value.code == code
+    assert "with --write FILE writes the program in today's syntax" in capsys.readouterr().err
+    assert new.read_text() == NEW
+    assert source.read(new).program.data.declarations[2].sizes == ("N",)
+
+
+@pytest.mark.parametrize("code", ["parameters { real a[2]; } model { b ~ normal(0, 1); }", "parameters { real a[2; }"])
+def test_other_errors_stay_as_they_are(code: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.stan"
+    path.write_text(code)
+    with pytest.raises(InputError) as error:
+        source.read(path)
+    assert not isinstance(error.value, source.OldSyntaxError)
