@@ -71,6 +71,7 @@ def sample(
             help="What samples instead if the chains would hardly move, which is known before they begin.",
             show_default="none",
             rich_help_panel=config.CHAINS,
+            hidden=True,
         ),
     ] = None,
     verbose: Verbose = False,

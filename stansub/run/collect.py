@@ -29,7 +29,7 @@ from stansub.output.words import sentence
 from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain
 from stansub.run.config import SampleConfig
-from stansub.run.constrain import LOG_LIK, PARAMETERS, Kept, constrain
+from stansub.run.constrain import DIMENSIONS, LOG_LIK, PARAMETERS, Kept, constrain
 from stansub.run.executors import BROKEN, Outcome
 from stansub.run.inits import Inits
 from stansub.run.prepare import Prepared, Setup
@@ -269,7 +269,8 @@ def _levels(
 ) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Dimensions of the variables that have a value a level of a column of text, and the names of the levels."""
     values, program = posterior.values, posterior.program
-    sizes = level_sizes(values.declarations, values.origins)
+    of = level_sizes(values.declarations, values.origins)
+    sizes = {size: name for size, name in of.items() if name not in DIMENSIONS}
     dims = {}
     for block in (program.parameters, program.transformed_parameters, program.generated_quantities):
         for one in block.declarations:

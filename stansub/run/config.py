@@ -298,20 +298,20 @@ class SampleConfig:
     )
     save: str | Sequence[str] | None = _option(
         None,
-        "Variables to keep, and no others; those with a value per observation, too, if they are named.",
+        "Variables to keep, separated by commas, and no others.",
         OUTPUT,
         type_="str or sequence of str",
-        metavar="NAME[,NAME...]",
+        metavar="NAMES",
         means="all but those with a value per observation",
         resume="any",
         common=True,
     )
     drop: str | Sequence[str] | None = _option(
         None,
-        "Variables to leave out.",
+        "Variables to leave out, separated by commas.",
         OUTPUT,
         type_="str or sequence of str",
-        metavar="NAME[,NAME...]",
+        metavar="NAMES",
         means="none",
         resume="any",
         common=True,

@@ -82,7 +82,7 @@ LOG_LIK = "log_lik"
 
 
 # Dimensions of every group of draws in ArviZ's schema, so that no variable can be called so.
-_DIMENSIONS = ("chain", "draw")
+DIMENSIONS = ("chain", "draw")
 
 
 # Bytes a step of statistics, and what the summary and the writing of small files take.
@@ -99,7 +99,7 @@ def check_draws(posterior: Posterior, *, chains: int, draws: int, warmup: int, k
     """
     plan = _Values.of(posterior, kept)
     for name in plan.layout.names:
-        if name in _DIMENSIONS:
+        if name in DIMENSIONS:
             raise InputError(
                 f"{posterior.name}: the variable {name!r} has the name of a dimension in ArviZ's schema; rename it"
             )

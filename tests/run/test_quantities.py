@@ -177,6 +177,6 @@ def test_draws_that_do_not_fit_into_memory_are_refused_before_sampling(
 def test_variables_with_the_name_of_a_dimension_are_refused_before_sampling(
     quantities: CompiledModel, sample_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constrain, "_DIMENSIONS", ("chain", "sigma"))
+    monkeypatch.setattr(constrain, "DIMENSIONS", ("chain", "sigma"))
     with pytest.raises(stansub.InputError, match="the variable 'sigma' has the name of a dimension"):
         stansub.sample(quantities, sample_data, **SHORT)
