@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from stansub import clock
 from stansub.errors import InputError
@@ -23,11 +23,12 @@ from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import guess_predictors
 from stansub.stan.source import Source
+from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.syntax import Program
 from stansub.target.functions import FunctionFactors
 
 Model = str | Path | CompiledModel | Posterior | FunctionFactors
-Data = str | Path | Mapping[str, Any] | data_module.Data | None
+Data: TypeAlias = "DataLike | data_module.Data | None"
 
 
 class Given(NamedTuple):
@@ -79,6 +80,11 @@ def read(model: Model | Source, data: Data, log: Callable[[str], None]) -> Given
         raw = pool.submit(data_module.load, data)
         program = model if isinstance(model, Source) else source.read(model)
         return Given(program, raw.result().checked(program.program.data.declarations))
+
+
+def recorded_of(data: Data) -> str:
+    """Return where data come from as `DataSources.restored` reads it; nothing for what was given as values."""
+    return "" if data is None or isinstance(data, data_module.Data) else DataSources.of(data).recorded
 
 
 def make_uncut(given: Given, *, seed: int, observations: str | None, log: Progress) -> tuple[Posterior, float]:

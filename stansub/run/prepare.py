@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from stansub.run.chain import Chain
 from stansub.run.config import ON_SURROGATE, SampleConfig
 from stansub.run.constrain import Kept, check_draws
 from stansub.run.inits import Init, load, start
-from stansub.run.posteriors import Data, Given, Model, make_posterior, read
+from stansub.run.posteriors import Data, Given, Model, make_posterior, read, recorded_of
 from stansub.run.state import Plan
 from stansub.stan.analysis import Analysis
 from stansub.stan.instances import Instances
@@ -137,7 +136,7 @@ class Prepared:
     compiled_at : float
         When the program was compiled, as `stansub.clock.now` gives it.
     data_file : str
-        Where the data come from; empty where they were given.
+        Where the data come from, as `DataSources.recorded` says it; empty where they were given.
     """
 
     setup: Setup
@@ -171,14 +170,10 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, 
         found = transitions.find(given, config, progress)
         if isinstance(found, transitions.Taken):
             prepared = _of_transitions(found, inits, config)
-            return replace(prepared, data_file=_file_of(data))
+            return replace(prepared, data_file=recorded_of(data))
         left = found
     prepared = _in_parts(given, inits, config.of_length(transitions=False), left, progress)
-    return replace(prepared, data_file=_file_of(data))
-
-
-def _file_of(data: Data) -> str:
-    return str(Path(data).resolve()) if isinstance(data, str | Path) else ""
+    return replace(prepared, data_file=recorded_of(data))
 
 
 def _of_transitions(taken: transitions.Taken, inits: Sequence[Init], config: SampleConfig) -> Prepared:
