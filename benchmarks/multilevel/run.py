@@ -196,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--size", choices=SIZES, default="reduced")
     parser.add_argument("--only", nargs="*", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--seconds", type=float, default=600.0, help="limit of stansub, set-up included")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="limit of stansub, compilation included")
     parser.add_argument("--nuts-seconds", type=float, default=120.0, help="limit of NUTS; 0 for without")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)

@@ -120,7 +120,7 @@ def _integer(expression: Expression, data: Data) -> int:
 
 def _entry(data: Data, name: str, index: tuple[int, ...]) -> int:
     """An integer of the data; 0 where there is none."""
-    value = data.values.get(name)
-    if not isinstance(value, np.ndarray) or value.dtype.kind != "i" or value.ndim != len(index):
+    value = np.asarray(data.values.get(name))
+    if value.dtype.kind != "i" or value.ndim != len(index):
         return 0
     return int(value[index]) if all(k < n for k, n in zip(index, value.shape, strict=True)) else 0

@@ -27,6 +27,7 @@ SIZE, POINT, GRADIENT, VALUES, COLUMNS, STARTS = (
     f"stansub_{name}" for name in ("n_phi", "point", "gradient", "values", "columns", "starts")
 )
 _PHI = "stansub_phi"
+_ORDERED = "ordered"
 
 
 class NotInArgumentsError(InputError):
@@ -40,7 +41,8 @@ class OwnArguments:
     Attributes
     ----------
     arguments : tuple of Declaration
-        phi, in its order, as parameters of the likelihood's program: positive ones are by their logarithm.
+        phi, in its order, as parameters of the likelihood's program: positive ones are by their logarithm, ordered ones
+        by the first and the logarithms of differences.
     likelihood : Program
         Nothing but the likelihood.
     surrogate : str
@@ -144,7 +146,8 @@ class _Reading:
             raise NotInArgumentsError(f"the likelihood reads {one.name} of type {one.type}")
         positive = [bound for bound in one.type.bounds if bound.kind == "lower" and bound.value == Literal("0")]
         kept = tuple(positive) if len(one.type.bounds) == 1 else ()
-        return Declaration(SizedType(plain.array_dims, plain.base, (), kept, plain.dims), one.name)
+        base = one.base if one.base == _ORDERED else plain.base
+        return Declaration(SizedType(plain.array_dims, base, (), kept, plain.dims), one.name)
 
 
 def _likelihood(program: Program, arguments: Sequence[Declaration], kept: Collection[Span]) -> str:
@@ -226,6 +229,14 @@ def _without_effects(program: Program, kept: Collection[Span]) -> str:
     return text_of(program, program.model.statements, spans & set(kept))
 
 
+def _unconstrained(one: Declaration, value: str) -> str:
+    """Stan code of an element of phi as the likelihood's program has it: as that is without its condition."""
+    if one.base == _ORDERED:
+        n = one.type.dims[0].within(6)
+        return f"append_row({value}[1:1], log({value}[2 : {n}] - {value}[1 : {n} - 1]))"
+    return f"log({value})" if one.type.bounds else value
+
+
 def _phi(arguments: Sequence[Declaration]) -> str:
     """Stan code that declares phi."""
     lines = [f"vector[{SIZE}] {_PHI};", "{", "int stansub_at = 0;"]
@@ -233,7 +244,7 @@ def _phi(arguments: Sequence[Declaration]) -> str:
         depth = len(one.type.array_dims)
         index = [f"stansub_i{k}" for k in range(depth)]
         value = one.name + (f"[{', '.join(index)}]" if index else "")
-        value = f"log({value})" if one.type.bounds else value
+        value = _unconstrained(one, value)
         vector = f"rep_vector({value}, 1)" if one.type.base == "real" else f"to_vector({value})"
         body = [
             "{",

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from stansub.stan import data as data_module
@@ -63,9 +62,7 @@ def test_of_programs_as_people_have_them(name: str, found: tuple[str, ...]) -> N
 def test_parameters_are_counted_before_anything_is_compiled() -> None:
     analysis: Analysis = read(REACH / "brms_correlated_groups.stan").analysis
     sizes = {"N_1": 11, "M_1": 2, "Kc": 3}
-    values = {
-        one.name: np.array(sizes.get(one.name, 1)) for one in analysis.program.data.declarations if one.base == "int"
-    }
+    values = {one.name: sizes.get(one.name, 1) for one in analysis.program.data.declarations if one.base == "int"}
     data = data_module.Data(values, analysis.program.data.declarations, "")
     # b, Intercept, sd_1, z_1, L_1 and, in a linear regression, sigma.
     declared = {one.name: one for one in analysis.program.parameters.declarations}

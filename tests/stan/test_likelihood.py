@@ -47,6 +47,16 @@ def test_what_observations_have_of_their_own_is_none() -> None:
     assert "std_normal" not in own.likelihood.code
 
 
+def test_cutpoints_are_by_their_differences() -> None:
+    code = program(
+        data="array[N] int<lower=1, upper=4> c;",
+        parameters="ordered[3] cut; vector[J] u; real<lower=0> tau;",
+        model="cut ~ normal(0, 3); u ~ normal(0, tau); c ~ ordered_logistic(u[g], cut);",
+    )
+    assert arguments(code) == ["ordered[3] cut", "vector[J] u"]
+    assert "log(cut[2 : 3] - cut[1 : 3 - 1])" in split(code).surrogate
+
+
 def test_variables_of_the_model_block_are_arguments() -> None:
     code = program(
         parameters="real a; vector[J] z; real<lower=0> tau;",
