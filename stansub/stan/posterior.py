@@ -19,6 +19,7 @@ from stansub.progress import Progress
 from stansub.stan.analysis import Analysis, explain
 from stansub.stan.constants import constants
 from stansub.stan.data import Data
+from stansub.stan.derived import derived_predictors
 from stansub.stan.predictors import linear_predictors
 from stansub.stan.recognise import Form
 from stansub.stan.sizes import data_declarations
@@ -311,6 +312,20 @@ class Posterior:
     def _find_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
         if self.blocks.sums:
             raise NoPredictorsError("the likelihood is several sums")
+        try:
+            return self._recognised_predictors(progress)
+        except NoPredictorsError as error:
+            return derived_predictors(
+                self.program,
+                self.values,
+                self.blocks,
+                order=self.order,
+                points=self.points,
+                terms=self.proof.terms,
+                otherwise=error,
+            )
+
+    def _recognised_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
         return linear_predictors(
             self.program,
             self.form,

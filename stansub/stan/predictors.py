@@ -174,7 +174,7 @@ def linear_predictors(
 
     def proved(found: LinearPredictors) -> LinearPredictors | None:
         predictors = replace(found, order=order)
-        return predictors if _is_proved(predictors, blocks, points, terms) else None
+        return predictors if is_proved(predictors, blocks, points, terms) else None
 
     source = HandedOut.of(program, form, sizes[0] if sizes else "", name, progress)
     if guess is None:
@@ -326,7 +326,7 @@ def _shortest(rows: Sequence[FloatArray]) -> list[FloatArray]:
     return [row[:1] if (row == row[0]).all() else row for row in rows]
 
 
-def _is_proved(
+def is_proved(
     predictors: LinearPredictors, blocks: Blocks, points: Sequence[FloatArray], terms: Sequence[FloatArray]
 ) -> bool:
     """Whether changes of all blocks' log likelihoods, given at the first points, are those that the family gives."""
