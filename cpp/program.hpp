@@ -237,9 +237,11 @@ class ProgramBounds {
   // arguments a cut along one of them gains little.
   static constexpr int cuts_of(std::size_t q) { return q == 1 ? 3 : q == 2 ? 2 : 0; }
   static constexpr double lost = 2;
+  // The next order cuts what an enclosure loses; of many arguments it has more coefficients than that is worth.
+  static int degree_of(std::size_t q, int order) { return q <= 4 ? std::min(order + 1, unary::most) : order; }
 
   ProgramBounds(const Program& program, int order)
-      : program_(program), order_(order), q_(program.n_arguments()), monomials_(static_cast<int>(q_), std::min(order + 1, unary::most)) {}
+      : program_(program), order_(order), q_(program.n_arguments()), monomials_(static_cast<int>(q_), degree_of(q_, order)) {}
 
   double largest(const double* own, const double* centre, const double* lengths, double radius) {
     std::vector<double> at(q_, 0.0), width(q_, radius);

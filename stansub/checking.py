@@ -33,6 +33,7 @@ from stansub.stan.sizes import outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
 from stansub.stan.verdict import Examined, examine
+from stansub.target.remainders import NoPredictorsError
 
 _FORMS = {
     "log_lik_i": "a loop over log_lik_i",
@@ -194,6 +195,18 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
         f"the program's own log density equals global part plus blocks at {posterior.proof.points} points, "
         f"relative difference {posterior.proof.error:.0e}",
     )
+    yield "Decisions", f"exact decisions: {_exact(posterior)}"
+
+
+def _exact(posterior: Posterior) -> str:
+    """Whether bounds are proved for the likelihood, or why not."""
+    try:
+        predictors = posterior.derived_predictors()
+    except NoPredictorsError as error:
+        if posterior.analysis.has_family:
+            return "yes, if the arguments of its density turn out to be affine in the parameters"
+        return f"no, {error}"
+    return f"yes, an observation has {_count(len(predictors.design), 'argument')}"
 
 
 def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]:

@@ -203,6 +203,9 @@ def product(a: Value, b: Value, n: int) -> Value:
         raise NotFollowedError("a product over observations")
     if is_known(a) and is_known(b):
         return a @ b
+    if b.ndim == 1 and (shared := _factored(b)) is not None:
+        factor, rest = shared
+        return elementwise(lambda x: factor * x, [product(a, rest, n)], n)
     if a.ndim == 2 and is_known(a) and b.ndim == 1:
         if (line := _line(a, b)) is not None:
             slopes, values = line
@@ -221,6 +224,20 @@ def product(a: Value, b: Value, n: int) -> Value:
     if a.ndim == 1:
         return np.array([dot(a, column) for column in b.T], dtype=object)
     return np.array([[dot(row, column) for column in b.T] for row in a], dtype=object)
+
+
+def _factored(b: NDArray[Any]) -> tuple[Number, NDArray[Any]] | None:
+    """A factor that all entries have, and what they are without it."""
+    parts = [one.parts for one in b if is_kind(one, "product")]
+    if not parts or len(parts) < len(b):
+        return None
+    for k in (0, 1):
+        factor = parts[0][k]
+        if isinstance(factor, Expression) and all(one[k] is factor for one in parts):
+            rest = np.empty(len(b), dtype=object)
+            rest[:] = [one[1 - k] for one in parts]
+            return factor, rest
+    return None
 
 
 def dot(a: NDArray[Any], b: NDArray[Any]) -> Number:

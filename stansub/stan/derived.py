@@ -36,7 +36,6 @@ def derived_predictors(
     order: Any,
     points: Sequence[FloatArray],
     terms: Sequence[FloatArray],
-    otherwise: NoPredictorsError,
 ) -> LinearPredictors:
     """Return the arguments of observations and their program, proved.
 
@@ -46,8 +45,6 @@ def derived_predictors(
         Of a `stansub.stan.posterior.Posterior`.
     terms : sequence of ndarray, shape (n_blocks,)
         Log likelihoods of the blocks at the first of the points.
-    otherwise : NoPredictorsError
-        Why the likelihood is of no recognised family.
 
     Raises
     ------
@@ -57,9 +54,12 @@ def derived_predictors(
     try:
         found = replace(predictors_of(program, values.values, blocks.n_observations), order=order)
     except InputError as error:
-        raise NoPredictorsError(f"{otherwise}; and of its own expression: {error}") from error
+        raise NoPredictorsError(str(error)) from error
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # A text can say anything; what is not followed has no bounds.
+        raise NoPredictorsError(f"its text is not followed ({type(error).__name__})") from error
     if not is_proved(found, blocks, points, terms):
-        raise NoPredictorsError(f"{otherwise}; and what its text shows is not the log likelihood of the blocks")
+        raise NoPredictorsError("what its text shows is not the log likelihood of the blocks")
     return found
 
 

@@ -19,7 +19,7 @@ from stansub.stan.containers import Rows, Total, Value, chosen, elementwise, pro
 from stansub.stan.expansions import KINKED, power
 from stansub.stan.indexing import Index, is_own, part, replaced
 from stansub.stan.parameters import unconstrained
-from stansub.stan.rowwise import Expression, Mask, NotFollowedError, Number, apply, data, is_kind, known, select
+from stansub.stan.rowwise import Expression, Mask, NotFollowedError, Number, apply, data, is_kind, known, pick, select
 from stansub.stan.syntax import (
     Assign,
     Braces,
@@ -53,6 +53,8 @@ from stansub.stan.syntax import Expression as Node
 
 # Statements that are run one after the other.
 _MOST_STATEMENTS = 3_000_000
+# Values of an integer of the data for each of which a function is followed by itself.
+_MOST_VALUES = 32
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def log_lik(program: Program, values: Mapping[str, Any], n: int) -> Number:
     walk = _Walk(program, n)
     frame = _Frame({name: np.asarray(value) if np.ndim(value) else value for name, value in values.items()})
     walk.run(program.transformed_data.statements, frame)
-    frame.values |= unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame))
+    frame.values |= unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n)
     walk.run(program.transformed_parameters.statements, frame)
     before = set(walk.skipped)
     walk.run(program.model.statements, frame)
@@ -147,7 +149,7 @@ class _Walk:
                 self._run(one, frame)
             except NotFollowedError as error:
                 self._give_up(one, str(error), frame)
-            except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
+            except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
                 self._give_up(one, f"`{_short(one)}` is not followed ({type(error).__name__})", frame)
 
     def _give_up(self, one: Statement, reason: str, frame: _Frame) -> None:
@@ -417,7 +419,22 @@ class _Walk:
         return density(name, arguments, self.n)
 
     def _inlined(self, function: Any, arguments: Sequence[Value]) -> Value:
-        """What a function of the user's returns."""
+        """What a function of the user's returns: if need be for each value of an integer of the data."""
+        noted = list(self.skipped)
+        try:
+            return self._returned(function, arguments)
+        except NotFollowedError:
+            for k, one in enumerate(arguments):
+                if not is_kind(one, "data") or not _is_integer(one):
+                    continue
+                found, places = np.unique(one.values, return_inverse=True)
+                if 1 < len(found) <= _MOST_VALUES:
+                    self.skipped[:] = noted
+                    cases = [self._inlined(function, [*arguments[:k], int(v), *arguments[k + 1 :]]) for v in found]
+                    return pick(cases, places)
+            raise
+
+    def _returned(self, function: Any, arguments: Sequence[Value]) -> Value:
         inner = _Frame({one.name: value for one, value in zip(function.arguments, arguments, strict=True)})
         noted = len(self.skipped)
         self.run(function.body, inner)

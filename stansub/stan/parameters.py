@@ -15,9 +15,11 @@ from stansub.stan.syntax import Declaration
 from stansub.stan.syntax import Expression as Node
 
 Draw = Callable[[], Number]
+# Of all rows of one argument.
+_MOST_NUMBERS = 1 << 26
 
 
-def unconstrained(declarations: Sequence[Declaration], value: Callable[[Node], Any]) -> dict[str, Any]:
+def unconstrained(declarations: Sequence[Declaration], value: Callable[[Node], Any], n: int) -> dict[str, Any]:
     """Return what each parameter is.
 
     Parameters
@@ -25,11 +27,20 @@ def unconstrained(declarations: Sequence[Declaration], value: Callable[[Node], A
     declarations : sequence of Declaration
     value : callable
         What an expression of sizes or bounds is.
+    n : int
+        How many observations there are.
+
+    Raises
+    ------
+    NotFollowedError
+        When the rows of so many observations would not fit into memory, or a parameter is of another type.
     """
     sizes = [_shape(one, value) for one in declarations]
     dim = sum(
         int(np.prod(outer)) * _n_free(one, inner) for one, (outer, inner) in zip(declarations, sizes, strict=True)
     )
+    if n * dim > _MOST_NUMBERS:
+        raise NotFollowedError(f"{n:,} observations with {dim:,} unconstrained parameters take too much memory")
     units = iter(range(dim))
 
     def draw() -> Number:
@@ -89,7 +100,7 @@ def _entry(one: Declaration, inner: tuple[int, ...], draw: Draw, value: Callable
         case "cholesky_factor_corr":
             _correlation(found, iter(free))
         case _:
-            found[...] = _opaque(one)
+            found[...] = np.nan  # what reads it is no log likelihood, and the proof refuses it
     return found if inner else found.item()
 
 
@@ -119,8 +130,3 @@ def _correlation(found: NDArray[Any], free: Any) -> None:
             found[i, j] = z * apply("sqrt", left)
             left = left - apply("square", found[i, j])
         found[i, i] = apply("sqrt", left)
-
-
-def _opaque(one: Declaration) -> Any:
-    # What reads it is refused by the proof, or has no form here.
-    return np.nan

@@ -315,15 +315,26 @@ class Posterior:
         try:
             return self._recognised_predictors(progress)
         except NoPredictorsError as error:
-            return derived_predictors(
-                self.program,
-                self.values,
-                self.blocks,
-                order=self.order,
-                points=self.points,
-                terms=self.proof.terms,
-                otherwise=error,
-            )
+            try:
+                return self.derived_predictors()
+            except NoPredictorsError as other:
+                raise NoPredictorsError(f"{error}; and followed through the program: {other}") from other
+
+    def derived_predictors(self) -> LinearPredictors:
+        """Return what the text of the program gives for the likelihood of one observation; nothing is compiled.
+
+        Raises
+        ------
+        NoPredictorsError
+            When the text cannot be followed; it says where.
+        """
+        if self.blocks.sums:
+            raise NoPredictorsError("the likelihood is several sums")
+        if self.form.kind == "functions":
+            raise NoPredictorsError("no linear predictors were given with the functions")
+        return derived_predictors(
+            self.program, self.values, self.blocks, order=self.order, points=self.points, terms=self.proof.terms
+        )
 
     def _recognised_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
         return linear_predictors(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stansub.stan.data import Data, read
 from stansub.stan.densities import SPECS
 from stansub.stan.design import DataColumn, fill, guessed, telling_rows
-from stansub.stan.predictors import Columns, _affine, _by_columns_of_data, is_proved, _steps, linear_predictors
+from stansub.stan.predictors import Columns, _affine, _by_columns_of_data, _steps, is_proved, linear_predictors
 from stansub.stan.recognise import Form
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks
