@@ -315,6 +315,8 @@ class Posterior:
         try:
             return self._recognised_predictors(progress)
         except NoPredictorsError as error:
+            if self.analysis.functions & set(DERIVATIVES.values()):
+                raise  # the user's own bounds go first
             try:
                 return self.derived_predictors()
             except NoPredictorsError as other:
