@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -252,7 +253,7 @@ FUNCTIONS: dict[str, Builtin] = {
     "diag_pre_multiply": _diagonal,
     "dot_self": lambda arguments, n: dot(arguments[0], arguments[0]),
     "pi": _constant(np.pi),
-    "e": _constant(np.e),
+    "e": _constant(math.e),
     "sqrt2": _constant(np.sqrt(2)),
     "log2": lambda arguments, n: (
         float(np.log(2)) if not arguments else elementwise(lambda x: apply("log", x) / np.log(2), arguments, n)

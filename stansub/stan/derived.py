@@ -58,9 +58,15 @@ def derived_predictors(
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         # A text can say anything; what is not followed has no bounds.
         raise NoPredictorsError(f"its text is not followed ({type(error).__name__})") from error
-    if not is_proved(found, blocks, points, terms):
+    tails = isinstance(found.family, ProgramFamily) and _PLACES["std_normal_lcdf"] in found.family.code.codes[:, 0]
+    if not is_proved(found, blocks, points, terms, rounding=_tail_rounding if tails else np.zeros_like):
         raise NoPredictorsError("what its text shows is not the log likelihood of the blocks")
     return found
+
+
+def _tail_rounding(log_lik: FloatArray) -> FloatArray:
+    """What Stan loses of logs of small probabilities, which it takes of 1 less one near 1; at most a hundredth."""
+    return np.asarray(np.minimum(8 * np.finfo(float).eps * np.exp(np.minimum(-log_lik, 100.0)), 0.01))
 
 
 def predictors_of(program: Program, values: Mapping[str, Any], n: int) -> LinearPredictors:
