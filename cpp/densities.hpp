@@ -4,7 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <memory>
 #include <stdexcept>
+#include <utility>
+#include <variant>
+
+#include "program.hpp"
 
 namespace stansub {
 
@@ -137,15 +142,22 @@ inline double ordered(const double* y, const double* eta, std::size_t q) {
 
 }  // namespace densities
 
-// `log_lik` takes the observation's data, of which there are `n_data` numbers, and its q arguments.
-struct LogLik {
+// Of a density that is known, or by a program; an observation has `n_data` numbers of data.
+class LogLik {
+ public:
   std::size_t n_data;
-  double (*log_lik)(const double* data, const double* eta, std::size_t q);
 
   explicit LogLik(Density density) : LogLik(of(density)) {}
+  explicit LogLik(std::shared_ptr<const Program> program) : n_data(program->n_data()), program_(std::move(program)) {}
+
+  double log_lik(const double* data, const double* eta, std::size_t q) const {
+    return program_ ? program_->log_lik(data, eta) : function_(data, eta, q);
+  }
 
  private:
-  LogLik(std::size_t n, double (*function)(const double*, const double*, std::size_t)) : n_data(n), log_lik(function) {}
+  using Function = double (*)(const double* data, const double* eta, std::size_t q);
+
+  LogLik(std::size_t n, Function function) : n_data(n), function_(function) {}
 
   static LogLik of(Density density) {
     switch (density) {
@@ -166,6 +178,16 @@ struct LogLik {
     }
     throw std::invalid_argument("unknown density");
   }
+
+  Function function_ = nullptr;
+  std::shared_ptr<const Program> program_;
 };
+
+using DensityOrProgram = std::variant<Density, std::shared_ptr<Program>>;
+
+inline LogLik to_log_lik(const DensityOrProgram& given) {
+  if (const auto* density = std::get_if<Density>(&given)) return LogLik(*density);
+  return LogLik(std::get<std::shared_ptr<Program>>(given));
+}
 
 }  // namespace stansub

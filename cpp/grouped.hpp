@@ -62,9 +62,9 @@ class GroupedObservations final : public RemainderSource {
 
   // Records, n of `width` numbers: c; then 1 / l_k, eta_k at the point and df / deta_k, q numbers each; the lower triangle
   // of the second derivatives; the data of the density. Rows and records stay the caller's.
-  GroupedObservations(Density density, std::vector<Argument> arguments, const double* records, std::size_t n,
+  GroupedObservations(LogLik density, std::vector<Argument> arguments, const double* records, std::size_t n,
                       std::size_t width, std::vector<double> point, std::vector<Level> levels, double share)
-      : density_(density),
+      : density_(std::move(density)),
         arguments_(std::move(arguments)),
         q_(arguments_.size()),
         records_(records),

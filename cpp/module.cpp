@@ -5,11 +5,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "constrained.hpp"
@@ -19,6 +21,7 @@
 #include "functions.hpp"
 #include "json.hpp"
 #include "observations.hpp"
+#include "programs.hpp"
 #include "stretch.hpp"
 #include "taylor.hpp"
 #include "transitions.hpp"
@@ -407,7 +410,7 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
   return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share, proved);
 }
 
-Observations to_observations(Density density, const std::vector<Matrix>& designs,
+Observations to_observations(const DensityOrProgram& density, const std::vector<Matrix>& designs,
                              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
                              const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
                              const Vector<double>& radii, const Vector<double>& factors, double share,
@@ -420,7 +423,7 @@ Observations to_observations(Density density, const std::vector<Matrix>& designs
   for (std::size_t k = 0; k < radii.shape(0); ++k) levels.push_back({radii.data()[k], factors.data()[k]});
   std::optional<Sketch> rows_of_sketch;
   if (sketch) rows_of_sketch.emplace(sketch->data(), sketch->shape(0), sketch->shape(1), anchor.shape(0));
-  return Observations(density, std::move(rows), records.data(), records.shape(0), records.shape(1),
+  return Observations(to_log_lik(density), std::move(rows), records.data(), records.shape(0), records.shape(1),
                       {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian), to_vector(third)},
                       std::move(levels), share, std::move(rows_of_sketch));
 }
@@ -455,7 +458,7 @@ void define_observations(nb::module_& m) {
   nb::class_<Observations, RemainderSource>(m, "Observations")
       .def(
           "__init__",
-          [](Observations* self, Density density, const std::vector<Matrix>& designs,
+          [](Observations* self, const DensityOrProgram& density, const std::vector<Matrix>& designs,
              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
              const Matrix& hessian, const Vector<double>& third, const Vector<double>& radii,
              const Vector<double>& factors, double share, const std::optional<Sketches>& sketch) {
@@ -628,6 +631,7 @@ NB_MODULE(_loop, m) {
       .def("write", &write_draws, "theta"_a, "out"_a.noconvert(), "stop"_a.noconvert());
 
   define_parts(m);
+  define_programs(m);
   define_observations(m);
 
   nb::class_<RemainderBounds>(m, "RemainderBounds")

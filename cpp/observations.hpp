@@ -53,9 +53,9 @@ class Observations final : public RemainderSource {
 
   // The designs and the records (n of `width` numbers) stay the caller's. More candidates than a share of the observations cost more
   // than all of these do. A sketch is of the rows of the one argument that has a row for each observation.
-  Observations(Density density, std::vector<Design> designs, const double* records, std::size_t n, std::size_t width,
+  Observations(LogLik density, std::vector<Design> designs, const double* records, std::size_t n, std::size_t width,
                Expansion expansion, std::vector<Level> levels, double share, std::optional<Sketch> sketch = {})
-      : density_(density),
+      : density_(std::move(density)),
         designs_(std::move(designs)),
         q_(designs_.size()),
         width_(width),

@@ -2,6 +2,8 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
@@ -222,14 +224,14 @@ void bind_transitions(nb::module_& m) {
   nb::class_<GroupedObservations, RemainderSource>(m, "GroupedObservations")
       .def(
           "__init__",
-          [](GroupedObservations* self, Density density, const std::vector<Matrix>& rows,
+          [](GroupedObservations* self, const DensityOrProgram& density, const std::vector<Matrix>& rows,
              const std::vector<Vector<std::int32_t>>& places, const std::vector<Matrix>& whitenings,
              const std::vector<std::int32_t>& gathered_of, const std::vector<Vector<std::int32_t>>& gathered_places,
              const std::vector<Vector<double>>& gathered_factors, const std::vector<std::vector<double>>& shares,
              const Matrix& records, const Vector<double>& point,
              const Vector<double>& radii, const Vector<double>& factors, double share) {
             new (self) GroupedObservations(
-                density,
+                to_log_lik(density),
                 to_arguments(rows, places, whitenings, gathered_of, gathered_places, gathered_factors, shares,
                              records.shape(0)),
                 records.data(), records.shape(0), records.shape(1), to_vector(point), to_levels(radii, factors), share);

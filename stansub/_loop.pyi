@@ -606,6 +606,55 @@ class Density(Enum):
 def density_log_lik(density: Density, data: NDArray[np.float64], eta: NDArray[np.float64]) -> float:
     """Of one observation, from its data and its arguments, shape (q,)."""
 
+OPERATIONS: tuple[str, ...]
+"""What instructions of a `Program` do, by their codes; from the seventh on functions of one number."""
+
+class Program:
+    """The log likelihood of one observation as a straight-line program, in variants.
+
+    Parameters
+    ----------
+    starts : ndarray of int32, shape (n_variants + 1,)
+        Where the instructions of each variant begin.
+    codes : ndarray of int32, shape (n, 3)
+        What an instruction does (see `OPERATIONS`), and to which earlier ones, argument or number of data.
+    values : ndarray, shape (n,)
+        Of constants.
+    n_arguments, n_data : int
+        The first number of an observation's data is its variant.
+
+    Raises
+    ------
+    ValueError
+        When an instruction reads what is not there.
+    """
+
+    def __init__(
+        self,
+        starts: NDArray[np.int32],
+        codes: NDArray[np.int32],
+        values: NDArray[np.float64],
+        n_arguments: int,
+        n_data: int,
+    ) -> None: ...
+    def expand(
+        self, degree: int, data: NDArray[np.float64], eta: NDArray[np.float64], out: NDArray[np.float64]
+    ) -> None:
+        """Write Taylor coefficients in the arguments at ``eta``, shape (q, n), up to a degree, shape (m, n).
+
+        Coefficients stand by degree and then in lexicographic order; ``data`` has shape (n_data, n).
+        """
+    def largest(
+        self,
+        order: int,
+        data: NDArray[np.float64],
+        centre: NDArray[np.float64],
+        lengths: NDArray[np.float64],
+        radius: float,
+        out: NDArray[np.float64],
+    ) -> None:
+        """Write bounds on sums of absolute derivatives of an order, times lengths, on boxes, shape (1, n)."""
+
 SKETCH_UNIT: float
 """What stands for 1 in a sketch of rows (see `Observations`)."""
 
@@ -621,7 +670,7 @@ class Observations(RemainderSource):
 
     Parameters
     ----------
-    density : Density
+    density : Density or Program
     designs : tuple of ndarray, each of shape (n, dim) or (1, dim)
         The rows of the q arguments; one where all observations have the same. Kept, not copied.
     records : ndarray, shape (n, width)
@@ -652,7 +701,7 @@ class Observations(RemainderSource):
 
     def __init__(
         self,
-        density: Density,
+        density: Density | Program,
         designs: tuple[NDArray[np.float64], ...],
         records: NDArray[np.float64],
         anchor: NDArray[np.float64],
@@ -1017,7 +1066,7 @@ class GroupedObservations(RemainderSource):
 
     Parameters
     ----------
-    density : Density
+    density : Density or Program
     rows : list of ndarray, shape (n, p) or (1, p)
         For each argument the numbers that all observations have.
     places : list of ndarray of int32, shape (p,)
@@ -1048,7 +1097,7 @@ class GroupedObservations(RemainderSource):
 
     def __init__(
         self,
-        density: Density,
+        density: Density | Program,
         rows: list[NDArray[np.float64]],
         places: list[NDArray[np.int32]],
         whitenings: list[NDArray[np.float64]],

@@ -221,6 +221,18 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
         f"the program's own log density equals global part plus blocks at {posterior.proof.points} points, "
         f"relative difference {posterior.proof.error:.0e}",
     )
+    yield "Decisions", f"exact decisions: {_exact(posterior)}"
+
+
+def _exact(posterior: Posterior) -> str:
+    """Whether bounds are proved for the likelihood, or why not."""
+    try:
+        predictors = posterior.derived_predictors()
+    except NoPredictorsError as error:
+        if posterior.analysis.has_family:
+            return "yes, if the arguments of its density turn out to be affine in the parameters"
+        return f"no, {error}"
+    return f"yes, an observation has {_count(len(predictors.design), 'argument')}"
 
 
 def _moves(analysis: Analysis, size: str, posterior: Posterior | None) -> Iterator[tuple[str, str]]:

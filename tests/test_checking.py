@@ -52,6 +52,7 @@ def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "Evaluator     one instance of the program a block" in out
     assert "Blocks        102 of 2 observations, shuffled" in out
     assert "equals global part plus blocks at 3 points" in out
+    assert "Decisions     exact decisions: yes, an observation has 1 argument" in out
     assert "Warning" not in out
 
 

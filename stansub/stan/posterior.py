@@ -19,6 +19,7 @@ from stansub.progress import Progress
 from stansub.stan.analysis import Analysis, explain
 from stansub.stan.constants import constants
 from stansub.stan.data import Data
+from stansub.stan.derived import derived_predictors
 from stansub.stan.predictors import linear_predictors
 from stansub.stan.recognise import Form
 from stansub.stan.sizes import data_declarations
@@ -312,6 +313,33 @@ class Posterior:
     def _find_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
         if self.blocks.sums:
             raise NoPredictorsError("the likelihood is several sums")
+        try:
+            return self._recognised_predictors(progress)
+        except NoPredictorsError as error:
+            if self.analysis.functions & set(DERIVATIVES.values()):
+                raise  # the user's own bounds go first
+            try:
+                return self.derived_predictors()
+            except NoPredictorsError as other:
+                raise NoPredictorsError(f"{error}; and followed through the program: {other}") from other
+
+    def derived_predictors(self) -> LinearPredictors:
+        """Return what the text of the program gives for the likelihood of one observation; nothing is compiled.
+
+        Raises
+        ------
+        NoPredictorsError
+            When the text cannot be followed; it says where.
+        """
+        if self.blocks.sums:
+            raise NoPredictorsError("the likelihood is several sums")
+        if self.form.kind == "functions":
+            raise NoPredictorsError("no linear predictors were given with the functions")
+        return derived_predictors(
+            self.program, self.values, self.blocks, order=self.order, points=self.points, terms=self.proof.terms
+        )
+
+    def _recognised_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
         return linear_predictors(
             self.program,
             self.form,

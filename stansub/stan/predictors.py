@@ -174,7 +174,7 @@ def linear_predictors(
 
     def proved(found: LinearPredictors) -> LinearPredictors | None:
         predictors = replace(found, order=order)
-        return predictors if _is_proved(predictors, blocks, points, terms) else None
+        return predictors if is_proved(predictors, blocks, points, terms) else None
 
     source = HandedOut.of(program, form, sizes[0] if sizes else "", name, progress)
     if guess is None:
@@ -326,16 +326,26 @@ def _shortest(rows: Sequence[FloatArray]) -> list[FloatArray]:
     return [row[:1] if (row == row[0]).all() else row for row in rows]
 
 
-def _is_proved(
-    predictors: LinearPredictors, blocks: Blocks, points: Sequence[FloatArray], terms: Sequence[FloatArray]
+def is_proved(
+    predictors: LinearPredictors,
+    blocks: Blocks,
+    points: Sequence[FloatArray],
+    terms: Sequence[FloatArray],
+    *,
+    rounding: Callable[[FloatArray], FloatArray] = np.zeros_like,
 ) -> bool:
-    """Whether changes of all blocks' log likelihoods, given at the first points, are those that the family gives."""
+    """Whether changes of all blocks' log likelihoods, given at the first points, are those that the family gives.
+
+    ``rounding`` gives what the program itself loses of single observations, from their log likelihoods.
+    """
     if predictors.n_observations != blocks.n_observations or predictors.design[0].shape[1] != len(points[0]):
         return False
     at_first = predictors.log_lik(points[0], threads=THREADS)
     for theta, term in zip(points[1:], terms[1:], strict=False):
-        own, given = predictors.log_lik(theta, threads=THREADS) - at_first, term - terms[0]
+        at_theta = predictors.log_lik(theta, threads=THREADS)
+        own, given = at_theta - at_first, term - terms[0]
         scale = 1 + np.abs(terms[0]) + predictors.sums(np.abs(own), blocks)
-        if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale).all():
+        lost = predictors.sums(rounding(at_first) + rounding(at_theta), blocks)
+        if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale + lost).all():
             return False
     return len(terms) > 1

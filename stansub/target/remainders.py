@@ -62,7 +62,7 @@ class Family(Protocol):
         Whether derivatives are bounded on the whole space.
     highest : {2, 3}
         Order of the expansions that it has derivatives and bounds for; 3 for families of one argument.
-    density : Density or None
+    density : Density or Program or None
         The same for the decision loop, where it has it: decisions can then be about single observations.
     data : ndarray, shape (p, n)
         What the density takes of each observation.
@@ -78,7 +78,7 @@ class Family(Protocol):
     def highest(self) -> int: ...
 
     @property
-    def density(self) -> _loop.Density | None: ...
+    def density(self) -> _loop.Density | _loop.Program | None: ...
 
     @property
     def data(self) -> FloatArray: ...

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stansub.stan.data import Data, read
 from stansub.stan.densities import SPECS
 from stansub.stan.design import DataColumn, fill, guessed, telling_rows
-from stansub.stan.predictors import Columns, _affine, _by_columns_of_data, _is_proved, _steps, linear_predictors
+from stansub.stan.predictors import Columns, _affine, _by_columns_of_data, _steps, is_proved, linear_predictors
 from stansub.stan.recognise import Form
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks
@@ -130,7 +130,7 @@ def test_what_is_computed_of_all_the_data_is_asked_of_all_of_them(monkeypatch: p
     terms = [np.add.reduceat(y[0] * eta[0] - np.exp(eta[0]), blocks.starts) for y, eta in rows]
     in_parts = _by_columns_of_data(Centring(), given, ["N"])  # type: ignore[arg-type]
     assert in_parts is not None
-    assert not _is_proved(in_parts, blocks, points, terms)
+    assert not is_proved(in_parts, blocks, points, terms)
     found = linear_predictors(
         program,
         Form("sum"),
@@ -143,6 +143,6 @@ def test_what_is_computed_of_all_the_data_is_asked_of_all_of_them(monkeypatch: p
         name="centring",
         guess=in_parts,
     )
-    assert _is_proved(found, blocks, points, terms)
+    assert is_proved(found, blocks, points, terms)
     w = given.values["w"][1]
     np.testing.assert_allclose(found.offset[0], w - w.mean(), atol=1e-12)

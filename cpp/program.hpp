@@ -1,0 +1,302 @@
+// The log likelihood of one observation as a straight-line program, over numbers, over jets of derivatives, and over
+// jets of intervals, which enclose the derivatives on a box of arguments.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "unary.hpp"
+
+namespace stansub {
+
+// Monomials of q variables up to a degree, ordered by degree, and their products.
+class Monomials {
+ public:
+  Monomials(int q, int degree) : q_(q), degree_(degree) {
+    std::vector<std::vector<int>> exponents{std::vector<int>(static_cast<std::size_t>(q), 0)};
+    for (int d = 0; d <= degree; ++d) {
+      starts_.push_back(static_cast<int>(exponents_.size()));
+      exponents_.insert(exponents_.end(), exponents.begin(), exponents.end());
+      std::vector<std::vector<int>> next;
+      for (const auto& one : exponents) {
+        int last = q - 1;
+        while (last > 0 && one[static_cast<std::size_t>(last)] == 0) --last;
+        for (int j = d ? last : 0; j < q; ++j) {
+          next.push_back(one);
+          ++next.back()[static_cast<std::size_t>(j)];
+        }
+      }
+      exponents = std::move(next);
+    }
+    starts_.push_back(static_cast<int>(exponents_.size()));
+    const int n = size();
+    std::map<std::vector<int>, int> places;
+    for (int i = 0; i < n; ++i) places[exponents_[static_cast<std::size_t>(i)]] = i;
+    products_.assign(static_cast<std::size_t>(n) * static_cast<std::size_t>(n), -1);
+    for (int i = 0; i < n; ++i)
+      for (int j = 0; j < until(degree - degree_of(i)); ++j) {
+        auto sum = exponents_[static_cast<std::size_t>(i)];
+        for (int k = 0; k < q; ++k) sum[static_cast<std::size_t>(k)] += exponent(j, k);
+        products_[static_cast<std::size_t>(i * n + j)] = places.at(sum);
+      }
+  }
+
+  int q() const { return q_; }
+  int degree() const { return degree_; }
+  int size() const { return starts_.back(); }
+  int first(int degree) const { return starts_[static_cast<std::size_t>(degree)]; }
+  int until(int degree) const { return starts_[static_cast<std::size_t>(degree + 1)]; }
+  int exponent(int i, int k) const { return exponents_[static_cast<std::size_t>(i)][static_cast<std::size_t>(k)]; }
+  int product(int i, int j) const { return products_[static_cast<std::size_t>(i * size() + j)]; }
+  int variable(int k) const { return 1 + k; }
+  int degree_of(int i) const {
+    int d = 0;
+    while (until(d) <= i) ++d;
+    return d;
+  }
+
+ private:
+  int q_, degree_;
+  std::vector<std::vector<int>> exponents_;
+  std::vector<int> starts_, products_;
+};
+
+// Variants of a program, one of which an observation's first number of data names. An instruction's result is what later
+// ones call by its place; the last one's is the log likelihood.
+class Program {
+ public:
+  // Kinds of instructions before the functions of one variable.
+  enum Kind { constant, data, argument, sum, difference, product, n_kinds };
+  struct Instruction {
+    std::int32_t kind, a, b;
+    double value;
+  };
+  static constexpr std::size_t most_instructions = 512;
+
+  Program(std::vector<std::vector<Instruction>> variants, std::size_t n_arguments, std::size_t n_data)
+      : variants_(std::move(variants)), q_(n_arguments), n_data_(n_data) {
+    const auto n_all = static_cast<std::int32_t>(n_kinds + unary::functions().size());
+    for (const auto& variant : variants_) {
+      if (variant.empty() || variant.size() > most_instructions)
+        throw std::invalid_argument("a variant must have 1 to " + std::to_string(most_instructions) + " instructions");
+      for (std::size_t at = 0; at < variant.size(); ++at) {
+        const auto& one = variant[at];
+        const auto before = static_cast<std::int32_t>(at);
+        const auto limit = one.kind == data ? static_cast<std::int32_t>(n_data_) : one.kind == argument ? static_cast<std::int32_t>(q_) : before;
+        const bool reads = one.kind != constant, two = one.kind >= sum && one.kind <= product;
+        if (one.kind < 0 || one.kind >= n_all || (reads && (one.a < 0 || one.a >= limit)) || (two && (one.b < 0 || one.b >= before)))
+          throw std::invalid_argument("an instruction reads what is not there");
+      }
+    }
+  }
+
+  std::size_t n_arguments() const { return q_; }
+  std::size_t n_data() const { return n_data_; }
+  const std::vector<std::vector<Instruction>>& variants() const { return variants_; }
+
+  double log_lik(const double* own, const double* eta) const {
+    double values[most_instructions];
+    const auto& variant = of(own);
+    unary::Derivatives found;
+    double* out = values;
+    for (const auto& one : variant) {
+      switch (one.kind) {
+        case constant: *out = one.value; break;
+        case data: *out = own[one.a]; break;
+        case argument: *out = eta[one.a]; break;
+        case sum: *out = values[one.a] + values[one.b]; break;
+        case difference: *out = values[one.a] - values[one.b]; break;
+        case product: *out = values[one.a] * values[one.b]; break;
+        default:
+          unary::functions()[static_cast<std::size_t>(one.kind - n_kinds)].at(values[one.a], 0, found);
+          *out = found.value[0];
+      }
+      ++out;
+    }
+    return out[-1];
+  }
+
+  // Scratch memory of jets.
+  template <class S>
+  struct Jets {
+    std::vector<S> all, product;
+  };
+
+  // All Taylor coefficients of the log likelihood where argument k is centre_k + length_k s_k, |s_k - at_k| <= width_k; those
+  // of instructions are cut by what the centre's and the next ones allow, if given.
+  template <class S>
+  const S* expand(const Monomials& monomials, const double* own, const double* centre, const double* lengths, const double* at,
+                  const double* width, Jets<S>& jets, const Interval* known = nullptr) const {
+    const auto& variant = of(own);
+    const auto n = static_cast<std::size_t>(monomials.size());
+    jets.all.assign(variant.size() * n, S{});
+    jets.product.resize(2 * n);
+    for (std::size_t i = 0; i < variant.size(); ++i) {
+      const auto& one = variant[i];
+      S* out = &jets.all[i * n];
+      const S *a = &jets.all[static_cast<std::size_t>(one.a) * n * (one.kind > argument)],
+              *b = &jets.all[static_cast<std::size_t>(one.b) * n * (one.kind > argument)];
+      switch (one.kind) {
+        case constant: set(out[0], one.value); break;
+        case data: set(out[0], own[one.a]); break;
+        case argument: set_argument(one.a, monomials, centre, lengths, at, width, out); break;
+        case sum:
+          for (std::size_t m = 0; m < n; ++m) out[m] = add(a[m], b[m]);
+          break;
+        case difference:
+          for (std::size_t m = 0; m < n; ++m) out[m] = subtract(a[m], b[m]);
+          break;
+        case product: multiply_jets(monomials, a, b, false, monomials.degree(), out); break;
+        default: compose(monomials, unary::functions()[static_cast<std::size_t>(one.kind - n_kinds)], a, out, jets.product.data());
+      }
+      if (known) cut(monomials, known + i * n, width, out);
+    }
+    return &jets.all[(variant.size() - 1) * n];
+  }
+
+ private:
+  const std::vector<Instruction>& of(const double* own) const { return variants_[static_cast<std::size_t>(own[0])]; }
+
+  static void set(double& out, double x) { out = x; }
+  static void set(Interval& out, double x) { out = {x, x}; }
+
+  static void set_argument(int k, const Monomials& monomials, const double* centre, const double* lengths, const double* at,
+                           const double*, double* out) {
+    out[0] = centre[k] + lengths[k] * at[k];
+    if (monomials.degree() > 0) out[monomials.variable(k)] = lengths[k];
+  }
+  static void set_argument(int k, const Monomials& monomials, const double* centre, const double* lengths, const double* at,
+                           const double* width, Interval* out) {
+    const Interval place = Interval::outward(at[k] - width[k], at[k] + width[k]), length{lengths[k], lengths[k]};
+    out[0] = add(Interval{centre[k], centre[k]}, multiply(length, place));
+    out[monomials.variable(k)] = length;
+  }
+
+  // The product up to a degree; without the second one's constant where asked for.
+  template <class S>
+  static void multiply_jets(const Monomials& monomials, const S* a, const S* b, bool changes, int degree, S* out) {
+    for (int d = 0; d <= degree; ++d)
+      for (int i = monomials.first(d); i < monomials.until(d); ++i) {
+        if (is_zero(a[i])) continue;
+        for (int j = changes; j < monomials.until(degree - d); ++j)
+          if (!is_zero(b[j])) {
+            S& to = out[monomials.product(i, j)];
+            to = add(to, multiply(a[i], b[j]));
+          }
+      }
+  }
+
+  // Horner's scheme in the change of x.
+  template <class S>
+  static void compose(const Monomials& monomials, const unary::Function& g, const S* x, S* out, S* scratch) {
+    const int degree = monomials.degree();
+    S coefficients[unary::most + 1];
+    unary::taylor(g, x[0], degree, coefficients);
+    out[0] = coefficients[degree];
+    for (int k = degree - 1; k >= 0; --k) {
+      const auto n = static_cast<std::size_t>(monomials.until(degree - k));
+      std::fill(scratch, scratch + n, S{});
+      multiply_jets(monomials, out, x, true, degree - k, scratch);
+      std::copy(scratch, scratch + n, out);
+      out[0] = coefficients[k];
+    }
+  }
+
+  // A coefficient on a box is its value at the centre and what the next ones add to that.
+  static void cut(const Monomials&, const Interval*, const double*, double*) {}
+  static void cut(const Monomials& monomials, const Interval* centre, const double* width, Interval* box) {
+    for (int d = monomials.degree() - 1; d >= 0; --d)
+      for (int i = monomials.first(d); i < monomials.until(d); ++i) {
+        Interval found = centre[i];
+        for (int k = 0; k < monomials.q(); ++k) {
+          const Interval& next = box[monomials.product(i, monomials.variable(k))];
+          if (is_zero(next)) continue;
+          const double most = next.largest() * (monomials.exponent(i, k) + 1) * width[k] * (1 + 1e-15);
+          found = Interval::outward(found.lo - most, found.hi + most);
+        }
+        box[i] = {std::max(box[i].lo, found.lo), std::min(box[i].hi, found.hi)};
+      }
+  }
+
+  std::vector<std::vector<Instruction>> variants_;
+  std::size_t q_, n_data_;
+};
+
+// Bounds on the sum of a program's derivatives of an order, times lengths, on boxes.
+class ProgramBounds {
+ public:
+  // Boxes of one argument are halved up to three times, of two up to two times, where they lose more than half: with more
+  // arguments a cut along one of them gains little.
+  static constexpr int cuts_of(std::size_t q) { return q == 1 ? 3 : q == 2 ? 2 : 0; }
+  static constexpr double lost = 2;
+  // The next order cuts what an enclosure loses; of many arguments it has more coefficients than that is worth.
+  static int degree_of(std::size_t q, int order) { return q <= 4 ? std::min(order + 1, unary::most) : order; }
+
+  ProgramBounds(const Program& program, int order)
+      : program_(program), order_(order), q_(program.n_arguments()), monomials_(static_cast<int>(q_), degree_of(q_, order)) {}
+
+  double largest(const double* own, const double* centre, const double* lengths, double radius) {
+    std::vector<double> at(q_, 0.0), width(q_, radius);
+    double sure = 0;
+    return unary::factorials[order_] * on_box(own, centre, lengths, at, width, cuts_of(q_), sure);
+  }
+
+ private:
+  double on_box(const double* own, const double* centre, const double* lengths, std::vector<double>& at, std::vector<double>& width,
+                int cuts, double& sure) {
+    const std::vector<double> nothing(q_, 0.0);
+    const Interval* point = program_.expand(monomials_, own, centre, lengths, at.data(), nothing.data(), point_);
+    double there = 0;
+    for (int i = monomials_.first(order_); i < monomials_.until(order_); ++i) there += std::max(std::max(point[i].lo, -point[i].hi), 0.0);
+    sure = std::max(sure, there);
+    const Interval* box = program_.expand(monomials_, own, centre, lengths, at.data(), width.data(), box_, point_.all.data());
+    double found = 0;
+    for (int i = monomials_.first(order_); i < monomials_.until(order_); ++i) found += box[i].largest();
+    found *= 1 + 1e-13;
+    if (std::isnan(found)) found = Interval::infinity;
+    if (cuts == 0 || found <= lost * sure) return found;
+    const std::size_t k = widest(box, lengths, width);
+    const double half = width[k] / 2, middle = at[k];
+    width[k] = half;
+    double halves = 0;
+    for (const double side : {-1.0, 1.0}) {
+      at[k] = middle + side * half;
+      halves = std::max(halves, on_box(own, centre, lengths, at, width, cuts - 1, sure));
+    }
+    at[k] = middle;
+    width[k] = 2 * half;
+    return std::min(found, halves);
+  }
+
+  // The argument along which derivatives change most.
+  std::size_t widest(const Interval* box, const double* lengths, const std::vector<double>& width) const {
+    std::size_t best = 0;
+    double most = -1;
+    for (std::size_t k = 0; k < q_; ++k) {
+      double change = 0;
+      for (int i = monomials_.first(order_); monomials_.degree() > order_ && i < monomials_.until(order_); ++i) {
+        const double next = box[monomials_.product(i, monomials_.variable(static_cast<int>(k)))].largest();
+        if (next > 0) change += next * width[k] * (monomials_.exponent(i, static_cast<int>(k)) + 1);
+      }
+      if (std::isinf(change)) change = std::numeric_limits<double>::max() * std::min(1.0, lengths[k] * width[k] / (1 + lengths[k] * width[k]));
+      if (change > most) most = change, best = k;
+    }
+    return best;
+  }
+
+  const Program& program_;
+  int order_;
+  std::size_t q_;
+  Monomials monomials_;
+  Program::Jets<Interval> point_, box_;
+};
+
+}  // namespace stansub

@@ -1,0 +1,114 @@
+#include "programs.hpp"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "program.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace stansub {
+namespace {
+
+using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Output = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Codes = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Numbers = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Starts = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+std::shared_ptr<Program> to_program(const Starts& starts, const Codes& codes, const Numbers& values, std::size_t n_arguments,
+                                    std::size_t n_data) {
+  if (codes.shape(1) != 3 || values.shape(0) != codes.shape(0)) throw std::invalid_argument("an instruction has three codes and a value");
+  std::vector<std::vector<Program::Instruction>> variants;
+  for (std::size_t v = 0; v + 1 < starts.shape(0); ++v) {
+    auto& variant = variants.emplace_back();
+    for (auto at = static_cast<std::size_t>(starts(v)); at < std::min<std::size_t>(static_cast<std::size_t>(starts(v + 1)), codes.shape(0)); ++at)
+      variant.push_back({codes(at, 0), codes(at, 1), codes(at, 2), values(at)});
+  }
+  return std::make_shared<Program>(std::move(variants), n_arguments, n_data);
+}
+
+// The numbers of observations, which stand in columns, one after the other.
+class Columns {
+ public:
+  Columns(const Program& program, const Matrix& data, const Matrix& centre) : data_(data), centre_(centre) {
+    if (data.shape(0) != program.n_data() || centre.shape(0) != program.n_arguments() || data.shape(1) != centre.shape(1))
+      throw std::invalid_argument("data and arguments must have a row for each number and a column for each observation");
+    for (std::size_t i = 0; i < n(); ++i) {
+      const double variant = program.n_data() ? data(0, i) : -1;
+      if (!(variant >= 0 && variant < static_cast<double>(program.variants().size())))
+        throw std::invalid_argument("the first number of data must be that of a variant");
+    }
+    own_.resize(data.shape(0));
+    at_.resize(centre.shape(0));
+  }
+  std::size_t n() const { return data_.shape(1); }
+  void move_to(std::size_t i) {
+    for (std::size_t k = 0; k < own_.size(); ++k) own_[k] = data_(k, i);
+    for (std::size_t k = 0; k < at_.size(); ++k) at_[k] = centre_(k, i);
+  }
+  const double* own() const { return own_.data(); }
+  const double* at() const { return at_.data(); }
+
+ private:
+  const Matrix &data_, &centre_;
+  std::vector<double> own_, at_;
+};
+
+// Taylor coefficients by degree, and by the first variable within one, a row each; log likelihoods are degree 0.
+void expand(const Program& program, int degree, const Matrix& data, const Matrix& eta, const Output& out) {
+  Columns columns(program, data, eta);
+  if (degree < 0 || degree > unary::most) throw std::invalid_argument("the degree must be 0 to 5");
+  const Monomials monomials(static_cast<int>(program.n_arguments()), degree);
+  if (out.shape(0) != static_cast<std::size_t>(monomials.size()) || out.shape(1) != columns.n())
+    throw std::invalid_argument("out must have a row for each coefficient");
+  nb::gil_scoped_release release;
+  const std::vector<double> ones(program.n_arguments(), 1.0), zeros(program.n_arguments(), 0.0);
+  Program::Jets<double> jets;
+  for (std::size_t i = 0; i < columns.n(); ++i) {
+    columns.move_to(i);
+    if (degree == 0) {
+      out(0, i) = program.log_lik(columns.own(), columns.at());
+      continue;
+    }
+    const double* found = program.expand(monomials, columns.own(), columns.at(), ones.data(), zeros.data(), zeros.data(), jets);
+    for (std::size_t m = 0; m < out.shape(0); ++m) out(m, i) = found[m];
+  }
+}
+
+void largest(const Program& program, int order, const Matrix& data, const Matrix& centre, const Matrix& lengths, double radius,
+             const Output& out) {
+  Columns columns(program, data, centre), moves(program, data, lengths);
+  if (order < 1 || order > 4) throw std::invalid_argument("the order must be 1 to 4");
+  if (out.shape(0) != 1 || out.shape(1) != columns.n()) throw std::invalid_argument("out must have a number for each observation");
+  nb::gil_scoped_release release;
+  ProgramBounds bounds(program, order);
+  for (std::size_t i = 0; i < columns.n(); ++i) {
+    columns.move_to(i);
+    moves.move_to(i);
+    out(0, i) = bounds.largest(columns.own(), columns.at(), moves.at(), radius);
+  }
+}
+
+}  // namespace
+
+void define_programs(nb::module_& m) {
+  nb::class_<Program>(m, "Program")
+      .def(nb::new_(&to_program), "starts"_a, "codes"_a, "values"_a, "n_arguments"_a, "n_data"_a)
+      .def("expand", &expand, "degree"_a, "data"_a, "eta"_a, "out"_a.noconvert())
+      .def("largest", &largest, "order"_a, "data"_a, "centre"_a, "lengths"_a, "radius"_a, "out"_a.noconvert());
+  nb::list names;
+  for (const char* name : {"constant", "data", "argument", "sum", "difference", "product"}) names.append(name);
+  for (const auto& function : unary::functions()) names.append(function.name);
+  m.attr("OPERATIONS") = nb::tuple(names);
+}
+
+}  // namespace stansub

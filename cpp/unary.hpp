@@ -1,0 +1,299 @@
+// Intervals with outward rounding, and functions of one variable with their derivatives at points and on intervals.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+namespace stansub {
+
+struct Interval {
+  double lo = 0, hi = 0;
+
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  static Interval whole() { return {-infinity, infinity}; }
+  // Endpoints moved outward by more than the rounding of one operation; what is no number encloses everything.
+  static Interval outward(double lo, double hi) {
+    constexpr double eps = 4.5e-16, tiny = std::numeric_limits<double>::min(), most = std::numeric_limits<double>::max();
+    if (!(lo <= hi)) return whole();
+    lo = std::min(lo, most);
+    hi = std::max(hi, -most);
+    return {lo == 0 ? 0 : lo * (lo > 0 ? 1 - eps : 1 + eps) - tiny, hi == 0 ? 0 : hi * (hi > 0 ? 1 + eps : 1 - eps) + tiny};
+  }
+  double largest() const { return std::max(-lo, hi); }
+};
+
+inline double lower(double x) { return x; }
+inline double upper(double x) { return x; }
+inline double lower(const Interval& x) { return x.lo; }
+inline double upper(const Interval& x) { return x.hi; }
+inline bool is_zero(double x) { return x == 0; }
+inline bool is_zero(const Interval& x) { return x.lo == 0 && x.hi == 0; }
+inline double add(double a, double b) { return a + b; }
+inline double subtract(double a, double b) { return a - b; }
+inline double multiply(double a, double b) { return a * b; }
+inline Interval add(const Interval& a, const Interval& b) {
+  if (is_zero(a)) return b;
+  if (is_zero(b)) return a;
+  return Interval::outward(a.lo + b.lo, a.hi + b.hi);
+}
+inline Interval subtract(const Interval& a, const Interval& b) { return add(a, {-b.hi, -b.lo}); }
+inline Interval multiply(const Interval& a, const Interval& b) {
+  // An infinite end stands for numbers without bound, of which zero times any is zero.
+  const auto product = [](double x, double y) { return x == 0 || y == 0 ? 0.0 : x * y; };
+  const double ends[] = {product(a.lo, b.lo), product(a.lo, b.hi), product(a.hi, b.lo), product(a.hi, b.hi)};
+  return Interval::outward(*std::min_element(ends, ends + 4), *std::max_element(ends, ends + 4));
+}
+
+// Functions of one variable: derivatives at a point, and where these turn.
+namespace unary {
+
+constexpr int most = 5;  // derivatives that are needed
+constexpr double factorials[] = {1, 1, 2, 6, 24, 120, 720};
+
+// Derivatives from order 0, with bounds on their rounding errors.
+struct Derivatives {
+  std::array<double, most + 2> value{}, error{};
+
+  void set(int k, double v, double e) {
+    value[k] = v;
+    error[k] = e;
+  }
+  void set(int k, double v) { set(k, v, 2e-15 * std::abs(v)); }
+};
+
+using At = void (*)(double x, int n, Derivatives& out);
+
+// Derivative k of log(1 + e^x) as a polynomial of p, the inverse logit; that of -log(1 - e^x), of 1 / (e^-x - 1), has the
+// same coefficients without signs.
+constexpr double logistic[7][7] = {{},
+                                   {0, 1},
+                                   {0, 1, -1},
+                                   {0, 1, -3, 2},
+                                   {0, 1, -7, 12, -6},
+                                   {0, 1, -15, 50, -60, 24},
+                                   {0, 1, -31, 180, -390, 360, -120}};
+
+inline double positive_part(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+
+// All derivatives but the first are even or odd in x, and small beyond 0 where p is.
+inline void set_softplus(double x, int from, int n, int shift, Derivatives& out) {
+  if (n < from) return;
+  const double p = 1 / (1 + std::exp(std::abs(x)));
+  for (int k = from; k <= n; ++k) {
+    double value = 0, size = 0, power = 1;
+    for (int i = 1; i <= k; ++i) {
+      power *= p;
+      value += logistic[k][i] * power;
+      size += std::abs(logistic[k][i]) * power;
+    }
+    if (x > 0) value = k == 1 ? 1 / (1 + std::exp(-x)) : (k % 2 ? -value : value);
+    out.set(k - shift, value, 3e-15 * std::max(size, std::abs(value)));
+  }
+}
+
+inline void softplus(double x, int n, Derivatives& out) {
+  out.set(0, positive_part(x));
+  set_softplus(x, 1, n, 0, out);
+}
+inline void inv_logit(double x, int n, Derivatives& out) { set_softplus(x, 1, n + 1, 1, out); }
+
+inline void log1m_exp(double x, int n, Derivatives& out) {
+  out.set(0, x > -0.6931471805599453 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x)));
+  if (n == 0) return;
+  const double odds = 1 / std::expm1(-x);
+  for (int k = 1; k <= n; ++k) {
+    double value = 0, power = 1;
+    for (int i = 1; i <= k; ++i) value += std::abs(logistic[k][i]) * (power *= odds);
+    out.set(k, -value, 4e-15 * value);
+  }
+}
+
+inline void exp(double x, int n, Derivatives& out) {
+  for (int k = 0; k <= n; ++k) out.set(k, std::exp(x));
+}
+
+inline void powers_of(double x, double exponent, int from, int n, double factor, Derivatives& out) {
+  double value = factor * (exponent == 0.5 ? std::sqrt(x) : 1 / x);
+  for (int k = from; k <= n; ++k) {
+    out.set(k, value);
+    value *= (exponent - (k - from)) / x;
+  }
+}
+inline void inv(double x, int n, Derivatives& out) { powers_of(x, -1, 0, n, 1, out); }
+inline void sqrt(double x, int n, Derivatives& out) { powers_of(x, 0.5, 0, n, 1, out); }
+inline void log(double x, int n, Derivatives& out) {
+  out.set(0, std::log(x));
+  powers_of(x, -1, 1, n, 1, out);
+}
+inline void log1p(double x, int n, Derivatives& out) {
+  out.set(0, std::log1p(x));
+  powers_of(1 + x, -1, 1, n, 1, out);
+}
+inline void square(double x, int n, Derivatives& out) {
+  out.set(0, x * x);
+  if (n >= 1) out.set(1, 2 * x);
+  if (n >= 2) out.set(2, 2);
+}
+inline void cos(double x, int n, Derivatives& out) {
+  const double c = std::cos(x), s = std::sin(x), cycle[] = {c, -s, -c, s};
+  for (int k = 0; k <= n; ++k) out.set(k, cycle[k % 4], 3e-16);
+}
+
+// Derivatives from one order of digamma to another at positive x: by recurrence to where the asymptotic series holds.
+inline void polygamma(double x, int from, int to, double* out) {
+  constexpr double bernoulli[] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6};
+  double sums[most + 2] = {};  // of 1 / x^(m + 1)
+  for (; x < 14; x += 1) {
+    const double inverse = 1 / x;
+    double power = inverse;
+    for (int m = 0; m <= to; ++m, power *= inverse) sums[m] += power;
+  }
+  const double inverse = 1 / x, square = inverse * inverse;
+  double leading = 1;  // x^-m
+  for (int m = 0; m <= to; ++m, leading *= inverse) {
+    if (m < from) continue;
+    double rising = m == 0 ? 0.5 : factorials[m] * (m + 1) / 2;  // (2 k + m - 1)! / (2 k)!
+    double tail = (m == 0 ? -std::log(x) : factorials[m - 1] * leading) + 0.5 * factorials[m] * leading * inverse;
+    double power = leading * square;
+    for (int k = 1; k <= 7; ++k, power *= square) {
+      tail += bernoulli[k - 1] * rising * power;
+      rising *= (2.0 * k + m) * (2.0 * k + m + 1) / ((2.0 * k + 1) * (2.0 * k + 2));
+    }
+    tail += factorials[m] * sums[m];
+    out[m - from] = m % 2 == 0 ? -tail : tail;
+  }
+}
+inline void lgamma(double x, int n, Derivatives& out) {
+  int sign;
+  const double value = ::lgamma_r(x, &sign);  // std::lgamma writes a global
+  out.set(0, value, 4e-15 * (1 + std::abs(value)));
+  double found[most + 2];
+  if (n > 0) polygamma(x, 0, n - 1, found);
+  for (int k = 1; k <= n; ++k) out.set(k, found[k - 1], 1e-14 * ((k == 1) + std::abs(found[k - 1])));
+}
+inline void digamma(double x, int n, Derivatives& out) {
+  double found[most + 2];
+  polygamma(x, 0, n, found);
+  for (int k = 0; k <= n; ++k) out.set(k, found[k], 1e-14 * ((k == 0) + std::abs(found[k])));
+}
+
+// Far to the left by the continued fraction of Mills's ratio, which converges fast there.
+inline double log_phi_value(double x) {
+  if (x > -6) return x > 6 ? std::log1p(-0.5 * std::erfc(x * 0.70710678118654752)) : std::log(0.5 * std::erfc(-x * 0.70710678118654752));
+  double fraction = 0;
+  for (int k = 60; k >= 1; --k) fraction = k / (-x + fraction);
+  return -0.5 * x * x - 0.91893853320467274178 - std::log(-x + fraction);
+}
+// Derivatives of log Phi follow from h' = -h (x + h); to the left x + h cancels, and the fraction gives it as it is.
+inline void log_phi(double x, int n, Derivatives& out) {
+  const double value = log_phi_value(x);
+  out.set(0, value);
+  if (n == 0) return;
+  double sum, h;
+  if (x > -6) {
+    h = std::exp(-0.5 * x * x - 0.91893853320467274178 - value);
+    sum = x + h;
+  } else {
+    double fraction = 0;
+    for (int k = 60; k >= 1; --k) fraction = k / (-x + fraction);
+    h = -x + fraction;
+    sum = fraction;
+  }
+  const double f1 = h, f2 = -h * sum, rest = 1 + f2;
+  const double f3 = -f2 * sum - h * rest, f4 = -f3 * sum - 2 * f2 * rest - h * f3;
+  const double f5 = -f4 * sum - 3 * f3 * rest - 3 * f2 * f3 - h * f4;
+  const double all[] = {value, f1, f2, f3, f4, f5};
+  // What cancels is of the size of the terms, which grows with |x|.
+  const double size = 2e-14 * std::min(1.0, h) * (1 + x * x);
+  for (int k = 1; k <= n; ++k) out.set(k, all[k], k == 1 ? 2e-14 * h : size * std::pow(2 + std::abs(x), k - 2) * factorials[k]);
+}
+
+// Where each derivative turns, from order 0 on; and the open interval on which the function is defined.
+struct Function {
+  const char* name;
+  At at;
+  double from, to;
+  std::vector<std::vector<double>> turns;
+  double period = 0;  // turns are repeated so
+};
+
+inline const std::vector<Function>& functions() {
+  constexpr double inf = Interval::infinity;
+  static const std::vector<double> second{0}, third{-1.3169578969248166, 1.3169578969248166},
+      fourth{-2.2924316695611777, 0, 2.2924316695611777},
+      fifth{-3.1443184061549343, -0.8426329481294081, 0.8426329481294081, 3.1443184061549343},
+      sixth{-3.9360983706, -1.5133518472, 0, 1.5133518472, 3.9360983706};
+  static const std::vector<Function> all{
+      {"exp", exp, -inf, inf, {}},
+      {"log", log, 0, inf, {}},
+      {"log1p", log1p, -1, inf, {}},
+      {"log1p_exp", softplus, -inf, inf, {{}, {}, second, third, fourth, fifth}},
+      {"inv_logit", inv_logit, -inf, inf, {{}, second, third, fourth, fifth, sixth}},
+      {"log1m_exp", log1m_exp, -inf, 0, {}},
+      {"square", square, -inf, inf, {{0}}},
+      {"inv", inv, 0, inf, {}},
+      {"sqrt", sqrt, 0, inf, {}},
+      {"lgamma", lgamma, 0, inf, {{1.4616321449683623}}},
+      {"digamma", digamma, 0, inf, {}},
+      {"std_normal_lcdf",
+       log_phi,
+       -inf,
+       inf,
+       {{}, {}, {}, {1.0023693422683706}, {-0.0298336209260591, 2.0712889388088740},
+        {-0.8711321749891587, 1.2313322903511885, 2.7456389097167838}}},
+      {"cos", cos, -inf, inf, {{0}, {1.5707963267948966}, {0}, {1.5707963267948966}, {0}, {1.5707963267948966}}, 3.14159265358979324}};
+  return all;
+}
+
+// Taylor coefficients g^(k) / k! at a point.
+inline void taylor(const Function& g, double x, int n, double* out) {
+  Derivatives found;
+  g.at(x, n, found);
+  for (int k = 0; k <= n; ++k) out[k] = found.value[k] / factorials[k];
+}
+
+// The same enclosed on an interval: between their turns derivatives are monotone.
+inline void taylor(const Function& g, Interval x, int n, Interval* out) {
+  const bool mirrored = g.at == inv && x.hi < 0;  // 1 / x left of 0
+  if (mirrored) x = {-x.hi, -x.lo};
+  if (!(x.lo > g.from && x.hi < g.to && x.lo <= x.hi)) {
+    std::fill(out, out + n + 1, Interval::whole());
+    return;
+  }
+  double lo[most + 1], hi[most + 1];
+  std::fill(lo, lo + n + 1, Interval::infinity);
+  std::fill(hi, hi + n + 1, -Interval::infinity);
+  Derivatives found;
+  const auto take = [&](double point, int from, int to) {
+    g.at(point, to, found);
+    for (int k = from; k <= to; ++k) {
+      lo[k] = std::min(lo[k], found.value[k] - found.error[k]);
+      hi[k] = std::max(hi[k], found.value[k] + found.error[k]);
+      if (std::isnan(found.value[k])) lo[k] = -Interval::infinity, hi[k] = Interval::infinity;
+    }
+  };
+  take(x.lo, 0, n);
+  if (x.hi > x.lo) take(x.hi, 0, n);
+  for (int k = 0; k <= n && k < static_cast<int>(g.turns.size()); ++k)
+    for (const double turn : g.turns[k]) {
+      if (g.period == 0) {
+        if (x.lo < turn && turn < x.hi) take(turn, k, k);
+        continue;
+      }
+      double at = turn + g.period * std::ceil((x.lo - turn) / g.period);
+      for (int m = 0; m < 2 && at < x.hi; ++m, at += g.period) take(at, k, k);
+    }
+  for (int k = 0; k <= n; ++k) {
+    const bool turned = mirrored && k % 2 == 0;
+    const double low = turned ? -hi[k] : lo[k], high = turned ? -lo[k] : hi[k];
+    out[k] = Interval::outward(low / factorials[k], high / factorials[k]);
+  }
+}
+
+}  // namespace unary
+
+}  // namespace stansub

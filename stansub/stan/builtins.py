@@ -1,0 +1,265 @@
+"""Functions of Stan's library on containers of numbers of observations (`stansub.stan.containers`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy
+
+from stansub.stan import expansions
+from stansub.stan.containers import Rows, Total, Value, by_row, dot, elementwise, is_known, product, simplest, total
+from stansub.stan.densities import PRODUCTS
+from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply
+
+Builtin = Callable[[Sequence[Value], int], Value]
+
+
+def density(name: str, arguments: Sequence[Value], n: int) -> Value:
+    """Return the sum of the log densities of what is observed."""
+    if (with_product := PRODUCTS.get(name)) is not None:
+        arguments = _with_predictor(name, arguments, n)
+        name = with_product.density
+    if name in _CATEGORIES:
+        return total(_over_categories(_CATEGORIES[name], arguments, n), n)
+    if name not in expansions.DENSITIES:
+        raise NotFollowedError(f"the density {name} is not followed")
+    return total(elementwise(expansions.DENSITIES[name], arguments, n), n)
+
+
+def _with_predictor(name: str, arguments: Sequence[Value], n: int) -> list[Value]:
+    """The arguments with a linear predictor in the place of a matrix and coefficients."""
+    place = 1 + PRODUCTS[name].place
+    if name == "ordered_logistic_glm":
+        x, beta, cuts = arguments[place:]
+        return [*arguments[:place], _times(x, beta, n), cuts]
+    if name == "categorical_logit_glm":
+        x, alpha, beta = arguments[place:]
+        columns = [_times(x, beta[:, k], n) for k in range(beta.shape[1])]
+        inner = [elementwise(_add, [alpha[k], column], n) for k, column in enumerate(columns)]
+        found = np.empty(len(inner), dtype=object)
+        found[:] = [one.inner if isinstance(one, Rows) else one for one in inner]
+        return [*arguments[:place], Rows(found)]
+    x, alpha, beta, *rest = arguments[place:]
+    return [*arguments[:place], elementwise(_add, [alpha, _times(x, beta, n)], n), *rest]
+
+
+def _times(x: Value, beta: Value, n: int) -> Value:
+    return product(x, np.atleast_1d(beta), n)
+
+
+def _add(a: Number, b: Number) -> Number:
+    return a + b
+
+
+def _over_categories(of: Callable[..., Number], arguments: Sequence[Value], n: int) -> Value:
+    """A density of categories, with a vector of arguments for an observation."""
+    y, *rest = (simplest(one) for one in arguments)
+    if not isinstance(y, np.ndarray | Rows):
+        return of(y, *(_vector(one) for one in rest))
+    inner = [one.inner if isinstance(one, Rows) else by_row(one) if _is_rows(one, n) else one for one in rest]
+    observed = y.inner if isinstance(y, Rows) else by_row(y)
+    if isinstance(y, np.ndarray) and len(y) != n:
+        raise NotFollowedError("categories of other observations")
+    which = y.which if isinstance(y, Rows) else None
+    return simplest(Rows(of(observed, *(_vector(one) for one in inner)), which))
+
+
+def _is_rows(x: Value, n: int) -> bool:
+    return isinstance(x, np.ndarray) and len(x) == n
+
+
+def _vector(x: Value) -> Value:
+    return list(x) if isinstance(x, np.ndarray) else x
+
+
+_CATEGORIES: dict[str, Callable[..., Number]] = {
+    "categorical_logit": expansions.categorical_logit,
+    "categorical": expansions.categorical,
+    "ordered_logistic": lambda y, eta, cuts: expansions.ordered(
+        y, eta, cuts, lambda z: -apply("log1p_exp", -z), lambda z: -apply("log1p_exp", z)
+    ),
+    "ordered_probit": lambda y, eta, cuts: expansions.ordered(
+        y, eta, cuts, expansions.log_phi, lambda z: expansions.log_phi(-z)
+    ),
+}
+
+
+def _mapped(function: Callable[..., Number]) -> Builtin:
+    return lambda arguments, n: elementwise(function, arguments, n)
+
+
+def _summed(function: Callable[..., Number]) -> Builtin:
+    """A distribution function, whose logs are added up."""
+    return lambda arguments, n: total(elementwise(function, arguments, n), n)
+
+
+def _of_known(function: Callable[..., Any]) -> Builtin:
+    def of(arguments: Sequence[Value], n: int) -> Value:
+        if not all(map(is_known, arguments)):
+            raise NotFollowedError("what is computed of data is computed of parameters")
+        found = function(*arguments)
+        return found.item() if isinstance(found, np.generic) else found
+
+    return of
+
+
+def _filled(make: Callable[[Sequence[int], Value], Value]) -> Builtin:
+    def of(arguments: Sequence[Value], n: int) -> Value:
+        value, *sizes = arguments
+        return make([int(size) for size in sizes], value)
+
+    return of
+
+
+def _repeated(sizes: Sequence[int], value: Value) -> Value:
+    inner = (
+        value
+        if isinstance(value, np.ndarray)
+        else np.asarray(value, dtype=object if isinstance(value, Expression) else None)
+    )
+    if inner.ndim == 0 and inner.dtype == object:
+        found = np.empty(tuple(sizes), dtype=object)
+        found.fill(value)
+        return found
+    return np.broadcast_to(inner, (*sizes, *inner.shape)).copy()
+
+
+def _log_sum_exp(arguments: Sequence[Value], n: int) -> Value:
+    if len(arguments) == 1:
+        (terms,) = arguments
+        if isinstance(terms, Rows):
+            raise NotFollowedError("the log of a sum over observations")
+        return expansions.log_sum_exp(*terms.ravel())
+    return elementwise(expansions.log_sum_exp, arguments, n)
+
+
+def _softmax(arguments: Sequence[Value], n: int) -> Value:
+    (terms,) = arguments
+    all_of_them = expansions.log_sum_exp(*terms.ravel())
+    return elementwise(lambda x: apply("exp", x - all_of_them), [terms], -1)
+
+
+def _log_softmax(arguments: Sequence[Value], n: int) -> Value:
+    (terms,) = arguments
+    all_of_them = expansions.log_sum_exp(*terms.ravel())
+    return elementwise(lambda x: x - all_of_them, [terms], -1)
+
+
+def _product(arguments: Sequence[Value], n: int) -> Value:
+    a, b = arguments
+    return product(a, b, n)
+
+
+def _dot(arguments: Sequence[Value], n: int) -> Value:
+    a, b = arguments
+    if isinstance(a, Rows) or isinstance(b, Rows):
+        raise NotFollowedError("a product over observations")
+    return dot(a, b)
+
+
+def _rows_dot(arguments: Sequence[Value], n: int) -> Value:
+    a, b = arguments
+    if not all(isinstance(one, Rows) or (isinstance(one, np.ndarray) and len(one) == n) for one in (a, b)):
+        raise NotFollowedError("products of rows of other than observations")
+    inner = [one.inner if isinstance(one, Rows) else by_row(one) for one in (a, b)]
+    return simplest(Rows(dot(*inner)))
+
+
+def _size(arguments: Sequence[Value], n: int) -> Value:
+    (x,) = arguments
+    if isinstance(x, Rows):
+        return n if x.which is None else len(x.which)
+    return len(x) if np.ndim(x) else 1
+
+
+def _cols(arguments: Sequence[Value], n: int) -> Value:
+    (x,) = arguments
+    inner = x.inner if isinstance(x, Rows) else x
+    return len(inner) if isinstance(x, Rows) else inner.shape[-1]
+
+
+def _same(arguments: Sequence[Value], n: int) -> Value:
+    (x,) = arguments
+    if isinstance(x, np.ndarray) and x.ndim == 2:
+        return x.T.ravel()
+    return x
+
+
+def _joined(arguments: Sequence[Value], n: int) -> Value:
+    if any(isinstance(one, Rows | Total) for one in arguments):
+        raise NotFollowedError("containers of observations are put together")
+    parts = [one if isinstance(one, np.ndarray) else np.array([one]) for one in arguments]
+    return simplest(np.concatenate(parts))
+
+
+def _diagonal(arguments: Sequence[Value], n: int) -> Value:
+    d, m = arguments
+    return elementwise(lambda a, b: a * b, [np.broadcast_to(d[:, np.newaxis], m.shape), m], -1)
+
+
+def _fold(function: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda *values: function(values[0] if len(values) == 1 else np.array(values))
+
+
+def _constant(value: Any) -> Builtin:
+    return lambda arguments, n: float(value)
+
+
+FUNCTIONS: dict[str, Builtin] = {
+    **{name: _mapped(function) for name, function in expansions.ELEMENTARY.items()},
+    **{name: _summed(function) for name, function in expansions.TAILS.items()},
+    "student_t_lccdf": _of_known(lambda y, nu, mu, sigma: scipy.stats.t.logsf(y, nu, mu, sigma)),
+    "student_t_lcdf": _of_known(lambda y, nu, mu, sigma: scipy.stats.t.logcdf(y, nu, mu, sigma)),
+    "sum": lambda arguments, n: total(arguments[0], n),
+    "mean": _of_known(np.mean),
+    "sd": _of_known(lambda x: np.std(x, ddof=1)),
+    "variance": _of_known(lambda x: np.var(x, ddof=1)),
+    "max": _of_known(_fold(np.max)),
+    "min": _of_known(_fold(np.min)),
+    "prod": _of_known(np.prod),
+    "abs": _of_known(np.abs),
+    "fabs": _of_known(np.abs),
+    "fmax": _of_known(np.maximum),
+    "fmin": _of_known(np.minimum),
+    "cumulative_sum": _of_known(np.cumsum),
+    "rep_vector": _filled(_repeated),
+    "rep_row_vector": _filled(_repeated),
+    "rep_array": _filled(_repeated),
+    "rep_matrix": _filled(_repeated),
+    "zeros_vector": lambda arguments, n: np.zeros(int(arguments[0])),
+    "ones_vector": lambda arguments, n: np.ones(int(arguments[0])),
+    "linspaced_int_array": _of_known(lambda k, a, b: np.linspace(a, b, k).astype(np.int64)),
+    "linspaced_vector": _of_known(lambda k, a, b: np.linspace(a, b, k)),
+    "size": _size,
+    "rows": _size,
+    "num_elements": _size,
+    "cols": _cols,
+    "to_vector": _same,
+    "to_row_vector": _same,
+    "to_array_1d": _same,
+    "to_matrix": _same,
+    "transpose": lambda arguments, n: arguments[0].T if isinstance(arguments[0], np.ndarray) else arguments[0],
+    "append_row": _joined,
+    "append_array": _joined,
+    "log_sum_exp": _log_sum_exp,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "dot_product": _dot,
+    "multiply": _product,
+    "rows_dot_product": _rows_dot,
+    "diag_pre_multiply": _diagonal,
+    "dot_self": lambda arguments, n: dot(arguments[0], arguments[0]),
+    "pi": _constant(np.pi),
+    "e": _constant(math.e),
+    "sqrt2": _constant(np.sqrt(2)),
+    "log2": lambda arguments, n: (
+        float(np.log(2)) if not arguments else elementwise(lambda x: apply("log", x) / np.log(2), arguments, n)
+    ),
+    "negative_infinity": _constant(-np.inf),
+    "positive_infinity": _constant(np.inf),
+    "not_a_number": _constant(np.nan),
+    "machine_precision": _constant(np.finfo(float).eps),
+}

@@ -1,0 +1,268 @@
+"""Containers of numbers of observations (`stansub.stan.rowwise`): what a program's variables hold.
+
+A value is a number or an expression; an array of these, small; a `Rows`, with one entry for each observation; or a
+`Total`, a sum over the observations. What is known is a plain array of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.stan.rowwise import Expression, Mask, NotFollowedError, Number, affine, data, is_kind, known, pick, select
+
+Value = Any
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A container with an entry for each observation.
+
+    Attributes
+    ----------
+    inner : number, Expression or ndarray
+        What an observation's entry is.
+    which : ndarray of int64 or None
+        The observations, from 0, where these are not all in their order.
+    """
+
+    inner: Value
+    which: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """A sum over the observations.
+
+    Attributes
+    ----------
+    each : number or Expression
+        What an observation adds.
+    rest : number or Expression
+        What is added once.
+    """
+
+    each: Number
+    rest: Number = 0.0
+
+    def __add__(self, other: Value) -> Total:
+        if isinstance(other, Total):
+            return Total(self.each + other.each, self.rest + other.rest)
+        return Total(self.each, self.rest + _number(other))
+
+    __radd__ = __add__
+
+    def __neg__(self) -> Total:
+        return self.__mul__(-1.0)
+
+    def __sub__(self, other: Value) -> Total:
+        return self.__add__(-other)
+
+    def __rsub__(self, other: Value) -> Total:
+        return self.__mul__(-1.0).__add__(other)
+
+    def __mul__(self, other: Value) -> Total:
+        factor = _number(other)
+        if isinstance(factor, Expression) and not factor.is_single:
+            raise NotFollowedError("a sum over observations is multiplied by what differs between them")
+        return Total(self.each * factor, self.rest * factor)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Value) -> Total:
+        return self.__mul__(1.0 / _number(other))
+
+
+def _number(x: Value) -> Number:
+    if isinstance(x, np.ndarray | Rows | Total):
+        raise NotFollowedError("a sum over observations is combined with a container")
+    return x
+
+
+def is_known(x: Value) -> bool:
+    """Whether it is a number or an array of numbers."""
+    return not isinstance(x, Expression | Rows | Total) and np.asarray(x).dtype != object
+
+
+def simplest(x: Value) -> Value:
+    """Return an array of numbers for a container of nothing but these."""
+    if isinstance(x, Rows) and x.which is None:
+        if is_kind(x.inner, "data"):
+            return x.inner.values
+        if isinstance(x.inner, np.ndarray) and all(is_kind(one, "data") for one in x.inner.flat):
+            flat = np.stack([one.values for one in x.inner.flat], axis=1)
+            return flat.reshape(-1, *x.inner.shape)
+    if isinstance(x, np.ndarray) and x.dtype == object and not any(isinstance(one, Expression) for one in x.flat):
+        return x.astype(np.float64)
+    return x
+
+
+def by_row(x: Value) -> Value:
+    """Return what an observation has of an array with an entry for each of them."""
+    if x.dtype == object:
+        every = np.arange(len(x))
+        if x.ndim == 1:
+            return pick(list(x), every)
+        return _each(lambda place: pick([row[place] for row in x], every), x.shape[1:])
+    if x.ndim == 1:
+        return data(x)
+    return _each(lambda place: data(np.ascontiguousarray(x[(slice(None), *place)])), x.shape[1:])
+
+
+def _each(of: Callable[[tuple[int, ...]], Value], shape: tuple[int, ...]) -> NDArray[Any]:
+    found = np.empty(shape, dtype=object)
+    for place in np.ndindex(*shape):
+        found[place] = of(place)
+    return found
+
+
+def elementwise(function: Callable[..., Number], values: Sequence[Value], n: int) -> Value:
+    """Apply a function of numbers to each entry of containers of the same size, of n observations or fewer."""
+    values = [simplest(one) for one in values]
+    if any(isinstance(one, Total) for one in values):
+        return function(*values)
+    shapes = [one.shape for one in values if isinstance(one, np.ndarray)]
+    over = [one for one in values if isinstance(one, Rows)]
+    if over or (any(shape[:1] == (n,) for shape in shapes) and not all(map(is_known, values))):
+        which = next((one.which for one in over if one.which is not None), None)
+        inner = [_aligned(one, which, n) for one in values]
+        return simplest(Rows(elementwise(function, inner, -1), which))
+    if not shapes:
+        return function(*values)
+    shape = np.broadcast_shapes(*shapes)
+    if any(one != shape for one in shapes):
+        raise NotFollowedError("containers of different sizes are combined")
+    if all(map(is_known, values)) and (whole := _at_once(function, values, shape)) is not None:
+        return whole
+    entry = [one if isinstance(one, np.ndarray) else None for one in values]
+    return simplest(
+        _each(
+            lambda place: function(*(v if a is None else _plain(a[place]) for a, v in zip(entry, values, strict=True))),
+            shape,
+        )
+    )
+
+
+def _plain(x: Any) -> Any:
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def _at_once(function: Callable[..., Number], values: Sequence[Value], shape: tuple[int, ...]) -> Value | None:
+    """The same of known numbers, as if they were those of observations."""
+    flat = [data(one.ravel()) if isinstance(one, np.ndarray) else one for one in values]
+    found = known(function(*flat))
+    return np.broadcast_to(found, int(np.prod(shape))).reshape(shape)
+
+
+def _aligned(x: Value, which: NDArray[np.int64] | None, n: int) -> Value:
+    """What an observation has of it, where it has entries for some of n observations."""
+    if isinstance(x, Rows):
+        if x.which is not which and (x.which is None or which is None or not np.array_equal(x.which, which)):
+            raise NotFollowedError("containers of different observations are combined")
+        return x.inner
+    if not isinstance(x, np.ndarray):
+        return x
+    if which is None and len(x) == n:
+        return by_row(x)
+    if which is not None and len(x) == len(which) and x.dtype != object:
+        full = np.ones((n, *x.shape[1:]), x.dtype)
+        full[which] = x
+        return by_row(full)
+    raise NotFollowedError("containers of different sizes are combined")
+
+
+def total(x: Value, n: int) -> Value:
+    """Return the sum of all entries."""
+    x = simplest(x)
+    if isinstance(x, Rows):
+        each = total(x.inner, -1)
+        if x.which is not None:
+            mask = np.zeros(n, bool)
+            mask[x.which] = True
+            if mask.sum() != len(x.which):
+                raise NotFollowedError("observations are added more than once")
+            each = select(mask, each, 0.0)
+        return Total(each)
+    if isinstance(x, np.ndarray):
+        return x.sum() if x.dtype != object else sum(x.flat, 0.0)
+    return x
+
+
+def product(a: Value, b: Value, n: int) -> Value:
+    """Return a product of matrices and vectors."""
+    a, b = simplest(a), simplest(b)
+    if isinstance(a, Rows):
+        if not isinstance(b, np.ndarray) or a.which is not None:
+            raise NotFollowedError("a product of containers of observations")
+        return simplest(Rows(product(a.inner, b, -1)))
+    if isinstance(b, Rows) or not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
+        raise NotFollowedError("a product over observations")
+    if is_known(a) and is_known(b):
+        return a @ b
+    if b.ndim == 1 and (shared := _factored(b)) is not None:
+        factor, rest = shared
+        return elementwise(lambda x: factor * x, [product(a, rest, n)], n)
+    if a.ndim == 2 and is_known(a) and b.ndim == 1:
+        if (line := _line(a, b)) is not None:
+            slopes, values = line
+            if len(a) == n:
+                return Rows(affine(slopes, values))
+            rows = [affine(slopes[k : k + 1], values[k : k + 1]) for k in range(len(a))]
+            found = np.empty(len(a), dtype=object)
+            found[:] = rows
+            return found
+        if len(a) == n:
+            return Rows(dot(by_row(a), b))
+    if a.ndim == b.ndim == 1:
+        return dot(a, b)
+    if a.ndim == 2 and b.ndim == 1:
+        return np.array([dot(row, b) for row in a], dtype=object)
+    if a.ndim == 1:
+        return np.array([dot(a, column) for column in b.T], dtype=object)
+    return np.array([[dot(row, column) for column in b.T] for row in a], dtype=object)
+
+
+def _factored(b: NDArray[Any]) -> tuple[Number, NDArray[Any]] | None:
+    """A factor that all entries have, and what they are without it."""
+    parts = [one.parts for one in b if is_kind(one, "product")]
+    if not parts or len(parts) < len(b):
+        return None
+    for k in (0, 1):
+        factor = parts[0][k]
+        if isinstance(factor, Expression) and all(one[k] is factor for one in parts):
+            rest = np.empty(len(b), dtype=object)
+            rest[:] = [one[1 - k] for one in parts]
+            return factor, rest
+    return None
+
+
+def dot(a: NDArray[Any], b: NDArray[Any]) -> Number:
+    """Return the sum of products of entries."""
+    if len(a) != len(b):
+        raise NotFollowedError("vectors of different sizes are multiplied")
+    if a.dtype == object and b.dtype == object and len(a) and all(is_kind(one, "data") for one in a):
+        line = _line(np.stack([one.values for one in a], axis=1), b)
+        if line is not None:
+            return affine(*line)
+    found: Number = 0.0
+    for x, y in zip(a, b, strict=True):
+        found = found + _plain(x) * _plain(y)
+    return found
+
+
+def _line(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Slopes and constants of the product where b is affine, the same for all observations."""
+    if not len(b) or not all(is_kind(one, "affine") and one.is_single for one in b):
+        return None
+    return a @ np.concatenate([one.slopes for one in b]), a @ np.concatenate([one.values for one in b])
+
+
+def chosen(mask: Mask, first: Value, other: Value, n: int) -> Value:
+    """Return the first of two where a mask over the observations holds, the other elsewhere."""
+    if isinstance(first, Total) or isinstance(other, Total):
+        raise NotFollowedError("a sum over observations within a branch")
+    return elementwise(lambda a, b: select(mask, a, b), [first, other], n)

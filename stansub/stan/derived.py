@@ -1,0 +1,292 @@
+"""The likelihood of one observation, as a family of its own: arguments, and a program for each variant of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import _loop
+from stansub.errors import InputError
+from stansub.stan.data import Data
+from stansub.stan.observation import log_lik
+from stansub.stan.predictors import is_proved
+from stansub.stan.rowwise import Expression, Number, apply, combine, known
+from stansub.stan.syntax import Program
+from stansub.target.blocks import Blocks
+from stansub.target.programs import Code, ProgramFamily
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.types import FloatArray
+
+# Arguments of an observation; variants; numbers of all rows of the design; instructions of a variant.
+MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 8, 64, 1 << 28, 512
+# Relative rounding of slopes.
+_ROUNDING = 1e-12
+_PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
+
+
+def derived_predictors(
+    program: Program,
+    values: Data,
+    blocks: Blocks,
+    *,
+    order: Any,
+    points: Sequence[FloatArray],
+    terms: Sequence[FloatArray],
+) -> LinearPredictors:
+    """Return the arguments of observations and their program, proved.
+
+    Parameters
+    ----------
+    program, values, blocks, order, points
+        Of a `stansub.stan.posterior.Posterior`.
+    terms : sequence of ndarray, shape (n_blocks,)
+        Log likelihoods of the blocks at the first of the points.
+
+    Raises
+    ------
+    NoPredictorsError
+        When the text cannot be followed, or is followed wrongly; the message says where.
+    """
+    try:
+        found = replace(predictors_of(program, values.values, blocks.n_observations), order=order)
+    except InputError as error:
+        raise NoPredictorsError(str(error)) from error
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # A text can say anything; what is not followed has no bounds.
+        raise NoPredictorsError(f"its text is not followed ({type(error).__name__})") from error
+    tails = isinstance(found.family, ProgramFamily) and _PLACES["std_normal_lcdf"] in found.family.code.codes[:, 0]
+    if not is_proved(found, blocks, points, terms, rounding=_tail_rounding if tails else np.zeros_like):
+        raise NoPredictorsError("what its text shows is not the log likelihood of the blocks")
+    return found
+
+
+def _tail_rounding(log_lik: FloatArray) -> FloatArray:
+    """What Stan loses of logs of small probabilities, which it takes of 1 less one near 1; at most a hundredth."""
+    return np.asarray(np.minimum(8 * np.finfo(float).eps * np.exp(np.minimum(-log_lik, 100.0)), 0.01))
+
+
+def predictors_of(program: Program, values: Mapping[str, Any], n: int) -> LinearPredictors:
+    """Return the arguments of observations and their program, as the text says; to be proved.
+
+    Raises
+    ------
+    NoPredictorsError
+        When the text cannot be followed; it says where.
+    """
+    term = log_lik(program, values, n)
+    patterns, which = _patterns(term, n)
+    if len(patterns) > _MOST_VARIANTS:
+        raise NoPredictorsError(f"the likelihood of an observation has more than {_MOST_VARIANTS} forms")
+    terms = [_resolved(term, which == k, {}) for k in range(len(patterns))]
+    arguments = _Arguments.of(terms, n)
+    variants = [_Variant.of(one, which == k, arguments) for k, one in enumerate(terms)]
+    if not arguments.slopes:
+        raise NoPredictorsError("the likelihood does not depend on parameters")
+    width = 1 + max(len(one.columns) for one in variants)
+    data = np.zeros((width, n))
+    data[0] = which
+    for k, one in enumerate(variants):
+        for row, column in enumerate(one.columns, 1):
+            data[row, which == k] = column[which == k] if len(column) == n else column
+    starts = np.cumsum([0, *(len(one.codes) for one in variants)]).astype(np.int32)
+    code = Code(
+        starts,
+        np.array([code for one in variants for code in one.codes], np.int32),
+        np.array([value for one in variants for value in one.constants], np.float64),
+    )
+    offsets = list(arguments.offsets)
+    offsets[0] = np.broadcast_to(offsets[0], n)
+    family = ProgramFamily(code, len(arguments.slopes), data)
+    return LinearPredictors(tuple(arguments.slopes), tuple(offsets), family)
+
+
+def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Which masks hold, for each kind of observations, and the kind of each observation."""
+    masks: list[NDArray[Any]] = []
+    seen: set[int] = set()
+    waiting = [term]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, Expression) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if one.kind == "select" and one.values is not None:
+            masks.append(one.values)
+        waiting += one.parts
+    if not masks:
+        return np.zeros((1, 0), bool), np.zeros(n, np.int64)
+    different = {mask.tobytes(): mask for mask in masks}
+    kinds = np.zeros(n, np.int64)
+    for mask in different.values():
+        _, kinds = np.unique(2 * kinds + mask, return_inverse=True)
+    _, first = np.unique(kinds, return_index=True)
+    return np.stack(list(different.values()), axis=1)[first], kinds
+
+
+class _Share(NamedTuple):
+    """An argument, and its factor in something affine: one for all observations, or one for each."""
+
+    argument: int
+    factor: FloatArray
+
+
+@dataclass
+class _Arguments:
+    """The arguments of all variants: of what is affine, those that the rest is made of."""
+
+    n: int
+    slopes: list[FloatArray] = field(default_factory=list)
+    offsets: list[FloatArray] = field(default_factory=list)
+    _known: dict[bytes, list[_Share]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, terms: Sequence[Number], n: int) -> _Arguments:
+        """Return those of some expressions; what is of fewer parameters, and of all observations, comes first."""
+        found = cls(n)
+        leaves = {one.slopes.tobytes(): one for one in _leaves(terms) if one.slopes is not None}
+
+        def rank(one: Expression) -> tuple[float, float]:
+            nonzero = np.asarray(one.slopes) != 0
+            return float(nonzero.any(axis=0).sum()), -float(nonzero.any(axis=1).mean())
+
+        for one in sorted(leaves.values(), key=rank):
+            found.add(one)
+        return found
+
+    def add(self, one: Expression) -> None:
+        """Note something affine: as a sum of multiples of the arguments so far, or as another one."""
+        assert one.slopes is not None
+        assert one.values is not None
+        shares = self._shares(one.slopes)
+        if shares is None:
+            if len(self.slopes) == MOST_ARGUMENTS:
+                raise NoPredictorsError(f"an observation has more than {MOST_ARGUMENTS} arguments")
+            shares = [_Share(len(self.slopes), np.ones(1))]
+            self.slopes.append(np.ascontiguousarray(one.slopes, np.float64))
+            self.offsets.append(np.asarray(one.values, np.float64))
+            if sum(each.size for each in self.slopes) > _MOST_NUMBERS:
+                raise NoPredictorsError("the rows of its arguments take too much memory")
+        self._known[one.slopes.tobytes()] = shares
+
+    def shares(self, one: Expression) -> tuple[list[_Share], FloatArray]:
+        """Return the shares of arguments in something affine, and what is added to these."""
+        assert one.slopes is not None
+        assert one.values is not None
+        shares = self._known[one.slopes.tobytes()]
+        return shares, one.values - sum(each.factor * self.offsets[each.argument] for each in shares)
+
+    def _shares(self, slopes: FloatArray) -> list[_Share] | None:
+        for k, z in enumerate(self.slopes):
+            squares = np.maximum(np.einsum("ij,ij->i", z, z), np.finfo(float).tiny)
+            factor = np.sum(slopes * z, axis=1) / squares
+            if _is_same(slopes, factor[:, np.newaxis] * z):
+                factor = factor[:1] if (factor == factor[0]).all() else factor
+                return [_Share(k, np.where(np.abs(factor - np.round(factor)) < _ROUNDING, np.round(factor), factor))]
+        if not self.slopes:
+            return None
+        rows = np.random.default_rng(0).integers(0, self.n, 64)
+        few = [each[rows % len(each)].ravel() for each in (*self.slopes, slopes)]
+        factors, *_ = np.linalg.lstsq(np.stack(few[:-1], axis=1), few[-1], rcond=None)
+        factors = np.where(np.abs(factors - np.round(factors)) < _ROUNDING, np.round(factors), factors)
+        made = sum(factor * z for factor, z in zip(factors, self.slopes, strict=True))
+        if not _is_same(slopes, np.asarray(made)):
+            return None
+        return [_Share(k, np.array([factor])) for k, factor in enumerate(factors) if factor]
+
+
+def _is_same(a: FloatArray, b: FloatArray) -> bool:
+    return bool((np.abs(a - b) <= _ROUNDING * (np.abs(a).max(initial=0) + 1e-300)).all())
+
+
+def _leaves(terms: Sequence[Number]) -> Iterator[Expression]:
+    """Yield what is affine in some expressions."""
+    seen: set[int] = set()
+    waiting = list(terms)
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Expression) and id(one) not in seen:
+            seen.add(id(one))
+            waiting += one.parts
+            if one.kind == "affine":
+                yield one
+
+
+def _resolved(one: Number, rows: NDArray[np.bool_], done: dict[int, Number]) -> Number:
+    """Return an expression without what is selected by masks, which are the same for all of some observations."""
+    if not isinstance(one, Expression) or not one.parts:
+        return one
+    if id(one) not in done:
+        if one.kind == "select" and one.values is not None:
+            done[id(one)] = _resolved(one.parts[0 if one.values[rows][0] else 1], rows, done)
+        else:
+            parts = [_resolved(part, rows, done) for part in one.parts]
+            same = all(a is b for a, b in zip(parts, one.parts, strict=True))
+            made = combine(one.kind, *parts) if len(parts) == 2 else apply(one.kind, parts[0])
+            done[id(one)] = one if same else made
+    return done[id(one)]
+
+
+@dataclass
+class _Variant:
+    """A program for some observations: its instructions, its constants, and the data that it takes."""
+
+    rows: NDArray[np.bool_]
+    arguments: _Arguments
+    codes: list[tuple[int, int, int]] = field(default_factory=list)
+    constants: list[float] = field(default_factory=list)
+    columns: list[NDArray[Any]] = field(default_factory=list)
+    _seen: dict[Any, int] = field(default_factory=dict)
+    _kept: list[Expression] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, term: Number, rows: NDArray[np.bool_], arguments: _Arguments) -> _Variant:
+        """Return the program of a log likelihood for the observations of a mask."""
+        found = cls(rows, arguments)
+        found.place(term)
+        if len(found.codes) > _MOST_INSTRUCTIONS:
+            raise NoPredictorsError(f"the likelihood of an observation takes more than {_MOST_INSTRUCTIONS} operations")
+        return found
+
+    def place(self, one: Number) -> int:
+        """Return the instruction that gives a number, which is added if it is new."""
+        if (value := known(one)) is not None:
+            return self._number(np.atleast_1d(np.asarray(value, np.float64)))
+        if ("id", id(one)) not in self._seen:
+            self._kept.append(one)  # no other has its id
+            self._seen["id", id(one)] = self._new(one)
+        return self._seen["id", id(one)]
+
+    def _new(self, one: Expression) -> int:
+        if one.kind != "affine":
+            places = [self.place(part) for part in one.parts]
+            return self._code(one.kind, *places)
+        shares, rest = self.arguments.shares(one)
+        at = self._number(rest) if np.any(rest) else -1
+        for argument, factor in sorted(shares, key=lambda share: not share.factor.all() or share.factor[0] < 0):
+            own, minus = self._code("argument", argument), bool((factor == -1).all())
+            if (not minus and not (factor == 1).all()) or (minus and at < 0):
+                own = self._code("product", self._number(factor), own)
+            at = own if at < 0 else self._code("difference" if minus else "sum", at, own)
+        return at
+
+    def _number(self, values: FloatArray) -> int:
+        own = values[self.rows] if len(values) > 1 else values
+        if (own == own[0]).all():
+            return self._code("constant", value=float(own[0]))
+        key = ("column", own.tobytes())
+        if key not in self._seen:
+            self.columns.append(values)
+            self._seen[key] = len(self.columns)
+        return self._code("data", self._seen[key])
+
+    def _code(self, kind: str, a: int = 0, b: int = 0, value: float = 0.0) -> int:
+        key = (kind, a, b, value)
+        if key not in self._seen:
+            self._seen[key] = len(self.codes)
+            self.codes.append((_PLACES[kind], a, b))
+            self.constants.append(value)
+        return self._seen[key]

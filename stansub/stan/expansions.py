@@ -1,0 +1,357 @@
+"""Stan's densities and functions, written out in the operations of a program of one observation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy
+
+from stansub.stan.rowwise import NotFollowedError, Number, apply, is_kind, known, pick, wrapped
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def exp(x: Number) -> Number:
+    return apply("exp", x)
+
+
+def log(x: Number) -> Number:
+    return apply("log", x)
+
+
+def log1m(x: Number) -> Number:
+    return apply("log1p", -x)
+
+
+def inv(x: Number) -> Number:
+    return apply("inv", x)
+
+
+def square(x: Number) -> Number:
+    return apply("square", x)
+
+
+def lgamma(x: Number) -> Number:
+    return apply("lgamma", x)
+
+
+def log1p_exp(x: Number) -> Number:
+    return apply("log1p_exp", x)
+
+
+def log_phi(x: Number) -> Number:
+    return apply("std_normal_lcdf", x)
+
+
+def log_sum_exp(*terms: Number) -> Number:
+    """Return the log of a sum, from the logs of what is summed."""
+    values = [known(one) for one in terms]
+    some = [one for one, value in zip(terms, values, strict=True) if value is None or np.any(value != -np.inf)]
+    found = some[0] if some else -np.inf
+    for one in some[1:]:
+        found = found + log1p_exp(one - found)
+    return found
+
+
+def log_diff_exp(a: Number, b: Number) -> Number:
+    return a + apply("log1m_exp", b - a)
+
+
+def log_mix(theta: Number, a: Number, b: Number) -> Number:
+    return log_sum_exp(log(theta) + a, log1m(theta) + b)
+
+
+def power(x: Number, y: Number) -> Number:
+    exponent = known(y)
+    if exponent is not None and np.ndim(exponent) == 0:
+        if exponent == 2:
+            return square(x)
+        if float(exponent).is_integer() and 0 < abs(exponent) <= 8:
+            found = x
+            for _ in range(int(abs(exponent)) - 1):
+                found = found * x
+            return found if exponent > 0 else inv(found)
+        if exponent == 0.5:
+            return apply("sqrt", x)
+    base = known(x)
+    if exponent is not None and base is not None:
+        return wrapped(np.power(np.asarray(base, np.float64), exponent)[()])
+    return exp(y * log(x))
+
+
+def lbeta(a: Number, b: Number) -> Number:
+    return lgamma(a) + lgamma(b) - lgamma(a + b)
+
+
+def lchoose(n: Number, k: Number) -> Number:
+    return lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0)
+
+
+def _standard_normal(z: Number) -> Number:
+    return -0.5 * square(z) - _HALF_LOG_TWO_PI
+
+
+def _normal(y: Number, mu: Number, sigma: Number) -> Number:
+    return _standard_normal((y - mu) * inv(sigma)) - log(sigma)
+
+
+def _student_t(y: Number, nu: Number, mu: Number, sigma: Number) -> Number:
+    z = square((y - mu) * inv(sigma)) * inv(nu)
+    half = 0.5 * (nu + 1.0)
+    constant = lgamma(half) - lgamma(0.5 * nu) - 0.5 * log(nu) - 0.5 * math.log(math.pi)
+    return constant - log(sigma) - half * apply("log1p", z)
+
+
+def _logistic(y: Number, mu: Number, sigma: Number) -> Number:
+    z = (y - mu) * inv(sigma)
+    return -z - log(sigma) - 2.0 * log1p_exp(-z)
+
+
+def _gumbel(y: Number, mu: Number, beta: Number) -> Number:
+    z = (y - mu) * inv(beta)
+    return -z - exp(-z) - log(beta)
+
+
+def _weibull_exponent(y: Number, alpha: Number, sigma: Number) -> Number:
+    return alpha * (log(y) - log(sigma))
+
+
+def _weibull(y: Number, alpha: Number, sigma: Number) -> Number:
+    exponent = _weibull_exponent(y, alpha, sigma)
+    return log(alpha) - log(y) + exponent - exp(exponent)
+
+
+def _frechet(y: Number, alpha: Number, sigma: Number) -> Number:
+    exponent = -_weibull_exponent(y, alpha, sigma)
+    return log(alpha) - log(y) + exponent - exp(exponent)
+
+
+def _gamma(y: Number, alpha: Number, beta: Number) -> Number:
+    return alpha * (log(beta) + log(y)) - lgamma(alpha) - log(y) - beta * y
+
+
+def _beta(y: Number, a: Number, b: Number) -> Number:
+    return (a - 1.0) * log(y) + (b - 1.0) * log1m(y) - lbeta(a, b)
+
+
+def _beta_proportion(y: Number, mu: Number, kappa: Number) -> Number:
+    return _beta(y, mu * kappa, (1.0 - mu) * kappa)
+
+
+def _poisson_log(y: Number, eta: Number) -> Number:
+    return y * eta - exp(eta) - lgamma(y + 1.0)
+
+
+def _neg_binomial_2_log(y: Number, eta: Number, phi: Number) -> Number:
+    log_phi_ = log(phi)
+    change = eta - log_phi_
+    return lgamma(y + phi) - lgamma(phi) - lgamma(y + 1.0) + y * change - (y + phi) * log1p_exp(change)
+
+
+def _bernoulli_logit(y: Number, eta: Number) -> Number:
+    return y * eta - log1p_exp(eta)
+
+
+def _binomial_logit(y: Number, n: Number, eta: Number) -> Number:
+    return lchoose(n, y) + y * eta - n * log1p_exp(eta)
+
+
+def _binomial(y: Number, n: Number, p: Number) -> Number:
+    if is_kind(p, "inv_logit"):
+        return _binomial_logit(y, n, p.parts[0])
+    return lchoose(n, y) + y * log(p) + (n - y) * log1m(p)
+
+
+def _bernoulli(y: Number, p: Number) -> Number:
+    if is_kind(p, "inv_logit"):
+        return _bernoulli_logit(y, p.parts[0])
+    return y * log(p) + (1.0 - y) * log1m(p)
+
+
+def _beta_binomial(y: Number, n: Number, a: Number, b: Number) -> Number:
+    return lchoose(n, y) + lbeta(y + a, n - y + b) - lbeta(a, b)
+
+
+def _exp_mod_normal(y: Number, mu: Number, sigma: Number, rate: Number) -> Number:
+    z, scaled = (y - mu) * inv(sigma), rate * sigma
+    return log(rate) + 0.5 * square(scaled) - rate * (y - mu) + log_phi(z - scaled)
+
+
+def _skew_normal(y: Number, xi: Number, omega: Number, alpha: Number) -> Number:
+    z = (y - xi) * inv(omega)
+    return math.log(2) - log(omega) + _standard_normal(z) + log_phi(alpha * z)
+
+
+def _von_mises(y: Number, mu: Number, kappa: Number) -> Number:
+    if (value := known(kappa)) is None:
+        raise NotFollowedError("the concentration of von_mises depends on parameters")
+    return value * apply("cos", y - mu) - np.log(2 * np.pi * scipy.special.i0e(value)) - value
+
+
+def _pareto(y: Number, y_min: Number, alpha: Number) -> Number:
+    return log(alpha) + alpha * (log(y_min) - log(y)) - log(y)
+
+
+# By their names, without suffix: what is observed, then the arguments.
+DENSITIES: dict[str, Callable[..., Number]] = {
+    "normal": _normal,
+    "std_normal": _standard_normal,
+    "lognormal": lambda y, mu, sigma: _normal(log(y), mu, sigma) - log(y),
+    "student_t": _student_t,
+    "cauchy": lambda y, mu, sigma: _student_t(y, 1.0, mu, sigma),
+    "logistic": _logistic,
+    "gumbel": _gumbel,
+    "exponential": lambda y, beta: log(beta) - beta * y,
+    "gamma": _gamma,
+    "inv_gamma": lambda y, alpha, beta: alpha * log(beta) - lgamma(alpha) - (alpha + 1.0) * log(y) - beta * inv(y),
+    "weibull": _weibull,
+    "frechet": _frechet,
+    "beta": _beta,
+    "beta_proportion": _beta_proportion,
+    "von_mises": _von_mises,
+    "pareto": _pareto,
+    "exp_mod_normal": _exp_mod_normal,
+    "skew_normal": _skew_normal,
+    "poisson": lambda y, rate: y * log(rate) - rate - lgamma(y + 1.0),
+    "poisson_log": _poisson_log,
+    "neg_binomial_2": lambda y, mu, phi: _neg_binomial_2_log(y, log(mu), phi),
+    "neg_binomial_2_log": _neg_binomial_2_log,
+    "neg_binomial": lambda y, alpha, beta: _neg_binomial_2_log(y, log(alpha) - log(beta), alpha),
+    "bernoulli": _bernoulli,
+    "bernoulli_logit": _bernoulli_logit,
+    "binomial": _binomial,
+    "binomial_logit": _binomial_logit,
+    "beta_binomial": _beta_binomial,
+}
+# Logs of distribution functions, and of one less these.
+_CUMULATIVE: dict[str, tuple[Callable[..., Number], Callable[..., Number]]] = {
+    "std_normal": (log_phi, lambda z: log_phi(-z)),
+    "normal": (lambda y, mu, s: log_phi((y - mu) * inv(s)), lambda y, mu, s: log_phi((mu - y) * inv(s))),
+    "lognormal": (lambda y, mu, s: log_phi((log(y) - mu) * inv(s)), lambda y, mu, s: log_phi((mu - log(y)) * inv(s))),
+    "logistic": (lambda y, mu, s: -log1p_exp((mu - y) * inv(s)), lambda y, mu, s: -log1p_exp((y - mu) * inv(s))),
+    "exponential": (lambda y, beta: apply("log1m_exp", -(beta * y)), lambda y, beta: -(beta * y)),
+    "weibull": (
+        lambda y, a, s: apply("log1m_exp", -exp(_weibull_exponent(y, a, s))),
+        lambda y, a, s: -exp(_weibull_exponent(y, a, s)),
+    ),
+    "frechet": (
+        lambda y, a, s: -exp(-_weibull_exponent(y, a, s)),
+        lambda y, a, s: apply("log1m_exp", -exp(-_weibull_exponent(y, a, s))),
+    ),
+    "gumbel": (
+        lambda y, mu, beta: -exp((mu - y) * inv(beta)),
+        lambda y, mu, beta: apply("log1m_exp", -exp((mu - y) * inv(beta))),
+    ),
+    "pareto": (
+        lambda y, y_min, a: apply("log1m_exp", a * (log(y_min) - log(y))),
+        lambda y, y_min, a: a * (log(y_min) - log(y)),
+    ),
+}
+TAILS = {f"{name}_{end}": both[k] for name, both in _CUMULATIVE.items() for k, end in enumerate(("lcdf", "lccdf"))}
+
+
+def _cdf(name: str) -> Callable[..., Number]:
+    return lambda *arguments: exp(TAILS[f"{name}_lcdf"](*arguments))
+
+
+def _logit(p: Number) -> Number:
+    return log(p) - log1m(p)
+
+
+def _phi_approx(x: Number) -> Number:
+    return apply("inv_logit", x * (1.5976 + 0.07056 * square(x)))
+
+
+def _tanh(x: Number) -> Number:
+    return 2.0 * apply("inv_logit", 2.0 * x) - 1.0
+
+
+def _rounded(function: Callable[[Any], Any]) -> Callable[[Number], Number]:
+    def of(x: Number) -> Number:
+        if (value := known(x)) is None:
+            raise NotFollowedError("what is rounded or compared depends on parameters")
+        return function(value)
+
+    return of
+
+
+# Functions of numbers.
+ELEMENTARY: dict[str, Callable[..., Number]] = {
+    **{name: (lambda x, name=name: apply(name, x)) for name in ("exp", "log", "log1p", "log1p_exp", "inv_logit")},
+    **{name: (lambda x, name=name: apply(name, x)) for name in ("log1m_exp", "square", "inv", "sqrt", "lgamma")},
+    **{name: (lambda x, name=name: apply(name, x)) for name in ("digamma", "cos")},
+    **{f"{name}_cdf": _cdf(name) for name in _CUMULATIVE},
+    **TAILS,
+    "sin": lambda x: apply("cos", x - math.pi / 2),
+    "log1m": log1m,
+    "logit": _logit,
+    "log_inv_logit": lambda x: -log1p_exp(-x),
+    "log1m_inv_logit": lambda x: -log1p_exp(x),
+    "log_diff_exp": log_diff_exp,
+    "log_mix": log_mix,
+    "log1m_exp": lambda x: apply("log1m_exp", x),
+    "expm1": lambda x: exp(x) - 1.0,
+    "pow": power,
+    "inv_sqrt": lambda x: inv(apply("sqrt", x)),
+    "inv_square": lambda x: inv(square(x)),
+    "inv_cloglog": lambda x: 1.0 - exp(-exp(x)),
+    "Phi": lambda x: exp(log_phi(x)),
+    "Phi_approx": _phi_approx,
+    "erf": lambda x: 2.0 * exp(log_phi(math.sqrt(2) * x)) - 1.0,
+    "erfc": lambda x: 2.0 * exp(log_phi(-math.sqrt(2) * x)),
+    "tgamma": lambda x: exp(lgamma(x)),
+    "tanh": _tanh,
+    "cosh": lambda x: 0.5 * (exp(x) + exp(-x)),
+    "sinh": lambda x: 0.5 * (exp(x) - exp(-x)),
+    "lbeta": lbeta,
+    "lchoose": lchoose,
+    "multiply_log": lambda x, y: x * log(y),
+    "lmultiply": lambda x, y: x * log(y),
+    "fma": lambda x, y, z: x * y + z,
+    "floor": _rounded(np.floor),
+    "ceil": _rounded(np.ceil),
+    "round": _rounded(np.round),
+    "is_inf": _rounded(np.isinf),
+    "is_nan": _rounded(np.isnan),
+    "add": lambda x, y: x + y,
+    "subtract": lambda x, y: x - y,
+    "elt_multiply": lambda x, y: x * y,
+    "elt_divide": lambda x, y: x * inv(y),
+}
+KINKED = frozenset({"abs", "fabs", "fmax", "fmin", "step", "int_step", "fdim"})
+
+
+def categorical_logit(y: Number, logits: Sequence[Number]) -> Number:
+    """Return the log probability of a category."""
+    return _picked(logits, y) - log_sum_exp(*logits)
+
+
+def categorical(y: Number, probabilities: Sequence[Number]) -> Number:
+    return _picked([log(one) for one in probabilities], y)
+
+
+def ordered(
+    y: Number,
+    eta: Number,
+    cutpoints: Sequence[Number],
+    below: Callable[[Number], Number],
+    above: Callable[[Number], Number],
+) -> Number:
+    """Return the log probability of an ordered category, from the log of a distribution function and of the rest."""
+    changes = [cut - eta for cut in cutpoints]
+    each = [below(changes[0])]
+    each += [log_diff_exp(below(b), below(a)) for a, b in pairwise(changes)]
+    return _picked([*each, above(changes[-1])], y)
+
+
+def _picked(each: Sequence[Number], y: Number) -> Number:
+    place = known(y)
+    if place is None:
+        raise NotFollowedError("what is observed depends on parameters")
+    if np.ndim(place) == 0:
+        return each[int(place) - 1]
+    return pick(each, np.asarray(place, np.int64) - 1)

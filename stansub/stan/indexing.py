@@ -1,0 +1,140 @@
+"""Parts of containers of numbers of observations (`stansub.stan.containers`), read and replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.stan.containers import Rows, Total, Value, by_row, chosen, is_known, simplest
+from stansub.stan.rowwise import Expression, Mask, NotFollowedError, is_kind, known, pick
+
+# An index: a place or several from 1, known or one for each observation; None for all.
+Index = Any
+
+
+def part(base: Value, indices: Sequence[Index], n: int) -> Value:
+    """Return a part of a container, n observations in all."""
+    if not indices:
+        return base
+    if isinstance(base, Rows):
+        return _of_rows(base, indices, n)
+    if not isinstance(base, np.ndarray):
+        raise NotFollowedError("an index of what has no parts")
+    if len(indices) > base.ndim:
+        raise NotFollowedError("more indices than dimensions")
+    moving = [k for k, index in enumerate(indices) if _moves(index)]
+    # From the last dimension on, so that the others keep their places.
+    for k in range(len(indices) - 1, -1, -1):
+        if k not in moving and indices[k] is not None:
+            base = np.take(base, _places(indices[k], base.shape[k]), axis=k)
+    if not moving:
+        return base.item() if isinstance(base, np.generic) else base
+    gone = [k for k, index in enumerate(indices) if index is not None and np.ndim(known(index)) == 0]
+    axes = [k - sum(other < k for other in gone) for k in moving]
+    if axes != list(range(len(axes))):
+        base = np.moveaxis(base, axes, range(len(axes)))
+    for k in moving:
+        base = _picked(base, _row_places(indices[k], base, n), n)
+    return base
+
+
+def _moves(index: Index) -> bool:
+    return isinstance(index, Expression)
+
+
+def _row_places(index: Expression, base: Value, n: int) -> NDArray[np.int64]:
+    places = known(index)
+    if places is None:
+        raise NotFollowedError("an index depends on parameters")
+    return np.asarray(places, np.int64) - 1
+
+
+def _places(index: Index, size: int) -> Any:
+    places = np.asarray(index)
+    if places.dtype == object or ((places < 1) | (places > size)).any():
+        raise NotFollowedError("an index out of range, or one that depends on parameters")
+    return places.astype(np.int64) - 1
+
+
+def _picked(base: Value, places: NDArray[np.int64], n: int) -> Value:
+    """The entries along the first dimension that observations name."""
+    size = len(base)
+    inside = np.clip(places, 0, size - 1)  # where a branch is not taken, indices may be anything
+    if base.dtype != object:
+        found = base[inside]
+        return by_row(found)
+    if base.ndim == 1:
+        return pick(list(base), inside)
+    found = np.empty(base.shape[1:], dtype=object)
+    for place in np.ndindex(*base.shape[1:]):
+        found[place] = pick([row[place] for row in base], inside)
+    return found
+
+
+def _of_rows(base: Rows, indices: Sequence[Index], n: int) -> Value:
+    first, rest = indices[0], indices[1:]
+    if is_own(first, n) and base.which is None:
+        return part(base.inner, rest, n) if rest else base.inner
+    if _moves(first):
+        raise NotFollowedError("an observation reads another one's")
+    which = base.which
+    if first is not None:
+        places = np.asarray(first)
+        if places.ndim == 0 or places.dtype == object:
+            raise NotFollowedError("one observation's is read by others")
+        places = places.astype(np.int64) - 1
+        which = places if which is None else which[places]
+        if len(which) == n and np.array_equal(which, np.arange(n)):
+            which = None
+    inner = part(base.inner, rest, n) if rest else base.inner
+    return Rows(inner, which)
+
+
+def is_own(index: Index, n: int) -> bool:
+    """Whether an index is each observation's own place."""
+    if not is_kind(index, "data"):
+        return False
+    return bool(np.array_equal(index.values, np.arange(1, n + 1)))
+
+
+def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | None, n: int) -> Value:
+    """Return a container with a part replaced, for the observations of a mask."""
+    if not indices:
+        return value if mask is None else chosen(mask, value, base, n)
+    if isinstance(value, Total) or not isinstance(base, Rows | np.ndarray):
+        raise NotFollowedError("a part of what has no parts is assigned")
+    first, rest = indices[0], indices[1:]
+    if is_own(first, n):
+        if isinstance(base, np.ndarray):
+            if len(base) != n:
+                raise NotFollowedError("a container of other observations is assigned")
+            base = Rows(by_row(base))
+        if base.which is not None:
+            raise NotFollowedError("a container of some observations is assigned")
+        return simplest(Rows(replaced(base.inner, rest, value, mask, n)))
+    if any(map(_moves, indices)):
+        raise NotFollowedError("an observation assigns to another one's place")
+    if isinstance(base, Rows):
+        if first is None and isinstance(value, Rows | np.ndarray) and base.which is None:
+            inner = value.inner if isinstance(value, Rows) else by_row(value)
+            return simplest(Rows(replaced(base.inner, rest, inner, mask, n)))
+        raise NotFollowedError("some observations are assigned")
+    if isinstance(value, Rows):
+        if first is None and len(base) == n:
+            return replaced(Rows(by_row(base)), indices, value, mask, n)
+        raise NotFollowedError("observations are assigned to other places")
+    if mask is not None:
+        value = chosen(mask, value, part(base, indices, n), n)
+    where = tuple(
+        slice(None) if index is None else _places(index, size) for index, size in zip(indices, base.shape, strict=False)
+    )
+    if sum(np.ndim(one) == 1 for one in where if not isinstance(one, slice)) > 1:
+        raise NotFollowedError("several lists of indices are assigned at once")
+    new = base.copy() if is_known(base) and is_known(value) else base.astype(object)
+    if new.dtype != object and np.asarray(value).dtype.kind == "f":
+        new = new.astype(np.float64)
+    new[where] = value
+    return new

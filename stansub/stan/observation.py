@@ -1,0 +1,518 @@
+"""The likelihood of one observation, followed through the text of a program with its data; nothing is compiled.
+
+Statements are run over what variables hold (`stansub.stan.containers`): what is known is computed, a loop over the
+observations is one turn of all of them, branches on data are masks. What is added for each observation is the log
+likelihood of one. What cannot be followed is kept as the reason, which matters only where a likelihood reads it: that
+what was found is the likelihood is proved numerically (`stansub.stan.predictors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stansub.stan.builtins import FUNCTIONS, density
+from stansub.stan.containers import Rows, Total, Value, chosen, elementwise, product, simplest, total
+from stansub.stan.expansions import KINKED, power
+from stansub.stan.indexing import Index, is_own, part, replaced
+from stansub.stan.parameters import unconstrained
+from stansub.stan.rowwise import Expression, Mask, NotFollowedError, Number, apply, data, is_kind, known, pick, select
+from stansub.stan.syntax import (
+    Assign,
+    Braces,
+    Call,
+    Choice,
+    Declaration,
+    Empty,
+    For,
+    ForEach,
+    Group,
+    If,
+    Infix,
+    Literal,
+    Name,
+    Perform,
+    Prefix,
+    Profile,
+    Program,
+    Return,
+    Slice,
+    Statement,
+    Subscript,
+    Target,
+    Tilde,
+    Transpose,
+    flat,
+    name_of,
+    writes,
+)
+from stansub.stan.syntax import Expression as Node
+
+# Statements that are run one after the other.
+_MOST_STATEMENTS = 3_000_000
+# Values of an integer of the data for each of which a function is followed by itself.
+_MOST_VALUES = 32
+
+
+@dataclass(frozen=True)
+class _Reason:
+    """What a variable holds that could not be followed."""
+
+    text: str
+
+
+@dataclass
+class _Frame:
+    """Variables of a scope, and for which observations its statements are run.
+
+    Attributes
+    ----------
+    values : dict
+    live : ndarray of bool or None
+        None for all.
+    returned : list
+        Values that were returned, with the masks for which they were.
+    outside : frozenset of str
+        Variables declared outside the loop over observations.
+    in_rows : bool
+        Whether this is a turn of the loop over observations.
+    """
+
+    values: dict[str, Any]
+    live: Mask | None = None
+    returned: list[tuple[Mask | None, Value]] = field(default_factory=list)
+    outside: frozenset[str] = frozenset()
+    in_rows: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no observation is left."""
+        return bool(self.returned) and (self.returned[-1][0] is None or (self.live is not None and not self.live.any()))
+
+
+def log_lik(program: Program, values: Mapping[str, Any], n: int) -> Number:
+    """Return the log likelihood of one observation, as far as it depends on parameters.
+
+    Parameters
+    ----------
+    program : Program
+    values : mapping
+        The data.
+    n : int
+        How many observations there are.
+
+    Raises
+    ------
+    NotFollowedError
+        When the text cannot be followed; the message says where.
+    """
+    walk = _Walk(program, n)
+    frame = _Frame({name: np.asarray(value) if np.ndim(value) else value for name, value in values.items()})
+    walk.run(program.transformed_data.statements, frame)
+    frame.values |= unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n)
+    walk.run(program.transformed_parameters.statements, frame)
+    before = set(walk.skipped)
+    walk.run(program.model.statements, frame)
+    if not isinstance(walk.term, Expression):
+        new = [reason for reason in walk.skipped if reason not in before]
+        raise NotFollowedError([*new, *walk.skipped, "no statement adds for each observation"][0])
+    return walk.term
+
+
+class _Walk:
+    """A walk through statements."""
+
+    def __init__(self, program: Program, n: int) -> None:
+        self.program, self.n = program, n
+        self.term: Number = 0.0
+        self.skipped: list[str] = []
+        self.functions: dict[tuple[str, int], Any] = {
+            (one.name, len(one.arguments)): one for one in program.functions if one.body is not None
+        }
+        self.left = _MOST_STATEMENTS
+        self.own = data(np.arange(1, n + 1))
+
+    # --- statements ---
+
+    def run(self, statements: Sequence[Statement], frame: _Frame) -> None:
+        """Run statements; what cannot be followed is noted."""
+        for one in statements:
+            if frame.is_over:
+                return
+            self.left -= 1
+            if self.left < 0:
+                raise NotFollowedError("its loops are too long to be followed")
+            try:
+                self._run(one, frame)
+            except NotFollowedError as error:
+                self._give_up(one, str(error), frame)
+            except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+                self._give_up(one, f"`{_short(one)}` is not followed ({type(error).__name__})", frame)
+
+    def _give_up(self, one: Statement, reason: str, frame: _Frame) -> None:
+        if isinstance(one, Return):
+            raise NotFollowedError(reason)
+        self.skipped.append(reason)
+        for name in writes(one):
+            frame.values[name] = _Reason(reason)
+
+    def _run(self, one: Statement, frame: _Frame) -> None:
+        match one:
+            case Declaration():
+                value = self._empty(one, frame) if one.value is None else self.of(one.value, frame)
+                frame.values[one.name] = value
+                frame.outside -= {one.name}
+            case Assign():
+                self._assign(one, frame)
+            case Target(expression):
+                self._add(self.of(expression, frame), frame)
+            case Tilde():
+                self._add(self._tilde(one, frame), frame)
+            case If(condition, then, orelse):
+                self._branch(self.of(condition, frame), then, orelse, frame)
+            case For():
+                self._loop(one, frame)
+            case ForEach(variable, container, body):
+                for value in np.asarray(self.of(container, frame)).ravel():
+                    frame.values[variable] = value.item()
+                    self.run(body, frame)
+            case Braces() | Profile():
+                self.run(one.bodies[0], frame)
+            case Return(value) if value is not None:
+                frame.returned.append((frame.live, self.of(value, frame)))
+                if frame.live is not None:
+                    frame.live = np.zeros_like(frame.live)
+            case Empty() | Perform(Call("print" | "reject" | "fatal_error")):
+                pass
+            case _:
+                raise NotFollowedError(f"`{_short(one)}` is not followed")
+
+    def _empty(self, one: Declaration, frame: _Frame) -> Value:
+        dims = tuple(int(self._scalar(dim, frame)) for dim in one.all_dims)
+        if one.base == "int":
+            return np.zeros(dims, np.int64) if dims else 0
+        return np.full(dims, np.nan) if dims else np.nan
+
+    def _assign(self, one: Assign, frame: _Frame) -> None:
+        name = name_of(one.place)
+        base, indices = flat(one.place)
+        if not isinstance(base, Name) or len(one.variables) != 1:
+            raise NotFollowedError(f"`{_short(one)}` is not followed")
+        before = frame.values[name]
+        given = [self._index(index, frame) for index in indices]
+        value = self.of(one.expression, frame)
+        if isinstance(before, _Reason):
+            raise NotFollowedError(before.text)
+        summed = frame.in_rows and name in frame.outside and not any(is_own(index, self.n) for index in given)
+        if summed:
+            if one.operator != "+=" or given:
+                raise NotFollowedError(f"`{_short(one)}` goes from one observation to the next")
+            each = value if frame.live is None else select(frame.live, value, 0.0)
+            frame.values[name] = Total(each) + before
+            return
+        if one.operator != "=":
+            old = part(before, given, self.n) if given else before
+            value = self._infix(one.operator[:-1], old, value)
+        frame.values[name] = replaced(before, given, value, frame.live, self.n)
+
+    def _add(self, value: Value, frame: _Frame) -> None:
+        value = total(value, self.n) if not isinstance(value, Total) else value
+        if frame.in_rows:
+            if isinstance(value, Total):
+                raise NotFollowedError("a sum over observations is added for each of them")
+            each = value
+        else:
+            if not isinstance(value, Total):
+                if isinstance(value, Expression) and not value.is_single:
+                    raise NotFollowedError("an observation's number is added outside a loop over them")
+                return
+            each = value.each
+        self.term = self.term + (each if frame.live is None else select(frame.live, each, 0.0))
+
+    def _tilde(self, one: Tilde, frame: _Frame) -> Value:
+        arguments = [self.of(node, frame) for node in (one.left, *one.distribution.arguments)]
+        name = one.distribution.name
+        value = self._density(name, arguments)
+        for bounds in one.truncation:
+            low, high = (None if isinstance(item, Slice) else self.of(item, frame) for item in bounds.items)
+            tails = [
+                self._call(f"{name}_{end}", [at, *arguments[1:]])
+                for end, at in (("lccdf", low), ("lcdf", high))
+                if at is not None
+            ]
+            if low is not None and high is not None:
+                below = [self._call(f"{name}_lcdf", [at, *arguments[1:]]) for at in (high, low)]
+                tails = [self._call("log_diff_exp", below)]
+            size = 1 if not isinstance(arguments[0], np.ndarray | Rows) else 0
+            if not size:
+                raise NotFollowedError("a truncation of a container")
+            value = value - tails[0]
+        return value
+
+    def _branch(self, condition: Value, then: Sequence[Statement], orelse: Sequence[Statement], frame: _Frame) -> None:
+        holds = known(condition) if isinstance(condition, Expression) else condition
+        if holds is None:
+            raise NotFollowedError("a branch depends on parameters, where the log likelihood has a kink")
+        if np.ndim(holds) == 0:
+            self.run(then if holds else orelse, frame)
+            return
+        live = np.ones(self.n, bool) if frame.live is None else frame.live
+        mask = np.asarray(holds, bool)
+        left = np.zeros(self.n, bool)
+        for body, where in ((then, live & mask), (orelse, live & ~mask)):
+            frame.live = where
+            if where.any():
+                self.run(body, frame)
+            left |= frame.live
+        frame.live = None if left.all() else left
+
+    def _loop(self, one: For, frame: _Frame) -> None:
+        low, high = (self.of(node, frame) for node in (one.lower, one.upper))
+        low, high = (known(end) if isinstance(end, Expression) else end for end in (low, high))
+        if low is None or high is None:
+            raise NotFollowedError("the length of a loop depends on parameters")
+        if np.ndim(low) or np.ndim(high):
+            mask = frame.live
+            for k in range(int(np.min(low)), int(np.max(high)) + 1):
+                frame.values[one.variable] = k
+                self._branch(data((low <= k) & (k <= high)), one.body, (), frame)
+            frame.live = mask
+            return
+        if (low, high) == (1, self.n) and not frame.in_rows and self.n > 1 and self._in_rows(one, frame):
+            return
+        for k in range(int(low), int(high) + 1):
+            frame.values[one.variable] = k
+            self.run(one.body, frame)
+            if frame.is_over:
+                return
+
+    def _in_rows(self, one: For, frame: _Frame) -> bool:
+        """Run a loop over the observations for all of them at once; False where it goes from one to the next."""
+        before, term, noted = dict(frame.values), self.term, len(self.skipped)
+        outside = frame.outside
+        frame.outside, frame.in_rows = frozenset(before), True
+        frame.values[one.variable] = self.own
+        try:
+            self.run(one.body, frame)
+        finally:
+            frame.outside, frame.in_rows = outside, False
+        frame.values.pop(one.variable, None)
+        wrong = [name for name in writes(one) if isinstance(frame.values.get(name), _Reason)]
+        if not wrong or any(not _is_plain(before.get(name)) for name in writes(one) if name in before):
+            return True
+        # Of data alone it can be run observation by observation.
+        frame.values, self.term = before, term
+        del self.skipped[noted:]
+        return False
+
+    # --- expressions ---
+
+    def of(self, node: Node, frame: _Frame) -> Value:
+        """Return what an expression is."""
+        match node:
+            case Literal(text):
+                return int(text.replace("_", "")) if text.replace("_", "").isdigit() else float(text.replace("_", ""))
+            case Name(name):
+                if name not in frame.values:
+                    raise NotFollowedError(f"{name} is not known")
+                value = frame.values[name]
+                if isinstance(value, _Reason):
+                    raise NotFollowedError(value.text)
+                return value
+            case Subscript():
+                base, indices = flat(node)
+                return part(self.of(base, frame), [self._index(index, frame) for index in indices], self.n)
+            case Group("(", (inside,)):
+                return self.of(inside, frame)
+            case Group("[" | "{", items):
+                return simplest(_stacked([self.of(one, frame) for one in items]))
+            case Prefix(operator, operand):
+                return self._prefix(operator, self.of(operand, frame))
+            case Transpose(operand):
+                value = self.of(operand, frame)
+                if isinstance(value, Rows):
+                    return value
+                return value.T if isinstance(value, np.ndarray) else value
+            case Infix("&&" | "||" as operator, left, right):
+                first = self.of(left, frame)
+                if not isinstance(first, Expression) and bool(first) == (operator == "||"):
+                    return int(bool(first))
+                return self._infix(operator, first, self.of(right, frame))
+            case Infix(operator, left, right):
+                return self._infix(operator, self.of(left, frame), self.of(right, frame))
+            case Choice(condition, then, orelse):
+                return self._choice(condition, then, orelse, frame)
+            case Call(name, arguments):
+                if name.startswith("reduce_sum"):
+                    return self._reduced(arguments, frame)
+                return self._call(name, [self.of(one, frame) for one in arguments])
+        raise NotFollowedError(f"`{node}` is not followed")
+
+    def _scalar(self, node: Node, frame: _Frame) -> Any:
+        value = self.of(node, frame)
+        if isinstance(value, Expression | Rows | Total) or np.ndim(value):
+            raise NotFollowedError(f"`{node}` is not one known number")
+        return value
+
+    def _index(self, index: Node, frame: _Frame) -> Index:
+        if isinstance(index, Slice):
+            if index.is_whole:
+                return None
+            low = 1 if index.lower is None else self._scalar(index.lower, frame)
+            if index.upper is None:
+                raise NotFollowedError("an index without an upper end")
+            return np.arange(low, self._scalar(index.upper, frame) + 1)
+        return self.of(index, frame)
+
+    def _choice(self, condition: Node, then: Node, orelse: Node, frame: _Frame) -> Value:
+        holds = self.of(condition, frame)
+        holds = known(holds) if isinstance(holds, Expression) else holds
+        if holds is None:
+            raise NotFollowedError("a branch depends on parameters, where the log likelihood has a kink")
+        if np.ndim(holds) == 0:
+            return self.of(then if holds else orelse, frame)
+        return chosen(np.asarray(holds, bool), self.of(then, frame), self.of(orelse, frame), self.n)
+
+    def _prefix(self, operator: str, value: Value) -> Value:
+        if operator == "+":
+            return value
+        if operator == "!":
+            return elementwise(lambda x: _compared(lambda a: np.logical_not(a).astype(int), x), [value], self.n)
+        return elementwise(lambda x: -x, [value], self.n)
+
+    def _infix(self, operator: str, left: Value, right: Value) -> Value:
+        if operator == "*" and _is_container(left) and _is_container(right):
+            return product(left, right, self.n)
+        if operator == "/" and _is_integer(left) and _is_integer(right):
+            operator = "%/%"
+        if operator not in _INFIX:
+            raise NotFollowedError(f"the operator {operator} is not followed")
+        return elementwise(_INFIX[operator], [left, right], self.n)
+
+    def _reduced(self, arguments: Sequence[Node], frame: _Frame) -> Value:
+        """A sum by ``reduce_sum``, as that of one slice."""
+        function, first, _, *rest = arguments
+        sliced = self.of(first, frame)
+        size = self.n if isinstance(sliced, Rows) else len(sliced)
+        return self._call(str(function), [sliced, 1, size, *(self.of(one, frame) for one in rest)])
+
+    def _call(self, name: str, arguments: Sequence[Value]) -> Value:
+        name = name.replace("_lupdf", "_lpdf").replace("_lupmf", "_lpmf")
+        function = self.functions.get((name, len(arguments)))
+        if function is not None:
+            return self._inlined(function, arguments)
+        if name in KINKED and any(isinstance(one, Expression | Rows) and not is_kind(one, "data") for one in arguments):
+            raise NotFollowedError(f"the log likelihood has a kink ({name} of parameters)")
+        if name in FUNCTIONS:
+            return FUNCTIONS[name](arguments, self.n)
+        if name.endswith(("_lpdf", "_lpmf")):
+            return self._density(name[:-5], arguments)
+        raise NotFollowedError(f"the function {name} is not followed")
+
+    def _density(self, name: str, arguments: Sequence[Value]) -> Value:
+        for end in ("_lpdf", "_lpmf"):
+            if (function := self.functions.get((name + end, len(arguments)))) is not None:
+                return self._inlined(function, arguments)
+        return density(name, arguments, self.n)
+
+    def _inlined(self, function: Any, arguments: Sequence[Value]) -> Value:
+        """What a function of the user's returns: if need be for each value of an integer of the data."""
+        noted = list(self.skipped)
+        try:
+            return self._returned(function, arguments)
+        except NotFollowedError:
+            for k, one in enumerate(arguments):
+                if not is_kind(one, "data") or not _is_integer(one):
+                    continue
+                found, places = np.unique(one.values, return_inverse=True)
+                if 1 < len(found) <= _MOST_VALUES:
+                    self.skipped[:] = noted
+                    cases = [self._inlined(function, [*arguments[:k], int(v), *arguments[k + 1 :]]) for v in found]
+                    return pick(cases, places)
+            raise
+
+    def _returned(self, function: Any, arguments: Sequence[Value]) -> Value:
+        inner = _Frame({one.name: value for one, value in zip(function.arguments, arguments, strict=True)})
+        noted = len(self.skipped)
+        self.run(function.body, inner)
+        if not inner.returned:
+            reason = self.skipped[noted] if len(self.skipped) > noted else f"{function.name} returns nothing"
+            raise NotFollowedError(reason)
+        found = inner.returned[-1][1]
+        for mask, value in reversed(inner.returned[:-1]):
+            if mask is not None:
+                found = chosen(mask, value, found, self.n)
+        return found
+
+
+def _stacked(items: Sequence[Value]) -> Value:
+    """An array, or a row vector, of what is given."""
+    if any(isinstance(one, Rows | Total) for one in items):
+        raise NotFollowedError("an array of containers of observations")
+    if all(not isinstance(one, Expression | np.ndarray) for one in items):
+        return np.array(items)
+    if any(isinstance(one, np.ndarray) for one in items):
+        return np.array([np.asarray(one, dtype=object) for one in items], dtype=object)
+    found = np.empty(len(items), dtype=object)
+    found[:] = items
+    return found
+
+
+def _is_container(x: Value) -> bool:
+    return isinstance(x, Rows) or np.ndim(x) > 0
+
+
+def _is_plain(x: Value) -> bool:
+    return not isinstance(x, Rows | Total | Expression | _Reason) and np.asarray(x).dtype != object
+
+
+def _is_integer(x: Value) -> bool:
+    value = known(x) if isinstance(x, Expression) else x
+    return (
+        value is not None
+        and not isinstance(value, Rows | Total)
+        and np.asarray(value).dtype.kind in "ib"
+        and np.ndim(value) < 2
+    )
+
+
+def _compared(function: Callable[..., Any], *values: Number) -> Number:
+    found = [known(one) for one in values]
+    if any(one is None for one in found):
+        raise NotFollowedError("a branch depends on parameters, where the log likelihood has a kink")
+    result = function(*found)
+    return data(result) if np.ndim(result) else result
+
+
+def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number], Number]:
+    return lambda a, b: _compared(lambda x, y: np.asarray(function(x, y)).astype(int)[()], a, b)
+
+
+def _short(one: Statement) -> str:
+    text = " ".join(str(one).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+_INFIX: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    ".*": lambda a, b: a * b,
+    "/": lambda a, b: a * apply("inv", b) if not isinstance(a, Total) else a / b,
+    "./": lambda a, b: a * apply("inv", b),
+    "^": power,
+    ".^": power,
+    "%": _comparison(lambda a, b: np.fmod(a, b)),
+    "%/%": _comparison(lambda a, b: np.trunc(a / b)),
+    "==": _comparison(np.equal),
+    "!=": _comparison(np.not_equal),
+    "<": _comparison(np.less),
+    "<=": _comparison(np.less_equal),
+    ">": _comparison(np.greater),
+    ">=": _comparison(np.greater_equal),
+    "&&": _comparison(np.logical_and),
+    "||": _comparison(np.logical_or),
+}

@@ -1,0 +1,132 @@
+"""Parameters of a program as expressions of the unconstrained ones, by the transforms of Stan's reference manual."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.stan.expansions import exp
+from stansub.stan.rowwise import Expression, NotFollowedError, Number, affine, apply
+from stansub.stan.syntax import Declaration
+from stansub.stan.syntax import Expression as Node
+
+Draw = Callable[[], Number]
+# Of all rows of one argument.
+_MOST_NUMBERS = 1 << 26
+
+
+def unconstrained(declarations: Sequence[Declaration], value: Callable[[Node], Any], n: int) -> dict[str, Any]:
+    """Return what each parameter is.
+
+    Parameters
+    ----------
+    declarations : sequence of Declaration
+    value : callable
+        What an expression of sizes or bounds is.
+    n : int
+        How many observations there are.
+
+    Raises
+    ------
+    NotFollowedError
+        When the rows of so many observations would not fit into memory, or a parameter is of another type.
+    """
+    sizes = [_shape(one, value) for one in declarations]
+    dim = sum(
+        int(np.prod(outer)) * _n_free(one, inner) for one, (outer, inner) in zip(declarations, sizes, strict=True)
+    )
+    if n * dim > _MOST_NUMBERS:
+        raise NotFollowedError(f"{n:,} observations with {dim:,} unconstrained parameters take too much memory")
+    units = iter(range(dim))
+
+    def draw() -> Number:
+        slopes = np.zeros((1, dim))
+        slopes[0, next(units)] = 1
+        return affine(slopes, np.zeros(1))
+
+    found: dict[str, Any] = {}
+    for one, (outer, inner) in zip(declarations, sizes, strict=True):
+        array = np.empty((*outer, *inner), dtype=object)
+        for place in product(*map(range, outer)):
+            array[place] = _entry(one, inner, draw, value)
+        found[one.name] = array if array.ndim else array.item()
+    return found
+
+
+def _shape(one: Declaration, value: Callable[[Node], Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    dims = tuple(int(value(dim)) for dim in one.all_dims)
+    return dims[: len(one.array_dims)], dims[len(one.array_dims) :]
+
+
+def _n_free(one: Declaration, inner: tuple[int, ...]) -> int:
+    size = int(np.prod(inner))
+    match one.base:
+        case "simplex" | "sum_to_zero_vector":
+            return size - 1
+        case "cholesky_factor_corr" | "corr_matrix":
+            return inner[0] * (inner[0] - 1) // 2
+        case "cov_matrix":
+            return inner[0] * (inner[0] + 1) // 2
+        case "real" | "vector" | "row_vector" | "matrix" | "ordered" | "positive_ordered" | "unit_vector":
+            return size
+    raise NotFollowedError(f"the parameter {one.name} is of type {one.type}")
+
+
+def _entry(one: Declaration, inner: tuple[int, ...], draw: Draw, value: Callable[[Node], Any]) -> Any:
+    """An element of an array of parameters."""
+    free = [draw() for _ in range(_n_free(one, inner))]
+    found = np.empty(inner, dtype=object)
+    match one.base:
+        case "real" | "vector" | "row_vector" | "matrix":
+            bounds = {bound.kind: value(bound.value) for bound in one.type.bounds}
+            # Matrices lie column by column.
+            for place, x in zip(product(*map(range, inner[::-1])), free, strict=True):
+                found[place[::-1]] = _bounded(x, bounds)
+        case "ordered" | "positive_ordered":
+            for k, x in enumerate(free):
+                step = x if k == 0 and one.base == "ordered" else exp(x)
+                found[k] = step if k == 0 else found[k - 1] + step
+        case "simplex":
+            left: Number = 1.0
+            for k, x in enumerate(free):
+                share = apply("inv_logit", x - np.log(len(free) - k))
+                found[k] = left * share
+                left = left * (1.0 - share)
+            found[len(free)] = left
+        case "cholesky_factor_corr":
+            _correlation(found, iter(free))
+        case _:
+            found[...] = np.nan  # what reads it is no log likelihood, and the proof refuses it
+    return found if inner else found.item()
+
+
+def _bounded(x: Number, bounds: dict[str, Any]) -> Number:
+    if any(isinstance(one, np.ndarray) for one in bounds.values()):
+        raise NotFollowedError("the bounds of a parameter are a container")
+    low, high = bounds.get("lower"), bounds.get("upper")
+    low = None if low is not None and not isinstance(low, Expression) and low == -np.inf else low
+    high = None if high is not None and not isinstance(high, Expression) and high == np.inf else high
+    if low is not None and high is not None:
+        return low + (high - low) * apply("inv_logit", x)
+    if low is not None:
+        return low + exp(x)
+    if high is not None:
+        return high - exp(x)
+    return bounds.get("offset", 0.0) + bounds.get("multiplier", 1.0) * x
+
+
+def _correlation(found: NDArray[Any], free: Any) -> None:
+    """The Cholesky factor of a correlation matrix, row by row from partial correlations."""
+    found[...] = 0.0
+    found[0, 0] = 1.0
+    for i in range(1, len(found)):
+        left: Number = 1.0
+        for j in range(i):
+            z = 2.0 * apply("inv_logit", 2.0 * next(free)) - 1.0
+            found[i, j] = z * apply("sqrt", left)
+            left = left - apply("square", found[i, j])
+        found[i, i] = apply("sqrt", left)

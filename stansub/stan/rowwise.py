@@ -1,0 +1,335 @@
+"""Numbers of one observation as expressions of its data and of what is affine in the unconstrained parameters.
+
+All observations are worked on at once: data are arrays with an entry for each, an affine expression has a row of
+coefficients for each or one for all. What is known is computed; the rest is written down, as the operations that
+`stansub._loop.Program` runs, in the form that cancels least: logarithms of products are sums, 1 - inv_logit(x) is
+inv_logit(-x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from stansub.errors import InputError
+from stansub.types import FloatArray
+
+
+class NotFollowedError(InputError):
+    """The text of a likelihood cannot be followed; it says where."""
+
+
+Number = Any  # a number, or an expression
+Mask = NDArray[np.bool_]
+
+
+def _log1m_exp(x: FloatArray) -> FloatArray:
+    return np.where(x > -np.log(2), np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "log1p": np.log1p,
+    "log1p_exp": lambda x: np.logaddexp(0, x),
+    "inv_logit": scipy.special.expit,
+    "log1m_exp": _log1m_exp,
+    "square": np.square,
+    "inv": lambda x: 1 / x,
+    "sqrt": np.sqrt,
+    "lgamma": scipy.special.gammaln,
+    "digamma": scipy.special.digamma,
+    "std_normal_lcdf": scipy.special.log_ndtr,
+    "cos": np.cos,
+}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {"sum": np.add, "difference": np.subtract, "product": np.multiply}
+
+
+@dataclass(frozen=True, eq=False)
+class Expression:
+    """A number of each observation.
+
+    Attributes
+    ----------
+    kind : str
+        ``data``, ``affine``, ``select`` (the first of two where a mask holds), or an operation.
+    parts : tuple
+        Of an operation: expressions and numbers.
+    values : ndarray, shape (n,), or None
+        Of data; the mask of a selection; the constant of what is affine, which may have one entry.
+    slopes : ndarray, shape (n, dim) or (1, dim), or None
+        Of what is affine.
+    """
+
+    kind: str
+    parts: tuple[Number, ...] = ()
+    values: NDArray[Any] | None = None
+    slopes: FloatArray | None = None
+    is_single: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.kind in ("data", "select"):
+            single = False
+        elif self.slopes is not None and self.values is not None:
+            single = len(self.slopes) == len(self.values) == 1
+        else:
+            single = all(one.is_single for one in self.parts if isinstance(one, Expression))
+        object.__setattr__(self, "is_single", single)
+
+    def __add__(self, other: Number) -> Number:
+        return combine("sum", self, other)
+
+    def __radd__(self, other: Number) -> Number:
+        return combine("sum", other, self)
+
+    def __sub__(self, other: Number) -> Number:
+        return combine("difference", self, other)
+
+    def __rsub__(self, other: Number) -> Number:
+        return combine("difference", other, self)
+
+    def __mul__(self, other: Number) -> Number:
+        return combine("product", self, other)
+
+    def __rmul__(self, other: Number) -> Number:
+        return combine("product", other, self)
+
+    def __truediv__(self, other: Number) -> Number:
+        return combine("product", self, apply("inv", other))
+
+    def __rtruediv__(self, other: Number) -> Number:
+        return combine("product", other, apply("inv", self))
+
+    def __neg__(self) -> Number:
+        return combine("product", -1.0, self)
+
+
+def data(values: NDArray[Any]) -> Expression:
+    """Return data with an entry for each observation."""
+    return Expression("data", values=values)
+
+
+def affine(slopes: FloatArray, values: FloatArray) -> Expression:
+    """Return what is affine in the unconstrained parameters."""
+    return Expression("affine", values=values, slopes=slopes)
+
+
+def known(x: Number) -> Any:
+    """Return what is known: a number, or an array with an entry for each observation; None for anything else."""
+    if not isinstance(x, Expression):
+        return x
+    return x.values if x.kind == "data" else None
+
+
+def wrapped(x: Any) -> Number:
+    """Return numbers as an expression: an array is data of each observation."""
+    return data(x) if isinstance(x, np.ndarray) and x.ndim == 1 else x
+
+
+def is_kind(x: Number, kind: str) -> bool:
+    """Whether it is an expression of a kind."""
+    return isinstance(x, Expression) and x.kind == kind
+
+
+def is_positive(x: Number) -> bool:
+    """Whether it is positive for certain."""
+    if (value := known(x)) is not None:
+        return bool(np.all(value > 0))
+    if x.kind in ("exp", "inv_logit", "log1p_exp"):
+        return True
+    return x.kind in ("product", "sum", "inv", "sqrt", "square") and all(map(is_positive, x.parts))
+
+
+def select(mask: Mask, first: Number, other: Number) -> Number:
+    """Return the first of two where a mask holds, the other elsewhere."""
+    if first is other or mask.all():
+        return first
+    if not mask.any():
+        return other
+    a, b = known(first), known(other)
+    if a is not None and b is not None:
+        return data(np.where(mask, a, b))
+    if _is_affine(first) and _is_affine(other):
+        return pick((other, first), mask.astype(np.int64))
+    return Expression("select", (first, other), values=mask)
+
+
+def combine(kind: str, a: Number, b: Number) -> Number:
+    """Return the sum, difference or product of two."""
+    x, y = known(a), known(b)
+    with np.errstate(all="ignore"):
+        if x is not None and y is not None:
+            return wrapped(_BINARY[kind](x, y))
+        if kind == "product":
+            return _product(a, b, x, y)
+        if _is_all(y, 0):
+            return a
+        if _is_all(x, 0):
+            return b if kind == "sum" else -b
+        if _is_affine(a) and _is_affine(b):
+            sign = 1.0 if kind == "sum" else -1.0
+            return affine(_slopes(a) + sign * _slopes(b), np.atleast_1d(_constant(a) + sign * _constant(b)))
+        if kind == "difference" and _is_all(x, 1) and is_kind(b, "inv_logit"):
+            return apply("inv_logit", -b.parts[0])
+        if is_kind(b, "product") and _is_all(known(b.parts[0]), -1):
+            return combine("difference" if kind == "sum" else "sum", a, b.parts[1])
+    return Expression(kind, (a, b))
+
+
+def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
+    if y is not None:
+        a, b, x = b, a, y
+    if x is not None:  # the first is known alone
+        if _is_all(x, 0):
+            return 0.0
+        if _is_all(x, 1):
+            return b
+        if b.kind == "affine":
+            return affine(np.reshape(x, (-1, 1)) * b.slopes, np.atleast_1d(x * b.values))
+        if b.kind == "product" and (inner := known(b.parts[0])) is not None:
+            return combine("product", wrapped(x * inner), b.parts[1])
+        if b.kind == "difference" and _is_all(x, -1):
+            return combine("difference", b.parts[1], b.parts[0])
+    elif is_kind(a, "exp") and is_kind(b, "exp"):
+        return apply("exp", a.parts[0] + b.parts[0])
+    elif a is b:
+        return apply("square", a)
+    elif is_kind(b, "product") and known(b.parts[0]) is not None:
+        return combine("product", b.parts[0], combine("product", a, b.parts[1]))
+    elif is_kind(a, "product") and known(a.parts[0]) is not None:
+        return combine("product", a.parts[0], combine("product", a.parts[1], b))
+    return Expression("product", (a, b))
+
+
+def apply(function: str, x: Number) -> Number:
+    """Return a function of one number."""
+    value = known(x)
+    if value is not None:
+        with np.errstate(all="ignore"):
+            return wrapped(FUNCTIONS[function](np.asarray(value, np.float64)[()]))
+    rule = _RULES.get(function)
+    found = rule(x) if rule else None
+    return Expression(function, (x,)) if found is None else found
+
+
+def _of_log(x: Expression) -> Number | None:
+    part = x.parts[0] if x.parts else None
+    if x.kind == "exp":
+        return part
+    if x.kind == "inv_logit":
+        return -apply("log1p_exp", -part)  # type: ignore[operator]
+    if x.kind == "product" and all(map(is_positive, x.parts)):
+        return apply("log", x.parts[0]) + apply("log", x.parts[1])
+    if x.kind in ("inv", "sqrt", "square") and is_positive(part):
+        return {"inv": -1.0, "sqrt": 0.5, "square": 2.0}[x.kind] * apply("log", part)
+    if x.kind in ("sum", "difference") and _is_all(known(part), 1) and is_kind(x.parts[1], "exp"):
+        return apply("log1p_exp" if x.kind == "sum" else "log1m_exp", x.parts[1].parts[0])
+    return None
+
+
+def _of_log1p(x: Expression) -> Number | None:
+    if x.kind == "exp":
+        return apply("log1p_exp", x.parts[0])
+    if x.kind == "product" and _is_all(known(x.parts[0]), -1):
+        if is_kind(x.parts[1], "exp"):
+            return apply("log1m_exp", x.parts[1].parts[0])
+        if is_kind(x.parts[1], "inv_logit"):
+            return -apply("log1p_exp", x.parts[1].parts[0])
+    return None
+
+
+def _of_inv(x: Expression) -> Number | None:
+    if x.kind == "exp":
+        return apply("exp", -x.parts[0])
+    if x.kind == "inv":
+        return x.parts[0]
+    if x.kind == "inv_logit":
+        return 1 + apply("exp", -x.parts[0])
+    if x.kind == "product":
+        return apply("inv", x.parts[0]) * apply("inv", x.parts[1])
+    return None
+
+
+def _of_exp(x: Expression) -> Number | None:
+    if x.kind == "log":
+        return x.parts[0]
+    if x.kind == "product" and _is_all(known(x.parts[0]), -1) and is_kind(x.parts[1], "log1p_exp"):
+        return apply("inv_logit", -x.parts[1].parts[0])
+    return None
+
+
+def _of_root(x: Expression) -> Number | None:
+    return apply("exp", 0.5 * x.parts[0]) if x.kind == "exp" else None
+
+
+def _of_square(x: Expression) -> Number | None:
+    return apply("exp", 2 * x.parts[0]) if x.kind == "exp" else None
+
+
+_RULES: dict[str, Callable[[Expression], Number | None]] = {
+    "log": _of_log,
+    "log1p": _of_log1p,
+    "inv": _of_inv,
+    "exp": _of_exp,
+    "sqrt": _of_root,
+    "square": _of_square,
+}
+
+
+def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
+    """Return that one of several which each observation names, from 0.
+
+    Where these are the same function of different data and affine expressions, it is that function of what is picked.
+    """
+    first = choices[0]
+    if all(one is first for one in choices):
+        return first
+    values = [known(one) for one in choices]
+    n = len(places)
+    if all(value is not None for value in values):
+        table = np.stack(np.broadcast_arrays(*values))
+        return data(table[places] if table.ndim == 1 else table[places, np.arange(n)])
+    if all(map(_is_affine, choices)):
+        rows = [_slopes(one) for one in choices]
+        width = max(row.shape[1] for row in rows)
+        slopes = _picked([np.broadcast_to(row, (len(row), width)) for row in rows], places)
+        return affine(slopes, _picked([np.atleast_1d(_constant(one)) for one in choices], places))
+    kinds = {(one.kind, len(one.parts)) if isinstance(one, Expression) else None for one in choices}
+    if len(kinds) == 1 and first.kind not in ("select", "affine", "data"):
+        parts = [pick([one.parts[k] for one in choices], places) for k in range(len(first.parts))]
+        return combine(first.kind, *parts) if first.kind in _BINARY else apply(first.kind, *parts)
+    found = choices[-1]
+    for k in range(len(choices) - 2, -1, -1):
+        found = select(places == k, choices[k], found)
+    return found
+
+
+def _picked(rows: Sequence[FloatArray], places: NDArray[np.int64]) -> FloatArray:
+    if all(len(row) == 1 for row in rows):
+        return np.concatenate(rows)[places]
+    found = np.empty((len(places), *rows[0].shape[1:]))
+    for k, row in enumerate(rows):
+        mask = places == k
+        found[mask] = row if len(row) == 1 else row[mask]
+    return found
+
+
+def _is_all(x: Any, value: float) -> bool:
+    return x is not None and bool(np.all(x == value))
+
+
+def _is_affine(x: Number) -> bool:
+    return not isinstance(x, Expression) or x.kind in ("affine", "data")
+
+
+def _slopes(x: Number) -> Any:
+    return x.slopes if is_kind(x, "affine") else np.zeros((1, 1))
+
+
+def _constant(x: Number) -> Any:
+    return x.values if isinstance(x, Expression) else np.float64(x)

@@ -1,0 +1,125 @@
+"""Log likelihoods of single observations as straight-line programs, with bounds that interval arithmetic gives.
+
+The program of an observation is evaluated by the decision loop's module: over numbers, over jets of derivatives, and
+over jets of intervals. With argument k at centre_k + length_k s_k, |s_k| <= radius, the jets enclose all Taylor
+coefficients c_a of the log likelihood on the box, and
+
+    order! sum_(|a| = order) sup |c_a|
+
+is no less than the supremum of the sum of absolute derivatives, times lengths (`stansub.target.remainders.Family`).
+A coefficient's enclosure is cut by its value at the centre and the enclosure of the next order times the radius, in
+each step of the program, and a box where what is lost is more than a share is halved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import _loop
+from stansub.target.families import Separate
+from stansub.types import FloatArray
+
+
+class Code(NamedTuple):
+    """Instructions of the variants of a program, one after the other.
+
+    Attributes
+    ----------
+    starts : ndarray of int32, shape (n_variants + 1,)
+    codes : ndarray of int32, shape (n, 3)
+        What each does, as a place in `stansub._loop.OPERATIONS`, and the places of what it does that to.
+    values : ndarray, shape (n,)
+        Of constants.
+    """
+
+    starts: NDArray[np.int32]
+    codes: NDArray[np.int32]
+    values: FloatArray
+
+
+@dataclass(frozen=True)
+class ProgramFamily(Separate):
+    """Observations whose log likelihoods are variants of a program.
+
+    Attributes
+    ----------
+    code : Code
+    n_arguments : int
+    data : ndarray, shape (p, n)
+        The variant of each observation, and the data that this takes.
+    """
+
+    code: Code
+    n_arguments: int
+    data: FloatArray
+    _made: list[_loop.Program] = field(default_factory=list, repr=False, compare=False)
+
+    bounded = False
+
+    @property
+    def highest(self) -> int:
+        """Of one argument cubics can be taken."""
+        return 3 if self.n_arguments == 1 else 2
+
+    @property
+    def density(self) -> _loop.Program:
+        """The program, for the decision loop."""
+        if not self._made:
+            self._made.append(_loop.Program(*self.code, self.n_arguments, len(self.data)))
+        return self._made[0]
+
+    def part(self, rows: slice) -> ProgramFamily:
+        """Return the family of some observations."""
+        return replace(self, data=np.ascontiguousarray(self.data[:, rows]), _made=[self.density])
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"code": self.code, "n_arguments": self.n_arguments, "data": self.data, "_made": []}
+
+    def log_lik(self, eta: FloatArray) -> FloatArray:
+        """Return log likelihoods, shape (n,)."""
+        return np.asarray(self._expanded(0, eta)[0])
+
+    def gradient(self, eta: FloatArray) -> FloatArray:
+        """Return first derivatives, shape (q, n)."""
+        return self._expanded(1, eta)[1:]
+
+    def hessian(self, eta: FloatArray) -> FloatArray:
+        """Return second derivatives, shape (q, q, n)."""
+        return self._second(self._expanded(2, eta))
+
+    def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
+        """Return derivatives of some orders, from one expansion."""
+        found = self._expanded(max(orders), eta)
+        q = self.n_arguments
+        return [
+            (found[0], found[1 : 1 + q], self._second(found) if order == 2 else found[0], 6 * found[-1])[order]
+            for order in orders
+        ]
+
+    def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
+        """Return bounds on derivatives on boxes, shape (n,)."""
+        out = np.empty((1, self.data.shape[1]))
+        eta_shape = (self.n_arguments, self.data.shape[1])
+        at, moves = (np.ascontiguousarray(np.broadcast_to(each, eta_shape)) for each in (centre, lengths))
+        self.density.largest(order, np.ascontiguousarray(self.data), at, moves, radius, out)
+        return np.asarray(out[0])
+
+    def _expanded(self, degree: int, eta: FloatArray) -> FloatArray:
+        out = np.empty((comb(self.n_arguments + degree, degree), self.data.shape[1]))
+        self.density.expand(degree, np.ascontiguousarray(self.data), np.ascontiguousarray(eta), out)
+        return out
+
+    def _second(self, found: FloatArray) -> FloatArray:
+        q = self.n_arguments
+        hessian = np.empty((q, q, found.shape[1]))
+        places = np.triu_indices(q)
+        hessian[places] = found[1 + q : 1 + q + len(places[0])]
+        hessian[places[::-1]] = hessian[places]
+        hessian[np.diag_indices(q)] *= 2
+        return hessian
