@@ -27,6 +27,7 @@ from stansub.progress import Progress, as_progress
 from stansub.stan import processes
 from stansub.stan.cache import FOLDERS, cache_dir, cache_errors, is_damaged, is_intact, is_ours, keep, make_folder
 from stansub.stan.download import bridgestan_version, failed_download
+from stansub.stan.headers import Headers
 from stansub.stan.home import Home, find_home
 from stansub.stan.stanc import STANC_ERROR, explain
 
@@ -40,9 +41,9 @@ _MAKES_OWN = ("MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "MAKELEVEL", "MAKEOVERRI
 _MAKEFILES_OWN = ("BS_ROOT", "BRIDGE_O", "BRIDGESTAN_AD_HESSIAN", "INCLUDE", "LIB", "SRC", "STANC", "STANCFLAGS")
 _NOT_FOR_MAKE = frozenset((*_MAKES_OWN, *_MAKEFILES_OWN, "USER_HEADER", "USER_INCLUDE"))
 _WAIT_SECONDS = 0.2
-# What is precompiled. It takes as long as two or three programs save by that, and a gigabyte: it waits until so many
-# programs have been compiled, more than a first run needs, and for so many bytes to be free.
-_HEADER, _PROGRAMS_FIRST, _HEADER_ROOM = "#include <stan/model/model_header.hpp>\n", 4, 5e9
+# Headers are precompiled when so many programs have been compiled, more than a first run needs, since that takes as
+# long as three programs save by it; and where so many bytes of the disk are free.
+_PROGRAMS_FIRST, _HEADER_ROOM = 4, 2e9
 _INSTALL = (
     "install a C++17 compiler and make (Debian, Ubuntu: apt install g++ make; Fedora: dnf install gcc-c++ make; "
     "macOS: xcode-select --install)"
@@ -123,13 +124,16 @@ def compile_library(
                     (build / "user_header.hpp").write_bytes(wanted.header)
                     variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
                 target = build / f"{wanted.stem}_model.so"
-                header = _precompiled(wanted, build, log, check)
+                headers = _headers(wanted, build, variables, log, check)
                 try:
-                    _run_make(wanted, target, [*variables, *([f"PRECOMPILED={header}"] if header else [])], check)
+                    _run_make(
+                        wanted, target, [*variables, *([f"HEADERS={' '.join(headers)}"] if headers else [])], check
+                    )
                 except RunError as error:
-                    if header is None or type(error) is not RunError or (stop is not None and stop.is_set()):
+                    if not headers or type(error) is not RunError or (stop is not None and stop.is_set()):
                         raise
-                    header.unlink(missing_ok=True)  # it may be damaged
+                    log(f"Compiling {name} again with all of Stan's headers")
+                    _remove_precompiled(wanted)  # it may be damaged
                     _run_make(wanted, target, variables, check)
                 keep(target, library)
     return library
@@ -237,41 +241,66 @@ def _scratch(folder: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _precompiled(wanted: _Wanted, build: Path, log: Progress, check: Callable[[], None]) -> Path | None:
-    """Stan's headers precompiled with the flags of all programs; None where these do without.
+def _headers(
+    wanted: _Wanted, build: Path, variables: Sequence[str], log: Progress, check: Callable[[], None]
+) -> list[str]:
+    """The headers that a program includes in place of all of Stan's; none with BridgeStan's own Makefile."""
+    if wanted.home.origin != "made":
+        return []
+    translated = build / f"{wanted.stem}.hpp"
+    done = _make_target(wanted, translated, variables, check)
+    if done.returncode != 0 or not translated.is_file():
+        return []  # what is wrong is said when the library is made
+    headers = Headers.of(wanted.home.path / "include")
+    kept = wanted.cache / "headers" / wanted.foundation / "stan.hpp"
+    make_folder(kept.parent)
+    text = headers.for_all()
+    if not (is_ours(kept) and kept.read_text(encoding="ascii") == text):
+        made = build / kept.name
+        made.write_text(text, encoding="ascii")
+        made.chmod(0o644)
+        made.replace(kept)
+        _remove_precompiled(wanted)
+    _precompile(wanted, build, kept, log, check)
+    own = build / "named.hpp"
+    code = translated.read_text(encoding="utf-8", errors="replace")
+    own.write_text(headers.for_one(code + (wanted.header or b"").decode(errors="replace")), encoding="ascii")
+    return [str(kept), str(own)]
 
-    They are made here when enough programs have been compiled, unless another process is making them. BridgeStan's own
-    Makefile has no use for them, and clang's would have to be made again when the headers are touched.
+
+def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check: Callable[[], None]) -> None:
+    """Precompile what all programs include first, unless it is, too few need it, or another process does.
+
+    Precompiled headers of clang would have to be made again whenever the headers were touched.
     """
-    if wanted.home.origin != "made" or "clang" in _first_line(_compiler()):
-        return None
-    kept = wanted.cache / "headers" / wanted.foundation
-    header = kept / "stan.hpp.gch"
-    if is_ours(header):
-        return header
-    make_folder(kept)
-    with (kept / "programs").open("ab") as programs:  # a byte for each
+    precompiled = header.with_suffix(".hpp.gch")
+    if is_ours(precompiled) or "clang" in _first_line(_compiler()):
+        return
+    precompiled.unlink(missing_ok=True)
+    with (header.parent / "programs").open("ab") as programs:  # a byte for each
         programs.write(b".")
         count = programs.tell()
-    if count <= _PROGRAMS_FIRST or shutil.disk_usage(kept).free < _HEADER_ROOM:
-        return None
+    if count <= _PROGRAMS_FIRST or shutil.disk_usage(header.parent).free < _HEADER_ROOM:
+        return
     with suppress(Timeout), FileLock(wanted.cache / "locks" / f"{wanted.foundation}-header.lock").acquire(timeout=0):
-        if is_ours(header):
-            return header
-        log("Precompiling Stan's headers (about half a minute, once): programs then compile in half the time")
-        made = build / "headers" / header.name
+        if is_ours(precompiled):
+            return
+        log("Precompiling Stan's headers (about 20 seconds, once): programs then compile in half the time")
+        made = build / "headers" / precompiled.name
         make_folder(made.parent)
-        made.with_suffix("").write_text(_HEADER, encoding="ascii")
+        shutil.copy(header, made.with_suffix(""))
         if _make_target(wanted, made, [], check).returncode == 0 and made.is_file():
-            for other in kept.parent.iterdir():
-                if other != kept:
+            for other in header.parent.parent.iterdir():
+                if other != header.parent:
                     shutil.rmtree(other, ignore_errors=True)  # of another compiler or version
             made.chmod(0o644)
-            made.with_suffix("").replace(header.with_suffix(""))
-            made.replace(header)
-            return header
-        (kept / "programs").write_bytes(b"")
-    return None
+            made.replace(precompiled)
+        else:
+            (header.parent / "programs").write_bytes(b"")
+
+
+def _remove_precompiled(wanted: _Wanted) -> None:
+    (wanted.cache / "headers" / wanted.foundation / "stan.hpp.gch").unlink(missing_ok=True)
 
 
 def _run_make(wanted: _Wanted, target: Path, variables: Sequence[str], check: Callable[[], None]) -> None:
