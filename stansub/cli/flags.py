@@ -22,6 +22,7 @@ OTHERS = {
         for name in (
             "adapt_delta",
             "budget",
+            "columns",
             "data",
             "engine",
             "force",

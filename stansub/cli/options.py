@@ -8,19 +8,53 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stansub.cli.flags import as_flags, flag_of
 from stansub.run import config, limits
-from stansub.run.config import DECISIONS, OUTPUT
+from stansub.run.config import DATA, DECISIONS, OUTPUT
 
-__all__ = ["DECISIONS", "OUTPUT", "Data", "Debug", "Draws", "Model", "Quiet", "Verbose", "declared", "shared", "taking"]
+if TYPE_CHECKING:
+    from stansub.stan.sources import DataSources
+
+__all__ = [
+    "DATA",
+    "DECISIONS",
+    "OUTPUT",
+    "Columns",
+    "Data",
+    "Debug",
+    "Draws",
+    "Model",
+    "Quiet",
+    "Verbose",
+    "declared",
+    "shared",
+    "sources_of",
+    "taking",
+]
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL.stan", help="Stan program.")]
 Draws = Annotated[Path, typer.Argument(metavar="DRAWS.nc", help="File written by `stansub sample`.")]
-Data = Annotated[Path, typer.Argument(metavar="DATA.json", help="Data in CmdStan's JSON format.")]
+Data = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATA...",
+        help="Data: JSON, R dump, Parquet, Arrow, CSV, npy or npz files and NAME=VALUE, merged.",
+        show_default=False,
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=COLUMNS",
+        help="Columns of a data variable, where their names differ: y=late, x=[a,b,c] or x=x_*; may be given several "
+        "times.",
+        rich_help_panel=DATA,
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show how the sampler was chosen, and why.", rich_help_panel=OUTPUT)
@@ -28,6 +62,13 @@ Verbose = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
 
 _Command = Callable[..., None]
+
+
+def sources_of(data: list[str], columns: list[str] | None) -> DataSources:
+    """Return what data are made of, from the words of a command line."""
+    from stansub.stan.sources import DataSources
+
+    return DataSources.from_words(data, columns or ())
 
 
 def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:

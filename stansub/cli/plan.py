@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, flag_of
-from stansub.cli.options import OUTPUT, Data, Debug, Model, Quiet, taking
+from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, sources_of, taking
 
 if TYPE_CHECKING:
     from stansub.planning.plan import BudgetPlan, Sampled, Trees
@@ -47,6 +47,7 @@ def plan(
     output: _Output = None,
     force: _Force = False,
     quiet: Quiet = False,
+    columns: Columns = None,
     debug: Debug = False,
     **options: Any,
 ) -> None:
@@ -63,11 +64,12 @@ def plan(
     picture = output or Path(f"{model.stem}_plan.png")
     plots.check_picture(picture, overwrite=force)
     seconds = working.parse_seconds(budget)
+    sources = sources_of(data, columns)
     console = FlagConsole(stderr=True)
     show = wanted(False if quiet else None, default_console())
     with stage_progress(console, show=show) as progress:
         found = working.plan(
-            model, data, budget=seconds, config=SampleConfig(**options), pilot_seconds=pilot, progress=progress
+            model, sources, budget=seconds, config=SampleConfig(**options), pilot_seconds=pilot, progress=progress
         )
     try:
         plan_figure.save(found, picture)
@@ -75,12 +77,12 @@ def plan(
         if json:
             typer.echo(json_module.dumps(found.to_dict(), indent=1))
         else:
-            for line in lines(found, model, data):
+            for line in lines(found, model, sources.words):
                 typer.echo(line)
     console.print(f"Picture: {picture}", soft_wrap=True)
 
 
-def lines(found: BudgetPlan, model: Path, data: Path) -> Iterator[str]:
+def lines(found: BudgetPlan, model: Path, data: str) -> Iterator[str]:
     """The table, what it comes to, and the command."""
     header = ["", "ms/step", "steps/draw", "data", "differing", "risk", "(90 %)", "bias² at most"]
     yield from _aligned([header, *(_row(found, one) for one in found.all)])

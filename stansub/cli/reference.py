@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Data, Debug, Model, declared, shared, taking
+from stansub.cli.options import Columns, Data, Debug, Model, declared, shared, sources_of, taking
 
 
 class EngineName(StrEnum):
@@ -74,6 +74,7 @@ def reference(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Run again and overwrite the output file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    columns: Columns = None,
     debug: Debug = False,
     **options: Any,
 ) -> None:
@@ -88,7 +89,7 @@ def reference(
     console = FlagConsole(stderr=True)
     kept = stored.obtain(
         model,
-        data,
+        sources_of(data, columns),
         path=output or stored.default_path(model.stem),
         force=force,
         **options,

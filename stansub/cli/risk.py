@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, as_flags
-from stansub.cli.options import DECISIONS, OUTPUT, Data, Debug, Model, Quiet, shared, taking
+from stansub.cli.options import DECISIONS, OUTPUT, Columns, Data, Debug, Model, Quiet, shared, sources_of, taking
 from stansub.errors import InterruptError
 
 if TYPE_CHECKING:
@@ -102,6 +102,7 @@ def risk(
     output_dir: _OutputDir = Path(),
     force: _Force = False,
     quiet: Quiet = False,
+    columns: Columns = None,
     debug: Debug = False,
     **options: Any,
 ) -> None:
@@ -118,7 +119,7 @@ def risk(
     console = FlagConsole(stderr=True)
     found = working.risk(
         model,
-        data,
+        sources_of(data, columns),
         epsilons=working.parse_epsilons(epsilon),
         test=test.value,
         repeats=repeats,

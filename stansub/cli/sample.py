@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Data, Debug, Model, Quiet, Verbose, taking
+from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, Verbose, sources_of, taking
 from stansub.errors import MISSED_MODE, InputError, InterruptError, RunError
 from stansub.run import config
+
+if TYPE_CHECKING:
+    from stansub.stan.sources import DataSources
+
+
+class OutputFormat(StrEnum):
+    """Formats in which `sample` writes draws."""
+
+    netcdf = "netcdf"
+    cmdstan_csv = "cmdstan-csv"
 
 
 @taking(*config.names(config.CHAINS, config.DECISIONS, config.DATA, config.OUTPUT))
@@ -26,6 +37,13 @@ def sample(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    output_format: Annotated[
+        OutputFormat,
+        typer.Option(
+            help="netcdf, and with cmdstan-csv a file a chain beside it (see `stansub export`).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = OutputFormat.netcdf,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.", rich_help_panel=OUTPUT)] = False,
     budget: Annotated[
         str | None,
@@ -39,6 +57,7 @@ def sample(
     ] = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
+    columns: Columns = None,
     debug: Debug = False,
     **options: Any,
 ) -> None:
@@ -49,7 +68,7 @@ def sample(
     Exit codes: 0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 4 a mode was found
     that no chain visited, 130 interrupted and nothing to write.
     """
-    from stansub.output import files, inference_data, summary
+    from stansub.output import export, files, inference_data, summary
     from stansub.output.record import missed_modes
     from stansub.run import sample as run
     from stansub.run.executors import BROKEN
@@ -58,20 +77,28 @@ def sample(
     # Draws of the run that is resumed may be replaced by more of them.
     replacing = force or (options["resume"] is not None and files.is_hdf5(target))
     files.check_target(target, overwrite=replacing)
+    exporting = (target.parent, target.stem, export.CMDSTAN_CSV) if output_format is OutputFormat.cmdstan_csv else None
+    if exporting is not None:
+        called = export.names(target.stem, export.CMDSTAN_CSV, options["chains"])
+        files.check_folder(target.parent, called, overwrite=replacing)
     options["checkpoint"] = options["checkpoint"] or options["resume"] or target.with_suffix(".checkpoint")
     if files.locate(options["checkpoint"])[0] == files.locate(target)[0]:
         raise InputError(f"{target} cannot be both the output and the checkpoint: choose another --output")
+    sources = sources_of(data, columns)
     console = FlagConsole(stderr=True)
     settings = config.SampleConfig(**options, show_progress=not quiet, console=console)
     if budget is not None:
-        settings = _planned(model, data, settings, budget, console)
-    result = run.draw(model, data, settings, overwrite=force)
+        settings = _planned(model, sources, settings, budget, console)
+    result = run.draw(model, sources, settings, overwrite=force)
     found = run.check(result)
     written, trouble = inference_data.write_anywhere(result, target, overwrite=replacing)
     try:
         lines = result.attrs["warnings"].splitlines()
         note = f" ({len(lines)} warning{'s' * (len(lines) > 1)} below the summary)" if lines else ""
         console.print(f"Draws: {written}{note}", soft_wrap=True)
+        if exporting is not None:
+            paths = export.write(result, *exporting, overwrite=replacing)
+            console.print(f"CmdStan's CSV: {', '.join(map(str, paths))}", soft_wrap=True)
         summary.render(result, FlagConsole(), summary=found, verbose=verbose)
     except KeyboardInterrupt:
         raise InterruptError(trouble or f"interrupted; the draws are in {written}", written=True) from None
@@ -88,7 +115,7 @@ def sample(
 
 
 def _planned(
-    model: Path, data: Path, settings: config.SampleConfig, budget: str, console: FlagConsole
+    model: Path, data: DataSources, settings: config.SampleConfig, budget: str, console: FlagConsole
 ) -> config.SampleConfig:
     """The options with what a plan for the budget chooses."""
     from stansub.planning.plan import follow

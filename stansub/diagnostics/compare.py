@@ -20,6 +20,7 @@ from stansub.output import files, inference_data
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.sample import read_draws
 from stansub.stan import data as data_module
+from stansub.stan.sources import DataLike, DataSources
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -29,7 +30,7 @@ def compare(
     draws: str | Path | InferenceData,
     reference: str | Path | InferenceData | None = None,
     *,
-    data: str | Path | Mapping[str, Any] | None = None,
+    data: DataLike | None = None,
     engine: str = "auto",
     reference_model: str | Path | None = None,
     chains: int | None = None,
@@ -119,7 +120,7 @@ class _Wish(NamedTuple):
 
 def _obtain(
     facts: Mapping[str, Any],
-    data: str | Path | Mapping[str, Any] | None,
+    data: DataLike | None,
     folder: Path | None,
     wish: _Wish,
     *,
@@ -176,21 +177,20 @@ def _stored(
         raise
 
 
-def _data(
-    facts: Mapping[str, Any], data: str | Path | Mapping[str, Any] | None, program: Program
-) -> str | Path | Mapping[str, Any]:
+def _data(facts: Mapping[str, Any], data: DataLike | None, program: Program) -> DataLike:
     """The data that the draws were made from, once it is known that they are the same."""
-    recorded = str(facts.get("data_file") or "")
     if data is None:
-        if not recorded:
+        recorded = DataSources.restored(str(facts.get("data_file") or ""))
+        if recorded is None:
             raise InputError("the draws do not record a data file: give `data`")
-        if not Path(recorded).is_file():
-            raise InputError(f"{recorded}: the data of the draws are not there any more; give `data`")
+        if missing := recorded.missing():
+            raise InputError(f"{missing}: the data of the draws are not there any more; give `data`")
         data = recorded
     read = data_module.read(data, program.syntax.data.declarations)
     if read.digest() != facts.get("data_hash"):
-        which = data if isinstance(data, str | Path) else "data"
-        raise InputError(f"{which}: not the data that the draws were made from; give those as `data`")
+        raise InputError(
+            f"{DataSources.of(data).name}: not the data that the draws were made from; give those as `data`"
+        )
     return data
 
 

@@ -32,6 +32,7 @@ from stansub.run.state import Plan
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
+from stansub.stan.sources import DataLike
 from stansub.target.factors import Evaluator
 from stansub.target.taylor import ControlVariates
 from stansub.tuning.anchored import Request, check_order
@@ -121,7 +122,7 @@ class NormalityTrial:
 
 def diagnose(
     model: str | Path | CompiledModel | Posterior,
-    data: str | Path | Mapping[str, Any] | None = None,
+    data: DataLike | None = None,
     *,
     test: StoppingRule | str | None = None,
     epsilon: float | None = None,

@@ -39,6 +39,7 @@ from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.sample import sample
 from stansub.stan.compiled import CompiledModel
 from stansub.stan.posterior import Posterior
+from stansub.stan.sources import DataLike
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ _EXACT_CHAINS, _EXACT_STEPS, _EXACT_KEPT = 4, (5_000, 400_000), 10_000
 
 def risk(
     model: str | Path | CompiledModel | Posterior,
-    data: str | Path | Mapping[str, Any] | None = None,
+    data: DataLike | None = None,
     *,
     epsilons: Sequence[float] = EPSILONS,
     test: str = "pocock",

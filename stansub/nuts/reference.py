@@ -29,6 +29,7 @@ from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.stan import data as data_module
 from stansub.stan.data import Data
 from stansub.stan.home import find_home
+from stansub.stan.sources import DataLike, DataSources
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -46,7 +47,7 @@ _MOST = {"iter_warmup": 2**31 - 1, "iter_sampling": 2**31 - 1, "seed": 2**32 - 1
 
 def reference(
     model: str | Path | Program,
-    data: str | Path | Mapping[str, Any],
+    data: DataLike,
     *,
     engine: str | Engine = "auto",
     reference_model: str | Path | Program | None = None,
@@ -67,8 +68,8 @@ def reference(
     ----------
     model : path or Program
         The ``.stan`` file, or its text with a name.
-    data : path or mapping
-        Data in CmdStan's JSON format, or the values by name.
+    data : path, mapping, table or DataSources
+        As `stansub.sample` takes them.
     engine : {"auto", "cmdstan", "nutpie", "exact"} or Engine
         Who runs NUTS. ``auto`` takes CmdStan where it is installed and nutpie on the BridgeStan home elsewhere;
         ``exact`` is no NUTS but stansub's own sampler with every decision on all the data; an engine of one's own has
@@ -172,9 +173,7 @@ def _program(model: str | Path | Program) -> Program:
     return model if isinstance(model, Program) else Program.read(model)
 
 
-def _identity(
-    program: Program, ran: Program, values: Data, data: str | Path | Mapping[str, Any]
-) -> dict[str, str | int | None]:
+def _identity(program: Program, ran: Program, values: Data, data: DataLike) -> dict[str, str | int | None]:
     """Which program and data a reference is for, and which program was run."""
     return {
         "model": program.name,
@@ -183,7 +182,7 @@ def _identity(
         "reference_for": program.hash,
         "reference_model": ran.name,
         "data_hash": values.digest(),
-        "data_file": str(Path(data).resolve()) if isinstance(data, str | Path) else "",
+        "data_file": DataSources.of(data).recorded,
         "n_observations": program.n_observations(values),
     }
 
@@ -282,7 +281,7 @@ def _settings(
     )
 
 
-def _read(program: Program, data: str | Path | Mapping[str, Any]) -> Data:
+def _read(program: Program, data: DataLike) -> Data:
     """The data, once it is known that there is something to sample and that they fit."""
     if not program.syntax.parameters.declarations:
         raise InputError(f"{program.name}: the program has no parameters, so there is nothing to sample")

@@ -11,6 +11,7 @@ from stansub.nuts.base import Program
 from stansub.nuts.reference import reference
 from stansub.output import files, inference_data
 from stansub.stan import data as data_module
+from stansub.stan.sources import DataLike
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -86,7 +87,7 @@ def find(
 
 def obtain(
     model: str | Path | Program,
-    data: str | Path | Mapping[str, Any],
+    data: DataLike,
     *,
     path: str | Path,
     force: bool = False,

@@ -86,6 +86,7 @@ class Facts(TypedDict, total=False):
     choices: dict[str, str]
     choice_values: dict[str, dict[str, Any]]
     setup_times: dict[str, float]
+    levels: dict[str, list[str]]
     model: str
     model_code: str
     n_observations: int

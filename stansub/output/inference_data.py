@@ -54,6 +54,7 @@ JSON_ATTRS = (
     "choices",
     "choice_values",
     "setup_times",
+    "levels",
 )
 # Names of the attributes that are lists, as JSON: NetCDF does not tell a list of one value from the value.
 LIST_ATTRS = "list_attrs"

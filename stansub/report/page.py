@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stansub._version import __version__
@@ -16,6 +15,7 @@ from stansub.output.record import error_level, estimates_of
 from stansub.output.words import Words, audited_estimates, percent, with_level, words
 from stansub.report import figures
 from stansub.report.figures import sampler_names
+from stansub.stan.sources import DataSources
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -434,7 +434,8 @@ def _facts(idata: "InferenceData") -> Iterable[tuple[str, str]]:
     settings = dict(facts.get("settings") or {})
     yield "Model", " ".join(str(facts[key]) for key in ("model", "model_hash") if facts.get(key)) or MISSING
     if facts.get("data_hash"):
-        yield "Data", f"{PurePath(str(facts.get('data_file', ''))).name} {facts['data_hash']}".strip()
+        sources = DataSources.restored(str(facts.get("data_file") or ""))
+        yield "Data", f"{sources.name if sources else ''} {facts['data_hash']}".strip()
     if facts.get("n_observations"):
         yield "Observations", f"{facts['n_observations']:,}"
     if "engine" in facts:

@@ -27,6 +27,7 @@ from stansub.run.state import Facts, Met, Options
 from stansub.stan import syntax
 from stansub.stan.data import Data, Raw
 from stansub.stan.source import Source
+from stansub.stan.sources import DataSources
 
 _PHASES = ("warmup", "sampling")
 # Bytes of rows that are written once and for all; a shorter stretch is written again with the rows that follow.
@@ -106,8 +107,8 @@ class Checkpoint:
             met: Met = CODEC.decode(self._met, _rules(config), hint=Met)
             return met
 
-    def program(self, config: SampleConfig) -> tuple[Source, str | Data]:
-        """The program of the run, and the file of its data or the data themselves.
+    def program(self, config: SampleConfig) -> tuple[Source, DataSources | Data]:
+        """The program of the run, and the files of its data or the data themselves.
 
         Raises
         ------
@@ -122,9 +123,11 @@ class Checkpoint:
         source = Source(facts.name, facts.code, syntax.parse(facts.code))
         if facts.data is not None:
             return source, Raw(facts.data, facts.data_source).checked(source.program.data.declarations)
-        if not Path(facts.data_file).is_file():
-            raise InputError(f"{self.path}: the data of this run are no longer in {facts.data_file}: put them there")
-        return source, facts.data_file
+        sources = DataSources.restored(facts.data_file)
+        assert sources is not None  # the data are in the checkpoint otherwise
+        if missing := sources.missing():
+            raise InputError(f"{self.path}: the data of this run are no longer in {missing}: put them there")
+        return source, sources
 
 
 @contextmanager

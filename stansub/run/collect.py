@@ -35,6 +35,7 @@ from stansub.run.prepare import Prepared, Setup
 from stansub.run.progress import stage_progress
 from stansub.run.state import Totals
 from stansub.run.until import Check
+from stansub.stan.columns import level_sizes
 from stansub.stan.plan import plan
 from stansub.stan.posterior import Posterior
 from stansub.tuning.anchored import Anchored
@@ -194,6 +195,7 @@ def _facts(prepared: Prepared, finished: Finished, chains: Sequence[Chain]) -> d
         "settings": _settings(setup, posterior),
         "programs": _programs(posterior, rewritten=config.evaluator != "instances"),
         "data_file": prepared.data_file,
+        "levels": dict(posterior.values.origins.levels) or None,
     }
 
 
@@ -238,6 +240,7 @@ def _build(
             posterior, warm, kept=PARAMETERS, seed=setup.seed, threads=setup.threads
         )
         groups["warmup_sample_stats"] = _statistics([chain.warmup.kept for chain in chains], n_warmup)
+    dims, coords = _levels(posterior, variables)
     return inference_data.build(
         posterior=variables,
         sample_stats=_statistics([chain.sampling.kept for chain in chains], n),
@@ -245,10 +248,28 @@ def _build(
         log_likelihood=log_likelihood,
         observed_data=_observed(posterior),
         chain_stats=_totals(chains),
+        dims=dims,
+        coords=coords,
         attrs={**attrs, "left_out": trouble, "audit_by_level": _audits_by_level(chains)},
         descriptions=descriptions(chains[0].kernel.stats),
         **groups,
     )
+
+
+def _levels(
+    posterior: Posterior, variables: Mapping[str, NDArray[Any]]
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Dimensions of the variables that have a value a level of a column of text, and the names of the levels."""
+    values, program = posterior.values, posterior.program
+    sizes = level_sizes(values.declarations, values.origins)
+    dims = {}
+    for block in (program.parameters, program.transformed_parameters, program.generated_quantities):
+        for one in block.declarations:
+            named = [sizes.get(size, f"{one.name}_dim_{k}") for k, size in enumerate(one.sizes)]
+            fits = one.name in variables and variables[one.name].ndim == 2 + len(named) == 2 + len(set(named))
+            if fits and set(named) & set(sizes.values()):
+                dims[one.name] = named
+    return dims, {name: list(values.origins.levels[name]) for name in sizes.values()}
 
 
 def _audits_by_level(chains: Sequence[Chain]) -> list[dict[str, float]] | None:

@@ -13,7 +13,7 @@ import orjson
 
 from stansub.errors import InputError
 from stansub.output.layout import Layout
-from stansub.stan.data import read_json
+from stansub.stan.formats import read_json
 from stansub.stan.posterior import Posterior, explain_undefined
 from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray

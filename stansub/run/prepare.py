@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,7 @@ from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
 from stansub.stan.predictors import guess_predictors
+from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.syntax import Program
 from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors
@@ -53,7 +54,7 @@ from stansub.tuning.surrogate import Settled, settle
 from stansub.types import FloatArray
 
 Model = str | Path | CompiledModel | Posterior | FunctionFactors
-Data = str | Path | Mapping[str, Any] | data_module.Data | None
+Data: TypeAlias = "DataLike | data_module.Data | None"
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Prepared:
     compiled_at : float
         When the program was compiled, as `stansub.clock.now` gives it.
     data_file : str
-        Where the data come from; empty where they were given.
+        Where the data come from, as `DataSources.recorded` says it; empty where they were given.
     """
 
     setup: Setup
@@ -217,8 +218,12 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         trial=_is_tried(promise, fitted, config, posterior.full.param_unc_names()),
         notes=updated(notes, _block_note(posterior, fitted, found, given=given), *ranges.notes, *audit_note),
     )
-    data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
-    return Prepared(setup, posterior, ranges, compiled_at, data_file)
+    return Prepared(setup, posterior, ranges, compiled_at, recorded_of(data))
+
+
+def recorded_of(data: Data) -> str:
+    """Return where data come from as `DataSources.restored` reads it; nothing for what was given as values."""
+    return "" if data is None or isinstance(data, data_module.Data) else DataSources.of(data).recorded
 
 
 def moves_of(
@@ -489,7 +494,7 @@ def make_posterior(
 
 def _compiled(
     model: str | Path | CompiledModel,
-    data: str | Path | Mapping[str, Any] | data_module.Data,
+    data: DataLike | data_module.Data,
     *,
     evaluator: str,
     log: Callable[[str], None],

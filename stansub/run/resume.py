@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from stansub.run import choices
 from stansub.run.chain import Chain
 from stansub.run.checkpoint import Checkpoint, check_same, undamaged
 from stansub.run.config import SampleConfig
-from stansub.run.prepare import Data, Model, Prepared, Setup, make_chains, make_posterior, moves_of
+from stansub.run.prepare import Data, Model, Prepared, Setup, make_chains, make_posterior, moves_of, recorded_of
 from stansub.run.stages import Meetings
 
 
@@ -59,8 +58,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
         trial=facts.trial,
         notes=facts.notes,
     )
-    data_file = str(Path(data).resolve()) if isinstance(data, str | Path) else ""
-    return Prepared(setup, posterior, ranges, compiled_at, data_file)
+    return Prepared(setup, posterior, ranges, compiled_at, recorded_of(data))
 
 
 def chains_of(

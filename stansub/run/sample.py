@@ -94,9 +94,11 @@ def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
     model : path, CompiledModel, Posterior or FunctionFactors
         The ``.stan`` file, what `compile_model` made of it, that with data (`CompiledModel.with_data`), or a posterior
         of numpy functions.
-    data : path or mapping, optional
-        Data in CmdStan's JSON format, or the values by name. With the last two there are none to give, nor
-        `block_size`, `observations` or `evaluator`: it has them. A block size that nobody has named is chosen as
+    data : path, mapping, table, DataSources or sequence, optional
+        A file (JSON as CmdStan reads it, R's dump format, Parquet, Arrow, CSV, npy or npz), values by name, a table
+        with the Arrow C stream interface (pandas, polars, pyarrow), or several of these; `stansub.DataSources` also
+        says which columns a variable is read from. With the last two models there are none to give, nor
+        `block_size`, `observations` or `evaluator`: they have them. A block size that nobody has named is chosen as
         without one.
     {options}
 

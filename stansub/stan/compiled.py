@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from stansub.stan.rewritten import Rewritten, count_units
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import declarations, outcome_sizes
 from stansub.stan.source import Source
+from stansub.stan.sources import DataLike
 from stansub.stan.syntax import Name, Program, find, names, parse_expression
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
 from stansub.types import FloatArray
@@ -110,7 +111,7 @@ class CompiledModel:
 
     def with_data(
         self,
-        data: str | Path | Mapping[str, Any] | Data,
+        data: DataLike | Data,
         *,
         block_size: Callable[[int, bool], int] | int | None = None,
         seed: int = 0,
@@ -122,8 +123,8 @@ class CompiledModel:
 
         Parameters
         ----------
-        data : path, mapping or Data
-            Data JSON as CmdStan reads it, or the values.
+        data : path, mapping, table, DataSources or Data
+            As `stansub.sample` takes them.
         block_size : int or callable
             Observations a block, or a function of (number of observations, whether each block costs an instance). When
             not given it suits sampling about the mode, and `stansub.sample` takes another where its test wants one.
@@ -174,7 +175,7 @@ class CompiledModel:
         posterior.check(self.source)
         return replace(posterior, any_block_size=block_size is None, observations=observations)
 
-    def read_data(self, data: str | Path | Mapping[str, Any]) -> Data:
+    def read_data(self, data: DataLike) -> Data:
         """Read data and check them against the program's data block."""
         return data_module.read(data, self.program.data.declarations)
 

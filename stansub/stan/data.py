@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import json
 import math
 import numbers
-import re
 import reprlib
 import sys
-import zlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +16,14 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from stansub import _loop
 from stansub.errors import InputError
 from stansub.stan.arrays import Arrays
+from stansub.stan.columns import Origins, inferred, read_columns, remedy
+from stansub.stan.formats import opened
 from stansub.stan.library import Library, Model
+from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.syntax import Declaration, names
-from stansub.target.gradients import THREADS
+from stansub.stan.tables import Table
 
 # Places along an axis: a range with both ends given, or indices.
 Rows = slice | NDArray[np.int64]
@@ -38,10 +36,6 @@ _WORDS = {
     **dict.fromkeys(("Inf", "+Inf", "Infinity", "+Infinity"), math.inf),
     **dict.fromkeys(("-Inf", "-Infinity"), -math.inf),
 }
-_STRING_OR_WORD = re.compile(rb'("(?:[^"\\\\]|\\\\.)*")|[+-]?Inf(?:inity)?\b')
-
-# The first bytes of every gzip file.
-_GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
@@ -56,11 +50,14 @@ class Data:
         The data block, in order.
     source : str
         Where the data came from, for messages.
+    origins : Origins
+        Which variables came from columns, and what followed from others.
     """
 
     values: dict[str, Any]
     declarations: tuple[Declaration, ...]
     source: str
+    origins: Origins = field(default_factory=Origins)
 
     def integer(self, name: str) -> int:
         """Value of a scalar integer variable."""
@@ -144,7 +141,7 @@ class Data:
         values = dict(self.values)
         for name, axis in axes.items():
             values[name] = _rows(self.values[name], axis, rows)
-        return Data(values, self.declarations, self.source)
+        return replace(self, values=values)
 
     def rows(self, axes: Mapping[str, int], sizes: Iterable[str], rows: Rows) -> Data:
         """The given rows alone, every size variable set to their number."""
@@ -185,48 +182,80 @@ def _in_json(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Raw:
-    """Values by name as they were given, and what messages call their source."""
+    """Values and columns by name as they were given, and what messages call their source.
+
+    Attributes
+    ----------
+    values : mapping
+    source : str
+    tables : tuple of Table
+    columns : mapping
+        Columns by variable, where their names differ.
+    """
 
     values: Mapping[str, Any]
     source: str
+    tables: tuple[Table, ...] = ()
+    columns: Mapping[str, Any] = field(default_factory=dict)
 
     def checked(self, declarations: tuple[Declaration, ...]) -> Data:
         """As data of a program.
+
+        Sizes that are not given follow from the variables that have them.
 
         Raises
         ------
         InputError
             When a variable is missing, or has the wrong type or size.
         """
-        values: dict[str, Any] = {}
-        for declaration in declarations:
-            if declaration.name not in self.values:
+        found, origins = read_columns(declarations, self.values, self.tables, self.columns)
+        given = {**self.values, **found}
+        values = {one.name: _convert(given[one.name], one, self.source) for one in declarations if one.name in given}
+        for name, value, words in inferred(declarations, values, origins):
+            values[name] = np.array(value, dtype=np.int64)
+            origins = replace(origins, texts={**origins.texts, name: words})
+        # What has a size comes before that size, which would follow from it.
+        for declaration in sorted(declarations, key=lambda one: not one.all_dims):
+            if declaration.name not in values:
                 raise InputError(
                     f"{self.source}: variable {declaration.name!r} is missing; the data block declares it as "
-                    f"{_type(declaration)}"
+                    f"{_type(declaration)}{remedy(declaration, self.tables)}"
                 )
-            values[declaration.name] = _convert(self.values[declaration.name], declaration, self.source)
+        values = {one.name: values[one.name] for one in declarations}
         _check_sizes(values, declarations, self.source)
-        return Data({key: _item(value) for key, value in values.items()}, declarations, self.source)
+        return Data({key: _item(value) for key, value in values.items()}, declarations, self.source, origins)
 
 
-def load(source: str | Path | Mapping[str, Any]) -> Raw:
-    """Read a data JSON file as CmdStan does, perhaps compressed by gzip, or take the values themselves.
+def load(source: DataLike) -> Raw:
+    """Read or open data: files, tables and values, merged.
+
+    A data JSON file is read as CmdStan does, perhaps compressed by gzip; tables are opened, and `Raw.checked` reads the
+    columns that the program declares.
 
     Raises
     ------
     InputError
-        When the file cannot be read.
+        When a file cannot be read, or a variable is given twice.
     """
-    if isinstance(source, Mapping):
-        return Raw(source, "data")
-    path = Path(source)
-    text = _text(path)
-    # Numbers alone, which tall data are, need no Python object each; the complete reader takes all else.
-    return Raw(_loop.read_json_numbers(text, threads=THREADS) or _parse(text, path), path.name)
+    sources = DataSources.of(source)
+    values: dict[str, Any] = {}
+    homes: dict[str, str] = {}
+    tables = []
+    for part in sources.parts:
+        name = Path(part).name if isinstance(part, str | Path) else "data"
+        found = opened(part, name)
+        if isinstance(found, Table):
+            tables.append(found)
+            continue
+        twice = next((key for key in found if key in values), None)
+        if twice is not None:
+            raise InputError(f"variable {twice!r} is given twice, in {homes[twice]} and in {name}: leave one out")
+        values |= found
+        homes |= dict.fromkeys(found, name)
+    return Raw(values, sources.name, tuple(tables), sources.columns)
 
 
-def read(source: str | Path | Mapping[str, Any], declarations: tuple[Declaration, ...]) -> Data:
+def read(source: DataLike, declarations: tuple[Declaration, ...]) -> Data:
     """Read data (see `load`) and check them against the data block.
 
     Raises
@@ -235,70 +264,6 @@ def read(source: str | Path | Mapping[str, Any], declarations: tuple[Declaration
         As `load` and `Raw.checked` do.
     """
     return load(source).checked(declarations)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
-
-    Raises
-    ------
-    InputError
-        When the file is missing, unreadable or not a JSON object.
-    """
-    return _parse(_text(path), path)
-
-
-def _text(path: Path) -> bytes:
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    if text.startswith(_GZIP):
-        try:
-            text = gzip.decompress(text)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(
-                f"{path}: the gzip file is damaged or cut short ({error}); compress the data again"
-            ) from error
-    if not text or text.isspace():
-        raise InputError(f"{path}: the file is empty")
-    return text
-
-
-def _parse(text: bytes, path: Path) -> dict[str, Any]:
-    try:
-        raw = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        # CmdStan's reader also takes bare words for values that are not finite; Python's takes some of them.
-        text = _STRING_OR_WORD.sub(_python_word, text)
-        try:
-            raw = json.loads(text, parse_int=_whole, parse_float=_decimal)
-        except ValueError as error:
-            raise InputError(f"{path}: not valid JSON: {error}") from error
-        except RecursionError:
-            raise InputError(f"{path}: not valid JSON: nested too deeply") from None
-    if not isinstance(raw, dict):
-        kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(type(raw), "a number")
-        raise InputError(f"{path}: the top level must be an object {{name: value, ...}}, not {kind}")
-    return raw
-
-
-def _python_word(found: re.Match[bytes]) -> bytes:
-    """A string as it is, and a bare word for infinity as Python's reader takes it."""
-    return found[1] or (b"-Infinity" if found[0].startswith(b"-") else b"Infinity")
-
-
-def _whole(digits: str) -> int:
-    # Python itself refuses thousands of digits; fewer are for the message that names the element.
-    return int(digits) if len(digits) < 1000 else int(_decimal(digits))
-
-
-def _decimal(digits: str) -> float:
-    if math.isinf(value := float(digits)):
-        raise ValueError(f"the number {reprlib.repr(digits)[1:-1]} is too large for 64 bits")
-    return value
 
 
 def _type(declaration: Declaration) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 from stansub.errors import MAY_QUALIFY, InputError
@@ -18,6 +17,7 @@ from stansub.stan.posterior import Posterior
 from stansub.stan.recognise import Form
 from stansub.stan.remarks import Remark, find_line
 from stansub.stan.source import Source
+from stansub.stan.sources import DataLike
 from stansub.stan.structures import Named
 
 
@@ -56,6 +56,8 @@ class Examined:
         Statements that may tie observations together, as far as the text shows.
     refusals : tuple of Remark
         Why passes do not write a program that can be cut.
+    values : Data or None
+        The data, where there were some.
     posterior : Posterior or None
         Where there were data and it qualifies.
     reason : str
@@ -68,6 +70,7 @@ class Examined:
     structure: Named | None
     doubts: tuple[Remark, ...]
     refusals: tuple[Remark, ...] = ()
+    values: Data | None = None
     posterior: Posterior | None = None
     reason: str = ""
     written: Reformulated | NotSeparableError | None = None
@@ -99,7 +102,7 @@ class Examined:
 
 def examine(
     source: Source,
-    data: Path | None,
+    data: DataLike | None,
     *,
     observations: str | None = None,
     block_size: Callable[[int, bool], int] | None = None,
@@ -111,8 +114,8 @@ def examine(
     ----------
     source : Source
         The program.
-    data : Path or None
-        Data for it.
+    data : path, mapping, table, DataSources or None
+        Data for it, as `stansub.sample` takes them.
     observations : str, optional
         The integer that counts the observations.
     block_size, progress
@@ -135,8 +138,8 @@ def examine(
         posterior = model.with_data(values, block_size=block_size, observations=observations, progress=progress)
     except NotASumError as error:
         written = _form(model, values, size, progress) if structure is None and form.kind == "sum" else None
-        return replace(text, reason=error.reason, written=written)
-    return replace(text, posterior=posterior)
+        return replace(text, values=values, reason=error.reason, written=written)
+    return replace(text, values=values, posterior=posterior)
 
 
 def _form(

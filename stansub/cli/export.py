@@ -1,0 +1,43 @@
+"""`stansub export`: draws for other software."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stansub.cli.options import Debug, Draws
+
+
+class FormatName(StrEnum):
+    """Formats that draws are written in."""
+
+    cmdstan_csv = "cmdstan-csv"
+    csv = "csv"
+    parquet = "parquet"
+
+
+def export(
+    draws: Draws,
+    to: Annotated[
+        FormatName,
+        typer.Option(
+            help="cmdstan-csv: a file a chain, as CmdStan writes them, for cmdstanpy, cmdstanr, rstan and stansummary; "
+            "csv and parquet: one table with a column for each value.",
+        ),
+    ] = FormatName.cmdstan_csv,
+    output_dir: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for the files.", show_default="that of the draws")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the files.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Write draws to files that other software reads: DRAWS_1.csv and so on, DRAWS.csv or DRAWS.parquet."""
+    from stansub.output import export as working
+    from stansub.run.sample import read_draws
+
+    result = read_draws(draws)
+    for path in working.write(result, output_dir or draws.parent, draws.stem, to.value, overwrite=force):
+        typer.echo(path)

@@ -1,0 +1,245 @@
+"""Data variables from columns of tables: which columns each is read from, and sizes that follow from the others."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.errors import InputError
+from stansub.stan.syntax import Declaration
+from stansub.stan.tables import Table, Wanted, read
+
+_PATTERN = frozenset("*?[")
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Where values come from, if not from a value of that name.
+
+    Attributes
+    ----------
+    texts : mapping
+        By variable, in words.
+    levels : mapping
+        By variable, the names of its levels, of which the first is 1.
+    sizes : mapping
+        Integers that follow from the levels of columns, by name.
+    """
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def level_sizes(declarations: Sequence[Declaration], origins: Origins) -> dict[str, str]:
+    """Return the variable with levels by the integer that bounds it, which is also the size of what has one a level."""
+    uppers = {_bound(one, "upper"): one.name for one in declarations if one.name in origins.levels}
+    return {upper: name for upper, name in uppers.items() if upper}
+
+
+class _Choice(NamedTuple):
+    """The columns that a variable is read from."""
+
+    declaration: Declaration
+    table: Table
+    columns: tuple[str, ...]
+
+
+def read_columns(
+    declarations: Sequence[Declaration],
+    given: Mapping[str, Any],
+    tables: Sequence[Table],
+    columns: Mapping[str, Sequence[str]],
+) -> tuple[dict[str, NDArray[Any]], Origins]:
+    """Read the variables that have no value yet and whose columns are in a table.
+
+    Parameters
+    ----------
+    declarations : sequence of Declaration
+        The data block.
+    given : mapping
+        Values by name.
+    columns : mapping
+        Columns by variable, where their names differ.
+
+    Returns
+    -------
+    values : dict
+        Arrays of int64 or float64.
+    origins : Origins
+
+    Raises
+    ------
+    InputError
+        When columns are not there, or their values do not fit.
+    """
+    _check_names(declarations, given, tables, columns)
+    choices = [
+        choice
+        for declaration in declarations
+        if declaration.name not in given and (choice := _choice(declaration, tables, columns)) is not None
+    ]
+    values: dict[str, NDArray[Any]] = {}
+    texts: dict[str, str] = {}
+    levels: dict[str, tuple[str, ...]] = {}
+    sizes: dict[str, int] = {}
+    for table in tables:
+        mine = [choice for choice in choices if choice.table is table]
+        wanted = {choice.declaration.name: _wanted(choice, given) for choice in mine}
+        found = iter(read(table, [one for each in wanted.values() for one in each.columns]))
+        for choice in mine:
+            name, upper = choice.declaration.name, _bound(choice.declaration, "upper")
+            names = [next(found) for _ in choice.columns]
+            values[name] = wanted[name].values
+            if names[0] is not None and len(names) == 1:
+                levels[name] = names[0]
+            elif text := next((column for column, one in zip(choice.columns, names, strict=True) if one), None):
+                raise InputError(f"{table.name}: column {text!r} holds text, but {name!r} is read from several columns")
+            if upper and values[name].size and choice.declaration.base == "int":
+                most = len(levels[name]) if name in levels else int(values[name].max())
+                sizes[upper] = max(most, sizes.get(upper, 0))
+            texts[name] = _words(choice, levels.get(name))
+    return values, Origins(texts, levels, sizes)
+
+
+def inferred(
+    declarations: Sequence[Declaration], values: Mapping[str, Any], origins: Origins
+) -> Iterator[tuple[str, int, str]]:
+    """Yield the integers that follow from other variables: name, value, and from what, in words."""
+    for wanted in declarations:
+        if wanted.name in values or wanted.base != "int" or wanted.all_dims:
+            continue
+        sized = (
+            (one.name, values[one.name].shape[axis])
+            for one in declarations
+            if isinstance(values.get(one.name), np.ndarray) and values[one.name].ndim >= len(one.sizes)
+            for axis, size in enumerate(one.sizes)
+            if size == wanted.name
+        )
+        name, size = next(sized, ("", 0))
+        if name:
+            yield wanted.name, size, f"{size:,}, a size of {name}"
+        elif wanted.name in origins.sizes:
+            of = next(one.name for one in declarations if _bound(one, "upper") == wanted.name)
+            kind = "number of levels" if of in origins.levels else "largest value"
+            yield wanted.name, origins.sizes[wanted.name], f"{origins.sizes[wanted.name]:,}, the {kind} of {of}"
+
+
+def remedy(declaration: Declaration, tables: Sequence[Table]) -> str:
+    """Return what to do about a variable that has neither a value nor a column; nothing where there are no tables."""
+    if not tables:
+        return ""
+    names = [name for table in tables for name in table.types]
+    if not declaration.all_dims:
+        return f"; give it as {declaration.name}=VALUE beside the table"
+    near = difflib.get_close_matches(declaration.name, names, 1)
+    example = (
+        f"{declaration.name}=[{','.join(names[:2])}]"
+        if len(declaration.sizes) > 1
+        else (f"{declaration.name}={near[0] if near else names[0] if names else 'COLUMN'}")
+    )
+    return f", and no column is called so; name its columns with `columns={example}`"
+
+
+class _Filled(NamedTuple):
+    """An array, and the columns that fill it."""
+
+    values: NDArray[Any]
+    columns: list[Wanted]
+
+
+def _wanted(choice: _Choice, given: Mapping[str, Any]) -> _Filled:
+    declaration, table, columns = choice
+    integer = declaration.base == "int"
+    shape = (table.n_rows,) if len(declaration.sizes) == 1 and len(columns) == 1 else (table.n_rows, len(columns))
+    values = np.empty(shape, dtype=np.int64 if integer else np.float64)
+    lower, upper = (_value(_bound(declaration, kind), given) if integer else None for kind in ("lower", "upper"))
+    parts = [values] if len(shape) == 1 else [values[:, k] for k in range(len(columns))]
+    return _Filled(values, [Wanted(*one, lower, upper) for one in zip(columns, parts, strict=True)])
+
+
+def _bound(declaration: Declaration, kind: str) -> str:
+    """The expression of a bound; nothing where there is none."""
+    return next((str(bound.value) for bound in declaration.type.bounds if bound.kind == kind), "")
+
+
+def _value(expression: str, given: Mapping[str, Any]) -> int | None:
+    """Of a bound that is a literal or a given integer."""
+    value = given.get(expression)
+    if isinstance(value, int | np.integer):
+        return int(value)
+    return int(expression) if expression.removeprefix("-").isdecimal() else None
+
+
+def _choice(declaration: Declaration, tables: Sequence[Table], columns: Mapping[str, Sequence[str]]) -> _Choice | None:
+    """The columns of a variable: those that are named, or that of its own name; None where there is none."""
+    asked = columns.get(declaration.name)
+    if declaration.base in ("tuple", "complex") or len(declaration.sizes) not in (1, 2):
+        if asked is not None:
+            raise InputError(f"`columns`: {declaration.name!r} is neither a vector nor a matrix of numbers")
+        return None
+    if asked is None and len(declaration.sizes) == 2:
+        return None
+    names = [(table, name) for pattern in asked or [declaration.name] for table, name in _matching(pattern, tables)]
+    missing = next((pattern for pattern in asked or () if not any(True for _ in _matching(pattern, tables))), None)
+    if missing is not None:
+        raise InputError(_unknown(declaration.name, missing, tables))
+    if not names:
+        return None
+    table = names[0][0]
+    if any(other is not table for other, _ in names):
+        where = " and ".join(dict.fromkeys(other.name for other, _ in names))
+        raise InputError(f"variable {declaration.name!r} has columns in {where}: give them in one table")
+    return _Choice(declaration, table, tuple(name for _, name in names))
+
+
+def _matching(pattern: str, tables: Sequence[Table]) -> Iterator[tuple[Table, str]]:
+    """Columns of that name or, if there are none, that match the pattern, in order."""
+    exact = [(table, pattern) for table in tables if pattern in table.types]
+    yield from exact
+    if not exact and _PATTERN & set(pattern):
+        yield from ((table, name) for table in tables for name in table.types if fnmatchcase(name, pattern))
+
+
+def _unknown(variable: str, pattern: str, tables: Sequence[Table]) -> str:
+    names = [name for table in tables for name in table.types]
+    near = difflib.get_close_matches(pattern, names, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(names[:8])}{', ...' * (len(names) > 8)}"
+    where = " and ".join(table.name for table in tables)
+    return f"{where}: there is no column {pattern!r}, which `columns` names for {variable!r}; {hint}"
+
+
+def _check_names(
+    declarations: Sequence[Declaration],
+    given: Mapping[str, Any],
+    tables: Sequence[Table],
+    columns: Mapping[str, Sequence[str]],
+) -> None:
+    known = {one.name for one in declarations}
+    for name in columns:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InputError(f"`columns` names {name!r}, which the data block does not declare{hint}")
+        if name in given:
+            raise InputError(f"variable {name!r} has a value and columns (`columns`): leave one of them out")
+        if not tables:
+            raise InputError(f"`columns` names {name!r}, but no table is given")
+
+
+def _words(choice: _Choice, levels: tuple[str, ...] | None) -> str:
+    columns = choice.columns
+    shown = columns if len(columns) < 8 else (*columns[:4], "...", columns[-1])
+    what = f"column{'s' * (len(columns) > 1)} {', '.join(shown)} of {choice.table.name}"
+    if len(columns) > 1:
+        what += f" ({len(columns)})"
+    if levels is None:
+        return what
+    numbered = [f"{k} = {name}" for k, name in enumerate(levels, 1)]
+    return f"{what}, levels {', '.join(numbered if len(levels) < 7 else [*numbered[:3], '...', numbered[-1]])}"

@@ -1,0 +1,149 @@
+"""Files of data by their formats: JSON, R's dump format, tables and arrays."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import reprlib
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from stansub import _loop
+from stansub.errors import InputError
+from stansub.stan import rdump
+from stansub.stan.tables import Table, of_stream, open_file
+from stansub.target.gradients import THREADS
+
+# Bare words for values that are not finite, which Python's reader of JSON does not take.
+_STRING_OR_WORD = re.compile(rb'("(?:[^"\\\\]|\\\\.)*")|[+-]?Inf(?:inity)?\b')
+
+# The first bytes of every gzip file.
+_GZIP = b"\x1f\x8b"
+
+# Formats by the end of a file's name, compressed CSV aside; all else is JSON.
+_FORMATS = {
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "ipc"),
+    **{f".{kind}{packed}": kind for kind in ("csv", "tsv") for packed in ("", ".gz", ".bz2", ".zst")},
+    **dict.fromkeys((".npy", ".npz"), "numpy"),
+    **dict.fromkeys((".r", ".rdump", ".dump"), "rdump"),
+}
+
+
+def opened(part: Any, name: str) -> Table | Mapping[str, Any]:
+    """Open a table, or read the values of a file.
+
+    Parameters
+    ----------
+    part : path, mapping or table
+    name : str
+        What messages call it.
+
+    Raises
+    ------
+    InputError
+        When it cannot be read.
+    """
+    if isinstance(part, Mapping):
+        return part
+    if not isinstance(part, str | Path):
+        return of_stream(part, name)
+    path = Path(part)
+    kind = next((one for end, one in _FORMATS.items() if path.name.lower().endswith(end)), "json")
+    if path.is_dir() and any(path.glob("**/*.parquet")):
+        kind = "parquet"
+    if kind == "numpy":
+        return _arrays(path)
+    if kind not in ("json", "rdump"):
+        if not path.exists():
+            raise InputError(f"{path}: no such file")
+        return open_file(path, kind)
+    text = _text(path)
+    if kind == "rdump":
+        return rdump.parse(text.decode(errors="replace"), name)
+    # Numbers alone, which tall data are, need no Python object each; the complete reader takes all else.
+    numbers_alone: Mapping[str, Any] = _loop.read_json_numbers(text, threads=THREADS) or _parse(text, path)
+    return numbers_alone
+
+
+def _arrays(path: Path) -> Mapping[str, Any]:
+    """Arrays of numpy's files: those of npz by name, that of npy, which stays in the file, by the file's."""
+    try:
+        held = np.load(path, mmap_mode="r", allow_pickle=False)
+        return {path.stem: held} if isinstance(held, np.ndarray) else {name: held[name] for name in held.files}
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: cannot be read as an array of numbers: {error}") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file.
+
+    Raises
+    ------
+    InputError
+        When the file is missing, unreadable or not a JSON object.
+    """
+    return _parse(_text(path), path)
+
+
+def _text(path: Path) -> bytes:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    if text.startswith(_GZIP):
+        try:
+            text = gzip.decompress(text)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(
+                f"{path}: the gzip file is damaged or cut short ({error}); compress the data again"
+            ) from error
+    if not text or text.isspace():
+        raise InputError(f"{path}: the file is empty")
+    return text
+
+
+def _parse(text: bytes, path: Path) -> dict[str, Any]:
+    try:
+        raw = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        # CmdStan's reader also takes bare words for values that are not finite; Python's takes some of them.
+        text = _STRING_OR_WORD.sub(_python_word, text)
+        try:
+            raw = json.loads(text, parse_int=_whole, parse_float=_decimal)
+        except ValueError as error:
+            raise InputError(f"{path}: not valid JSON: {error}") from error
+        except RecursionError:
+            raise InputError(f"{path}: not valid JSON: nested too deeply") from None
+    if not isinstance(raw, dict):
+        kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(type(raw), "a number")
+        raise InputError(f"{path}: the top level must be an object {{name: value, ...}}, not {kind}")
+    return raw
+
+
+def _python_word(found: re.Match[bytes]) -> bytes:
+    """A string as it is, and a bare word for infinity as Python's reader takes it."""
+    return found[1] or (b"-Infinity" if found[0].startswith(b"-") else b"Infinity")
+
+
+def _whole(digits: str) -> int:
+    # Python itself refuses thousands of digits; fewer are for the message that names the element.
+    return int(digits) if len(digits) < 1000 else int(_decimal(digits))
+
+
+def _decimal(digits: str) -> float:
+    if math.isinf(value := float(digits)):
+        raise ValueError(f"the number {reprlib.repr(digits)[1:-1]} is too large for 64 bits")
+    return value

@@ -1,0 +1,171 @@
+"""What data are made of: files, tables and values that are merged, and the columns that variables are read from."""
+
+from __future__ import annotations
+
+import json
+import numbers
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from stansub.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SETTING = re.compile(r"(?P<name>[A-Za-z]\w*)\s*=(?P<value>.*)", re.DOTALL)
+
+
+class ArrowStream(Protocol):
+    """A table with the Arrow C stream interface, as pandas, polars and pyarrow have it."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a capsule of the stream."""
+
+
+DataPart: TypeAlias = "str | Path | Mapping[str, Any] | ArrowStream | NDArray[Any]"
+DataLike: TypeAlias = "DataPart | Sequence[DataPart] | DataSources"
+
+
+@dataclass(frozen=True)
+class DataSources:
+    """Data of a program from several places, merged.
+
+    Parameters
+    ----------
+    parts : sequence
+        Files (JSON, R's dump format, Parquet, Arrow, CSV, npy or npz), tables with the Arrow C stream interface
+        (pandas, polars, pyarrow), structured numpy arrays, and mappings of names to values.
+    columns : mapping, optional
+        Columns of the tables by data variable, if their names differ: a name, a pattern such as ``x_*`` or, for
+        matrices, a list of these.
+    """
+
+    parts: Sequence[Any]
+    columns: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for part in self.parts:
+            if not _is_part(part):
+                raise InputError(
+                    f"data of type {type(part).__name__} cannot be read: give files, tables with the Arrow C stream "
+                    "interface, or values by name"
+                )
+        columns = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in self.columns.items()}
+        object.__setattr__(self, "parts", tuple(self.parts))
+        object.__setattr__(self, "columns", columns)
+
+    @classmethod
+    def of(cls, data: DataLike) -> DataSources:
+        """Return data in any form as sources."""
+        if isinstance(data, DataSources):
+            return data
+        return cls(data if isinstance(data, list | tuple) else (data,))
+
+    @classmethod
+    def from_words(cls, words: Sequence[str], columns: Sequence[str] = ()) -> DataSources:
+        """Return sources from words of a command line: files and ``NAME=VALUE``, and ``NAME=COLUMNS`` for columns.
+
+        Raises
+        ------
+        InputError
+            When a word cannot be read.
+        """
+        chosen: dict[str, tuple[str, ...]] = {}
+        for text in columns:
+            name, names = _columns(text)
+            if name in chosen:
+                raise InputError(f"`columns` names {name!r} twice: give one list, as in {name}=[a,b]")
+            chosen[name] = names
+        return cls([_word(word) for word in words], chosen)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files among the parts."""
+        return tuple(Path(part) for part in self.parts if isinstance(part, str | Path))
+
+    @property
+    def name(self) -> str:
+        """Names of the files, for messages."""
+        return " and ".join(dict.fromkeys(file.name for file in self.files)) or "data"
+
+    @property
+    def words(self) -> str:
+        """The sources as arguments and options of a command line."""
+        settings = (f"{name}={value}" for part in self._settings for name, value in part.items())
+        columns = (
+            word for name, names in self.columns.items() for word in ("--columns", f"{name}=[{','.join(names)}]")
+        )
+        return shlex.join([*map(str, self.files), *settings, *columns])
+
+    @property
+    def recorded(self) -> str:
+        """Where the data come from, as text that `restored` reads; empty unless files and single numbers are all."""
+        files = [str(file.resolve()) for file in self.files]
+        if not files or len(files) + len(self._settings) < len(self.parts):
+            return ""
+        if len(self.parts) == 1 and not self.columns:
+            return files[0]
+        values = {name: value for part in self._settings for name, value in part.items()}
+        return json.dumps({"files": files, "values": values, "columns": self.columns})
+
+    @classmethod
+    def restored(cls, text: str) -> DataSources | None:
+        """Return the sources that `recorded` has written; None for an empty text."""
+        if not text:
+            return None
+        try:
+            held = json.loads(text)
+            return cls([*held["files"], held["values"]], held["columns"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, InputError):
+            return cls((text,))
+
+    def missing(self) -> str:
+        """Return the first file that is not there; nothing if all are."""
+        return next((str(file) for file in self.files if not file.exists()), "")
+
+    @property
+    def _settings(self) -> list[Mapping[str, Any]]:
+        """The mappings of single numbers."""
+        mappings = [part for part in self.parts if isinstance(part, Mapping)]
+        return [one for one in mappings if all(isinstance(value, numbers.Real) for value in one.values())]
+
+
+def _is_part(part: object) -> bool:
+    structured = getattr(getattr(part, "dtype", None), "names", None) is not None
+    return isinstance(part, str | Path | Mapping) or hasattr(part, "__arrow_c_stream__") or structured
+
+
+def _word(word: str) -> str | dict[str, Any]:
+    """A file, or a value by name."""
+    setting = _SETTING.fullmatch(word)
+    if setting is None or Path(word).exists():
+        return word
+    try:
+        return {setting["name"]: json.loads(setting["value"])}
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"data {word!r}: there is no such file, and {setting['value']!r} is no number or list as JSON writes it"
+        ) from None
+
+
+def _columns(text: str) -> tuple[str, tuple[str, ...]]:
+    """``x=[a,b,c]``, ``x=x_*`` or ``y=late``."""
+    setting = _SETTING.fullmatch(text.strip())
+    value = setting["value"].strip() if setting is not None else ""
+    listed = value.startswith("[") and value.endswith("]")
+    names = tuple(_listed(value) if listed else [value])
+    if setting is None or not names or not all(names):
+        raise InputError(f"`columns={text}`: must be VARIABLE=COLUMN, VARIABLE=PATTERN* or VARIABLE=[COLUMN,...]")
+    return setting["name"], names
+
+
+def _listed(value: str) -> Iterator[str]:
+    """The names in brackets; in quotation marks, as JSON has them, they may hold commas."""
+    try:
+        yield from map(str, json.loads(value))
+    except (ValueError, RecursionError):
+        yield from (name.strip() for name in value[1:-1].split(","))

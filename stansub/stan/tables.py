@@ -1,0 +1,266 @@
+"""Tables of columns: opened without reading them, then read batch by batch into arrays that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_INT32 = np.iinfo(np.int32)
+_MAX_INT = _INT32.max
+# Rows that are decoded at a time, and batches that are read ahead.
+_BATCH, _AHEAD = 65_536, 2
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of equal length.
+
+    Attributes
+    ----------
+    name : str
+        What messages call it.
+    types : mapping
+        Arrow types by column.
+    n_rows : int
+    batches : callable
+        From names of columns to batches of these, in order.
+    """
+
+    name: str
+    types: Mapping[str, pa.DataType]
+    n_rows: int
+    batches: Callable[[list[str]], Iterator[pa.RecordBatch]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A column, and where its values go.
+
+    Attributes
+    ----------
+    column : str
+    out : ndarray of int64 or float64, shape (n_rows,)
+    lower, upper : int or None
+        Bounds of integers, as far as they are known.
+    """
+
+    column: str
+    out: NDArray[Any]
+    lower: int | None = None
+    upper: int | None = None
+
+
+def open_file(path: Path, kind: str) -> Table:
+    """Open a file, or a folder of Parquet files.
+
+    Parameters
+    ----------
+    kind : {"parquet", "ipc", "csv", "tsv"}
+
+    Raises
+    ------
+    InputError
+        When the file is not of that kind.
+    """
+    from pyarrow import dataset
+
+    with _reading(path):
+        if kind in ("csv", "tsv"):
+            from pyarrow import csv
+
+            parsing = csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",", newlines_in_values=True)
+            return of_stream(csv.read_csv(path, parse_options=parsing), path.name)
+        found = dataset.dataset(str(path), format=kind)
+        types, n_rows = _types(found.schema, path.name), found.count_rows()
+
+    def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        with _reading(path):
+            yield from found.scanner(
+                columns=columns, batch_size=_BATCH, batch_readahead=_AHEAD, fragment_readahead=1
+            ).to_batches()
+
+    return Table(path.name, types, n_rows, batches)
+
+
+def of_stream(stream: Any, name: str) -> Table:
+    """Return a table in memory: anything with the Arrow C stream interface, or a structured numpy array."""
+    import pyarrow as pa
+
+    try:
+        if isinstance(stream, np.ndarray):
+            stream = pa.table({one: np.ascontiguousarray(stream[one]) for one in stream.dtype.names or ()})
+        table = pa.table(stream)
+    except (pa.ArrowException, TypeError) as error:
+        raise InputError(f"{name}: the table cannot be read through Arrow: {_line(error)}") from error
+
+    def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        return iter(table.select(columns).to_batches())
+
+    return Table(name, _types(table.schema, name), table.num_rows, batches)
+
+
+def read(table: Table, wanted: Sequence[Wanted]) -> list[tuple[str, ...] | None]:
+    """Fill arrays with columns, in one pass, and return the names of the levels of columns of text.
+
+    Raises
+    ------
+    InputError
+        When a value is missing, or is not what the array holds; the message names column and row.
+    """
+    columns = list(dict.fromkeys(one.column for one in wanted))
+    fillers = [_filler(table, one) for one in wanted]
+    first = 0
+    for batch in table.batches(columns):
+        if first + batch.num_rows > table.n_rows:
+            break
+        for filler in fillers:
+            filler.add(batch.column(filler.wanted.column), first)
+        first += batch.num_rows
+    if first != table.n_rows:
+        raise InputError(f"{table.name}: the table had {table.n_rows:,} rows when it was opened, and has others now")
+    return [filler.finish() for filler in fillers]
+
+
+class _Numbers:
+    """Numbers and truth values."""
+
+    def __init__(self, table: Table, wanted: Wanted) -> None:
+        self.wanted, self._table = wanted, table
+
+    def add(self, array: pa.Array, first: int) -> None:
+        import pyarrow as pa
+
+        _refuse_missing(self._table, self.wanted.column, array, first)
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_decimal(array.type) or pa.types.is_float16(array.type):
+            array = array.cast(pa.float64())
+        values = array.to_numpy(zero_copy_only=False)
+        if values.dtype.kind == "f":
+            self._refuse(np.isnan(values), first, values, "is missing (not a number)")
+        if self.wanted.out.dtype.kind == "i":
+            self._check_integers(values, first)
+        self.wanted.out[first : first + len(values)] = values
+
+    def _check_integers(self, values: NDArray[Any], first: int) -> None:
+        if values.dtype.kind == "f":
+            self._refuse(values != np.rint(values), first, values, "is {value}, but the variable holds integers")
+        if values.dtype.kind == "b" or not len(values):
+            return
+        least, most = values.min(), values.max()
+        lower = _INT32.min if self.wanted.lower is None else self.wanted.lower
+        upper = _MAX_INT if self.wanted.upper is None else self.wanted.upper
+        if least < lower:
+            hint = ": levels count from 1" if (lower, least) == (1, 0) else ""
+            self._refuse(values < lower, first, values, f"is {{value}}, but the least is {lower}{hint}")
+        if most > upper:
+            self._refuse(values > upper, first, values, f"is {{value}}, but the most is {upper:,}")
+
+    def _refuse(self, bad: NDArray[np.bool_], first: int, values: NDArray[Any], what: str) -> None:
+        if bad.any():
+            place = int(np.argmax(bad))
+            raise _misfit(self._table, self.wanted.column, first + place, what.format(value=values[place].item()))
+
+    def finish(self) -> None:
+        """Return nothing: numbers have no levels."""
+
+
+class _Text:
+    """Texts as numbers from 1: of columns of categories in their order there, of other text in the alphabet's."""
+
+    def __init__(self, table: Table, wanted: Wanted) -> None:
+        self.wanted, self._table = wanted, table
+        self._codes: dict[str, int] = {}
+        self._sorted = False
+
+    def add(self, array: pa.Array, first: int) -> None:
+        import pyarrow as pa
+
+        if not pa.types.is_dictionary(array.type):
+            self._sorted = True
+            array = array.dictionary_encode()
+        _refuse_missing(self._table, self.wanted.column, array, first)
+        numbers = [self._codes.setdefault(one, len(self._codes)) + 1 for one in array.dictionary.to_pylist()]
+        indices = array.indices.to_numpy(zero_copy_only=False)
+        self.wanted.out[first : first + len(array)] = np.array(numbers, dtype=np.int64)[indices]
+
+    def finish(self) -> tuple[str, ...]:
+        """Put the levels in order, and return their names."""
+        names = list(self._codes)
+        if self._sorted:
+            order = sorted(range(len(names)), key=names.__getitem__)
+            rank = np.empty(len(names) + 1, dtype=np.int64)
+            rank[np.array(order, dtype=np.int64) + 1] = np.arange(1, len(names) + 1)
+            self.wanted.out[:] = rank[self.wanted.out]
+            names = [names[k] for k in order]
+        upper = self.wanted.upper
+        if upper is not None and len(names) > upper:
+            raise InputError(
+                f"{self._table.name}: column {self.wanted.column!r} has {len(names):,} levels "
+                f"({', '.join(names[:3])}{', ...' * (len(names) > 3)}), which become 1 to {len(names):,}, but the most "
+                f"is {upper:,}"
+            )
+        return tuple(names)
+
+
+def _filler(table: Table, wanted: Wanted) -> _Numbers | _Text:
+    """What reads a column of this type into such an array."""
+    import pyarrow as pa
+
+    is_a = pa.types
+    kind = whole = table.types[wanted.column]
+    if is_a.is_dictionary(kind):
+        kind = kind.value_type
+    if is_a.is_string(kind) or is_a.is_large_string(kind) or is_a.is_string_view(kind):
+        if wanted.out.dtype.kind == "i":
+            return _Text(table, wanted)
+    elif is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_boolean(kind) or is_a.is_decimal(kind):
+        return _Numbers(table, wanted)
+    if is_a.is_null(kind) and table.n_rows:
+        raise _misfit(table, wanted.column, 0, "is missing, and so are all others")
+    needed = "integers or text" if wanted.out.dtype.kind == "i" else "numbers"
+    raise InputError(f"{table.name}: column {wanted.column!r} is of type {whole}, but the variable needs {needed}")
+
+
+def _refuse_missing(table: Table, column: str, array: pa.Array, first: int) -> None:
+    if array.null_count:
+        raise _misfit(
+            table, column, first + int(np.argmax(array.is_null().to_numpy(zero_copy_only=False))), "is missing"
+        )
+
+
+def _misfit(table: Table, column: str, row: int, what: str) -> InputError:
+    return InputError(f"{table.name}: column {column!r}, row {row + 1:,} {what}")
+
+
+def _types(schema: pa.Schema, name: str) -> dict[str, pa.DataType]:
+    twice = next((one for one in schema.names if schema.names.count(one) > 1), None)
+    if twice is not None:
+        raise InputError(f"{name}: there are two columns {twice!r}; rename one")
+    return dict(zip(schema.names, schema.types, strict=True))
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Raise InputError where a file is damaged."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path}: cannot be read: {_line(error)}") from error
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
