@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,12 +19,13 @@ from stansub.output import files
 from stansub.output.layout import Layout
 from stansub.run.decisions import choose_test
 from stansub.run.progress import stage_progress
+from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
 from stansub.stan.analysis import Analysis
 from stansub.stan.elementwise.elements import NotSeparableError
 from stansub.stan.elementwise.reformulated import Reformulated
 from stansub.stan.instances import Instances
-from stansub.stan.plan import plan
+from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior, draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.recognise import observations_in
@@ -34,6 +36,7 @@ from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
 from stansub.stan.verdict import Examined, examine
+from stansub.target.remainders import NoPredictorsError
 
 _FORMS = {
     "log_lik_i": "a loop over log_lik_i",
@@ -107,10 +110,12 @@ def report(
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
     more = _inside(read, observations) if verbose else ()
+    moves = _moves(read.analysis, observations or "", found.posterior)
     for label, text in (
         *_refusal(found, read.text),
         *_origins(found),
         *_lines(read, found, observations, costs),
+        *moves,
         *more,
     ):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
@@ -210,13 +215,37 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
     )
 
 
+def _moves(analysis: Analysis, size: str, posterior: Posterior | None) -> Iterator[tuple[str, str]]:
+    """What `sample` moves by if no proposal is named."""
+    effects, others = analysis.effects(size), "about the mode, or a random walk that learns"
+    if not effects:
+        yield "Moves", others
+        return
+    are = f"{', '.join(effects)} {'is an effect' if len(effects) == 1 else 'are effects'} with an unknown scale"
+    try:
+        analysis.halves(size)
+    except NoPredictorsError as error:
+        yield "Moves", f"{others}; {are}, but there are no surrogate transitions: {error}"
+        return
+    few = posterior is None or posterior.dim <= MANY
+    unless = f", unless there are at most {MANY} parameters and the posterior is near to normal" if few else ""
+    yield "Moves", f"surrogate transitions, for {are}{unless}"
+
+
 def _inside(read: Source, observations: str | None) -> Iterator[tuple[str, str]]:
     """What each term depends on, and which programs are compiled."""
     for term in read.analysis.terms(observations or ""):
         line = find_line(read.text, read.program.text(term.statement.span))
         yield "Depends on", f"{f'line {line}: ' if line else ''}{term.reach.words}"
-    for role, why in plan(read.analysis).reasons.items():
+    size, transitions = observations or "", dict[str, str]()
+    if read.analysis.effects(size):
+        with suppress(NoPredictorsError):
+            transitions = plan_transitions(read.analysis, size).reasons
+    for role, why in transitions.items():
         yield "Compiled", f"{role}: {why}"
+    for role, why in plan(read.analysis).reasons.items():
+        if role not in transitions:
+            yield "Compiled", f"{role}: {why}{'; for other moves' if transitions else ''}"
 
 
 def _likelihood(

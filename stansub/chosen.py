@@ -82,6 +82,63 @@ class SurrogateSettled(Chosen):
     n_passes: int
 
 
+@dataclass(frozen=True)
+class TransitionsTaken(Chosen):
+    """Surrogate transitions.
+
+    Attributes
+    ----------
+    asked : bool
+        Whether the user named them.
+    effects : tuple of str
+        Parameters that are effects with an unknown scale.
+    n_parameters : int
+    normal : float or None
+        Share of normal moves that would be accepted on the surrogate; None where that was not tried.
+    accepted : float
+        Share of the transitions tried that were accepted.
+    hardly_moves : bool
+        Whether these are so few that the chains will not mix.
+    """
+
+    about = "proposal"
+    asked: bool
+    effects: tuple[str, ...]
+    n_parameters: int
+    normal: float | None
+    accepted: float
+    hardly_moves: bool
+
+
+@dataclass(frozen=True)
+class TransitionsLeft(Chosen):
+    """No surrogate transitions, though there are effects with an unknown scale.
+
+    Attributes
+    ----------
+    effects : tuple of str
+        Their names.
+    n_parameters : int
+        About.
+    hardly_moves : bool
+        Whether other moves will not mix, for there are many parameters.
+    reason : str
+        Why there is no surrogate; empty where there is one.
+    normal : float or None
+        Share of normal moves that would be accepted on the surrogate, where that is why.
+    accepted : float or None
+        Share of the transitions tried that were accepted, where that is why.
+    """
+
+    about = "surrogate transitions"
+    effects: tuple[str, ...]
+    n_parameters: int
+    hardly_moves: bool = False
+    reason: str = ""
+    normal: float | None = None
+    accepted: float | None = None
+
+
 # Control variates
 
 

@@ -39,6 +39,10 @@ class InterruptError(RunError):
         self.exit_code = self.WRITTEN if written else self.NOTHING
 
 
+class NotMixingError(RunError):
+    """The chains would hardly move, and whoever runs them wants to know before they begin."""
+
+
 class DrawsWarning(UserWarning):
     """Something speaks against draws that are returned: what it is, and what to do."""
 

@@ -25,6 +25,7 @@ OTHERS = {
             "columns",
             "data",
             "engine",
+            "fallback",
             "force",
             "install_cmdstan",
             "max_treedepth",

@@ -10,7 +10,7 @@ import typer
 
 from stansub.cli.flags import FlagConsole
 from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, Verbose, sources_of, taking
-from stansub.errors import MISSED_MODE, InputError, InterruptError, RunError
+from stansub.errors import MISSED_MODE, InputError, InterruptError, NotMixingError, RunError
 from stansub.run import config
 
 if TYPE_CHECKING:
@@ -22,6 +22,12 @@ class OutputFormat(StrEnum):
 
     netcdf = "netcdf"
     cmdstan_csv = "cmdstan-csv"
+
+
+class Fallback(StrEnum):
+    """What samples in place of chains that would hardly move."""
+
+    NUTS = "nuts"
 
 
 @taking(*config.names(config.CHAINS, config.DECISIONS, config.DATA, config.OUTPUT))
@@ -51,6 +57,14 @@ def sample(
             metavar="TIME",
             help="Choose test, error level and lengths by a plan for so much time, such as 10m, planning included (see "
             "`stansub plan`).",
+            show_default="none",
+            rich_help_panel=config.CHAINS,
+        ),
+    ] = None,
+    fallback: Annotated[
+        Fallback | None,
+        typer.Option(
+            help="What samples instead if the chains would hardly move, which is known before they begin.",
             show_default="none",
             rich_help_panel=config.CHAINS,
         ),
@@ -89,7 +103,14 @@ def sample(
     settings = config.SampleConfig(**options, show_progress=not quiet, console=console)
     if budget is not None:
         settings = _planned(model, sources, settings, budget, console)
-    result = run.draw(model, sources, settings, overwrite=force)
+    try:
+        result = run.draw(model, sources, settings, overwrite=force, only_if_mixing=fallback is not None)
+    except NotMixingError as error:
+        if fallback is None:
+            raise
+        console.print(f"NUTS takes over, for the chains would hardly move. {error}", soft_wrap=True)
+        _by_nuts(model, sources, settings, str(error), target, overwrite=replacing)
+        return
     found = run.check(result)
     written, trouble = inference_data.write_anywhere(result, target, overwrite=replacing)
     try:
@@ -112,6 +133,32 @@ def sample(
         raise typer.Exit(InterruptError.WRITTEN)
     if missed_modes(inference_data.attrs(result)):
         raise typer.Exit(MISSED_MODE)
+
+
+def _by_nuts(
+    model: Path, data: DataSources, settings: config.SampleConfig, reason: str, target: Path, *, overwrite: bool
+) -> None:
+    """Write and show draws of NUTS, with the reason why it was taken."""
+    from stansub.nuts.reference import describe, reference
+    from stansub.output import inference_data, summary
+
+    lengths: dict[str, Any] = {name: getattr(settings, name) for name in ("iter_warmup", "iter_sampling")}
+    draws = reference(
+        model,
+        data,
+        chains=settings.chains,
+        parallel_chains=settings.parallel_chains,
+        seed=settings.seed,
+        show_progress=settings.show_progress,
+        console=settings.console,
+        **{name: n for name, n in lengths.items() if n is not None},
+    )
+    draws.attrs["fallback"] = f"NUTS in place of stansub's own sampler. {reason}"
+    written, trouble = inference_data.write_anywhere(draws, target, overwrite=overwrite)
+    FlagConsole(stderr=True).print(f"Draws: {written}. {describe(inference_data.attrs(draws))}", soft_wrap=True)
+    summary.render(draws, FlagConsole())
+    if trouble:
+        raise RunError(trouble)
 
 
 def _planned(

@@ -15,7 +15,7 @@ import numpy as np
 from stansub.diagnostics.comparison import Comparison, compare_draws
 from stansub.errors import DrawsWarning, InputError
 from stansub.run.config import SampleConfig
-from stansub.run.prepare import Data, Model
+from stansub.run.posteriors import Data, Model
 from stansub.run.sample import sample
 
 # Options of tests that take decisions from subsets.

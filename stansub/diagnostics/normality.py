@@ -26,7 +26,8 @@ from stansub.output.words import clause, percent
 from stansub.run import choices, decisions, limits
 from stansub.run.chain import WARMUP_STRETCH, Chain
 from stansub.run.inits import Init, Inits, load
-from stansub.run.prepare import about_mode, make_chain, make_posterior
+from stansub.run.posteriors import make_posterior
+from stansub.run.prepare import about_mode, make_chain
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.state import Plan
 from stansub.stan.compiled import CompiledModel

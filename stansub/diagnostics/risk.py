@@ -34,7 +34,7 @@ from stansub.memory import reason
 from stansub.output import files, inference_data
 from stansub.output.words import percent
 from stansub.run import choices, collect, decisions, executors, inits, limits
-from stansub.run.prepare import make_posterior
+from stansub.run.posteriors import make_posterior
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.sample import sample
 from stansub.stan.compiled import CompiledModel

@@ -133,7 +133,8 @@ def _convergence(run: _Run) -> Iterable[Finding]:
     high = statistics["r_hat"][statistics["r_hat"] > R_HAT_MAX].sort_values(ascending=False)
     if len(high):
         ours = run.facts.get("settings", {}).get("proposal")
-        many = len(statistics) >= _MANY and ours not in (None, "surrogate")
+        tried = "surrogate transitions" in run.facts.get("choices", {})
+        many = len(statistics) >= _MANY and not tried and ours not in (None, "surrogate")
         yield findings.HighRHat(R_HAT_MAX, _failing(high, len(statistics)), many)
     lost = statistics[~np.isfinite(statistics["mean"])]
     if len(lost):

@@ -157,6 +157,13 @@ def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]
     if record.acceptance_rate is not None:
         drawn += f", {percent(record.acceptance_rate)} of the proposals accepted"
     yield "Draws", drawn
+    choices = facts.get("choices", {})
+    if facts.get("settings", {}).get("proposal") == "surrogate":
+        yield "Moves", choices.get("proposal", "surrogate transitions")
+    elif "surrogate transitions" in choices:
+        yield "Moves", f"surrogate transitions: {choices['surrogate transitions']}"
+    if "fallback" in facts:
+        yield "Fallback", str(facts["fallback"])
     if "last_check" in facts:
         yield "Ended", last_check(facts["last_check"], str(facts.get("settings", {}).get("until")))
     yield from _nuts(facts)

@@ -24,6 +24,9 @@ from stansub.findings import (
     TrialDecisionsWrong,
 )
 
+# Parameters that are named.
+_MOST_NAMED = 4
+
 
 class Words(NamedTuple):
     """A finding in words, and what to do about it."""
@@ -557,6 +560,30 @@ def _(choice: chosen.SurrogateSettled) -> str:
         f"an approximation in the likelihood's own arguments, which leaves out {choice.noise:.2g} of the "
         f"log density (standard deviation), found in {choice.n_passes} passes over the data"
     )
+
+
+@sentence.register
+def _(choice: chosen.TransitionsTaken) -> str:
+    normal = f", and {percent(choice.normal)} of normal moves would be accepted" if choice.normal is not None else ""
+    why = "asked for" if choice.asked else f"{with_effects(choice.effects, choice.n_parameters)}{normal}"
+    return f"surrogate transitions: {why}; {percent(choice.accepted)} of those tried were accepted"
+
+
+@sentence.register
+def _(choice: chosen.TransitionsLeft) -> str:
+    there_are = f"none, though there are {with_effects(choice.effects, choice.n_parameters)}"
+    if choice.normal is not None:
+        near = f"{percent(choice.normal)} of normal moves would be accepted"
+        return f"{there_are}: the posterior is near to normal ({near})"
+    if choice.accepted is not None:
+        return f"{there_are}: {percent(choice.accepted)} of those tried were accepted"
+    return f"{there_are}: {choice.reason}"
+
+
+def with_effects(effects: Sequence[str], n_parameters: int) -> str:
+    """That some of the parameters are effects with an unknown scale."""
+    named = _and(effects) if len(effects) < _MOST_NAMED else f"{', '.join(effects[: _MOST_NAMED - 1])} and others"
+    return f"effects with an unknown scale ({named}) among {n_parameters:,} parameters"
 
 
 @sentence.register

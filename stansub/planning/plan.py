@@ -35,7 +35,8 @@ from stansub.planning.trees import ESS_OF_A_DRAW, RANGE, WARMUP, WARMUP_FACTOR, 
 from stansub.planning.worst_case import WorstCase, worst_case
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
-from stansub.run.prepare import Data, Model, prepare
+from stansub.run.posteriors import Data, Model
+from stansub.run.prepare import prepare
 from stansub.types import FloatArray
 
 # Intervals reach so many standard errors to either side: 90 %.
@@ -405,7 +406,7 @@ def plan(
     """
     seconds = parse_seconds(budget)
     progress = progress or Progress()
-    prepared = prepare(model, data, config or SampleConfig(), progress)
+    prepared = prepare(model, data, config or SampleConfig(), progress, free=False)
     prepared = replace(prepared, posterior=prepared.posterior.for_decisions(progress))
     set_up = clock.now() - prepared.compiled_at
     setup, posterior = prepared.setup, prepared.posterior

@@ -28,6 +28,7 @@ from stansub.output import convergence, files, inference_data
 from stansub.output.words import sentence
 from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain
+from stansub.run.config import SampleConfig
 from stansub.run.constrain import PARAMETERS, Kept, constrain
 from stansub.run.executors import BROKEN, Outcome
 from stansub.run.inits import Inits
@@ -36,8 +37,9 @@ from stansub.run.progress import stage_progress
 from stansub.run.state import Totals
 from stansub.run.until import Check
 from stansub.stan.columns import level_sizes
-from stansub.stan.plan import plan
+from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
+from stansub.stan.uncut import Uncut
 from stansub.tuning.anchored import Anchored
 from stansub.tuning.missed import ModeCheck, check_modes
 from stansub.tuning.named import without_race
@@ -193,14 +195,17 @@ def _facts(prepared: Prepared, finished: Finished, chains: Sequence[Chain]) -> d
         "anchor_n_obs_evaluated": _evaluated(before.found, posterior),
         "asked": config.record(),
         "settings": _settings(setup, posterior),
-        "programs": _programs(posterior, rewritten=config.evaluator != "instances"),
+        "programs": _programs(posterior, config),
         "data_file": prepared.data_file,
         "levels": dict(posterior.values.origins.levels) or None,
     }
 
 
-def _programs(posterior: Posterior, *, rewritten: bool) -> dict[str, str]:
+def _programs(posterior: Posterior, config: SampleConfig) -> dict[str, str]:
     """What was compiled, and why; nothing for functions."""
+    if isinstance(posterior.population, Uncut):
+        return plan_transitions(posterior.analysis, config.observations or "").reasons
+    rewritten = config.evaluator != "instances"
     return plan(posterior.analysis, rewritten=rewritten).reasons if posterior.program.code else {}
 
 
@@ -208,8 +213,8 @@ def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
     """The options with what was chosen in their place; what is said of the test stands beside them (see `facts`)."""
     config = setup.config
     chosen = {
-        "inits": _described(config.inits) if config.inits is not None else "about the mode" if setup.found else RADIUS,
-        "proposal": _named(config.proposal, setup.found),
+        "inits": _described(config.inits) if config.inits is not None else _starts_from(setup),
+        "proposal": "surrogate" if setup.transition is not None else _named(config.proposal, setup.found),
         "control_variates": setup.order,
         "range_source": setup.range_kind,
         "audit": setup.plan.audit,
@@ -218,6 +223,11 @@ def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
     }
     settings = config.record() | chosen | {"inits": str(chosen["inits"])}
     return {name: value for name, value in settings.items() if name not in _OF_THE_TEST}
+
+
+def _starts_from(setup: Setup) -> str | float:
+    """Where chains start that were not told."""
+    return "on the surrogate" if setup.transition is not None else "about the mode" if setup.found else RADIUS
 
 
 def _build(
@@ -306,8 +316,8 @@ def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, l
     if stopped:
         return ModeCheck(reason="the run was stopped")
     setup = prepared.setup
-    if not setup.config.smooth:
-        return ModeCheck(reason=setup.config.not_smooth)
+    if setup.not_smooth:
+        return ModeCheck(reason=setup.not_smooth)
     if not prepared.posterior.has_gradients:
         return ModeCheck(reason="the posterior has no `log_lik_gradient`")
     rng, draws = streams.generator(setup.seed, streams.Run.CHECK), [chain.draws for chain in chains]

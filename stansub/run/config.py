@@ -10,7 +10,7 @@ from __future__ import annotations
 import numbers
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -34,6 +34,8 @@ _Documented = TypeVar("_Documented", bound=Callable[..., Any])
 ITER_WARMUP, ITER_SAMPLING, MOST_ITER_SAMPLING = 2_000, 10_000, 100_000
 # Warmup and sampling of surrogate transitions, which move as far as those of NUTS.
 TRANSITIONS = 200, 1_000
+ON_SURROGATE = "surrogate transitions expand the likelihood where the posterior is, not at its mode"
+_LENGTHS = "iter_warmup", "iter_sampling"
 
 # Groups of options, in the command line's help.
 CHAINS, DECISIONS, DATA, OUTPUT = "Chains", "Decisions", "Data", "Output"
@@ -118,7 +120,7 @@ class SampleConfig:
         "Warmup steps of each chain, in which the proposal is learned.",
         CHAINS,
         Count(0),
-        means="2,000; 200 of surrogate transitions, which learn nothing more",
+        means="2,000; 200 of surrogate transitions, which learn nothing more; of a run that is resumed, its own",
     )
     iter_sampling: int = _option(
         None,
@@ -126,7 +128,7 @@ class SampleConfig:
         "so there are more.",
         CHAINS,
         Count(1),
-        means="10,000, or 1,000 surrogate transitions; with `until` 100,000",
+        means="10,000, or 1,000 surrogate transitions; with `until` 100,000; of a run that is resumed, its own",
         resume="longer",
     )
     thin: int = _option(1, "Steps from one draw that is kept to the next.", CHAINS, Count(1))
@@ -155,7 +157,8 @@ class SampleConfig:
         "Moves about the mode (laplace-pcn, langevin), random walks that learn their scale and, as "
         "adaptive-metropolis, their covariance in warmup, or Langevin moves with gradients of mini-batches (sgld); "
         "surrogate, for multilevel models, samples the program with an expansion in place of its likelihood by the "
-        "no-U-turn sampler; auto has a short race about the mode.",
+        "no-U-turn sampler; auto takes surrogate where effects have an unknown scale and the posterior is not near to "
+        "normal, and has a short race about the mode elsewhere.",
         CHAINS,
         Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate")),
         type_="or Proposal",
@@ -339,7 +342,7 @@ class SampleConfig:
         self._settle()
         check(**{one.name: getattr(self, one.name) for one in fields(self)})
         self._check_precision()
-        if self.thin > self.iter_sampling:
+        if self.iter_sampling is not None and self.thin > self.iter_sampling:
             raise InputError(f"thin {self.thin} is more than iter_sampling {self.iter_sampling}: no draw would be kept")
         check_order(self.control_variates)
         check_proposal(self.proposal)
@@ -362,11 +365,8 @@ class SampleConfig:
         settled: dict[str, Any] = {}
         if self.until is not None:
             settled["until"] = str(Precision.of(self.until))
-        warmup, sampling = TRANSITIONS if self.surrogate else (ITER_WARMUP, ITER_SAMPLING)
-        if self.iter_warmup is None:
-            settled["iter_warmup"] = warmup
-        if self.iter_sampling is None:
-            settled["iter_sampling"] = sampling if self.until is None else MOST_ITER_SAMPLING
+            if self.iter_sampling is None:
+                settled["iter_sampling"] = MOST_ITER_SAMPLING
         for name, value in settled.items():
             object.__setattr__(self, name, value)
 
@@ -386,6 +386,25 @@ class SampleConfig:
     def precision(self) -> Precision | None:
         """At which the run ends; None where it ends after `iter_sampling`."""
         return None if self.until is None else Precision.of(self.until)
+
+    def of_length(self, *, transitions: bool) -> SampleConfig:
+        """The options with numbers of steps in the place of those that were not given.
+
+        Parameters
+        ----------
+        transitions : bool
+            Whether the steps are surrogate transitions.
+        """
+        warmup, sampling = TRANSITIONS if transitions else (ITER_WARMUP, ITER_SAMPLING)
+        return self._filled({"iter_warmup": warmup, "iter_sampling": sampling})
+
+    def continuing(self, earlier: Mapping[str, Any]) -> SampleConfig:
+        """The options with the numbers of steps of an earlier run, by its `record`, where none were given."""
+        return self._filled({name: earlier[name] for name in _LENGTHS if name in earlier})
+
+    def _filled(self, lengths: Mapping[str, int]) -> SampleConfig:
+        missing: dict[str, Any] = {name: n for name, n in lengths.items() if getattr(self, name) is None}
+        return replace(self, **missing)
 
     @property
     def iter_foreseen(self) -> int:
@@ -436,9 +455,15 @@ class SampleConfig:
     def not_smooth(self) -> str:
         """Why nothing is looked for about a mode; to be asked where `smooth` is False."""
         if self.surrogate:
-            return "surrogate transitions expand the likelihood where the posterior is, not at its mode"
+            return ON_SURROGATE
         what, moves = ("kernel", self.kernel) if self.kernel is not None else ("proposal", self.proposal)
         return f"the {what} {type(moves).__name__} does not move on one smooth density of the whole space"
+
+    @property
+    def moves_free(self) -> bool:
+        """Whether surrogate transitions, which choose their own test, may be taken where they are not asked for."""
+        others = (self.bounds, self.kappa, self.delta)
+        return self.proposal == "auto" and self.exact_free and all(one is None for one in others)
 
     @property
     def looks_given(self) -> bool:
@@ -470,8 +495,8 @@ class SampleConfig:
     def differences(self, earlier: SampleConfig | Mapping[str, Any]) -> tuple[str, ...]:
         """Names of the options with which a run cannot go on where another has ended.
 
-        Those that decide the draws must be the same, save that a seed need not be given again and ``iter_sampling`` may
-        be more than before.
+        Those that decide the draws must be the same, save that the seed and numbers of steps need not be given again
+        and ``iter_sampling`` may be more than before.
 
         Parameters
         ----------
@@ -484,7 +509,7 @@ class SampleConfig:
             "longer": lambda name: now[name] < before.get(name, 0),
             "any": lambda name: False,
         }
-        free = {"seed"} if self.seed is None else set()
+        free = {name for name in ("seed", *_LENGTHS) if getattr(self, name) is None}
         return tuple(name for name in now if name not in free and differing[declared(name).resume](name))
 
 

@@ -4,57 +4,42 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import clock, streams
+from stansub import streams
 from stansub.acceptance.ranges import Range
-from stansub.acceptance.rules import Exact
 from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import Guarantee, StoppingRule
-from stansub.acceptance.stopping import Poisson as PoissonTest
 from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.recipes import Leaf, Metropolis, Recipe
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.progress import Progress
-from stansub.run import choices
+from stansub.run import choices, transitions
 from stansub.run.bench import Bench
 from stansub.run.chain import Chain
-from stansub.run.config import SampleConfig
+from stansub.run.config import ON_SURROGATE, SampleConfig
 from stansub.run.constrain import Kept, check_draws
-from stansub.run.functions import posterior_of
 from stansub.run.inits import Init, load, start
+from stansub.run.posteriors import Data, Given, Model, make_posterior, read, recorded_of
 from stansub.run.state import Plan
-from stansub.stan import data as data_module
-from stansub.stan import source
 from stansub.stan.analysis import Analysis
-from stansub.stan.compiled import CompiledModel, compile_model
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
-from stansub.stan.predictors import guess_predictors
-from stansub.stan.sources import DataLike, DataSources
-from stansub.stan.syntax import Program
 from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors
-from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.adapt import adapter_of
 from stansub.tuning.anchored import Anchored, Request, anchor
 from stansub.tuning.mode import NoModeError
 from stansub.tuning.named import named, without_race
 from stansub.tuning.starts import RADIUS
-from stansub.tuning.surrogate import Settled, settle
 from stansub.types import FloatArray
-
-Model = str | Path | CompiledModel | Posterior | FunctionFactors
-Data: TypeAlias = "DataLike | data_module.Data | None"
 
 
 @dataclass(frozen=True)
@@ -125,6 +110,13 @@ class Setup:
         return updated(self.found.choices if self.found is not None else {}, *self.notes.values())
 
     @property
+    def not_smooth(self) -> str:
+        """Why nothing is looked for about a mode; empty where something is."""
+        if self.transition is not None:
+            return ON_SURROGATE
+        return "" if self.config.smooth else self.config.not_smooth
+
+    @property
     def order(self) -> int:
         """Of the control variates."""
         return self.found.order if self.found is not None else 0
@@ -151,11 +143,16 @@ class Prepared:
     posterior: Posterior
     ranges: choices.Ranges
     compiled_at: float
-    data_file: str
+    data_file: str = ""
 
 
-def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) -> Prepared:
+def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, *, free: bool = True) -> Prepared:
     """Find and choose all that chains need.
+
+    Parameters
+    ----------
+    free : bool
+        Whether surrogate transitions may be taken where they are not asked for.
 
     Raises
     ------
@@ -165,42 +162,74 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         When the time limit comes before all is ready.
     """
     config = _settled(config)
-    assert config.seed is not None
     if isinstance(model, Posterior | FunctionFactors):
         _check_given(data, config)
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)
+    given, left = read(model, data, progress), None
+    if config.surrogate or (free and config.moves_free):
+        found = transitions.find(given, config, progress)
+        if isinstance(found, transitions.Taken):
+            prepared = _of_transitions(found, inits, config)
+            return replace(prepared, data_file=recorded_of(data))
+        left = found
+    prepared = _in_parts(given, inits, config.of_length(transitions=False), left, progress)
+    return replace(prepared, data_file=recorded_of(data))
+
+
+def _of_transitions(taken: transitions.Taken, inits: Sequence[Init], config: SampleConfig) -> Prepared:
+    """A run of surrogate transitions."""
+    config, posterior, rule = config.of_length(transitions=True), taken.posterior, taken.rule
+    _check_memory(posterior, config)
+    promise = rule.guarantee(None)
+    audit, audit_note = _audits(posterior, rule, promise, config)
+    setup = Setup(
+        config=config,
+        asked_rule=rule,
+        rule=rule,
+        guarantee=promise.value,
+        range_kind="none",
+        found=None,
+        transition=taken.transition,
+        moves=taken.transition,
+        starts=taken.settled.starts(config.chains) if config.inits is None else tuple(inits),
+        plan=Plan(config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup),
+        trial=False,
+        notes=updated({}, taken.note, taken.settled.choice(), *audit_note),
+    )
+    return Prepared(setup, posterior, choices.Ranges("none"), taken.compiled_at)
+
+
+def _in_parts(
+    given: Given, inits: Sequence[Init], config: SampleConfig, left: Chosen | None, progress: Progress
+) -> Prepared:
+    """A run whose decisions look at parts of the data."""
+    assert config.seed is not None
     rule = config.make_test()
-    sized = _block_size if isinstance(model, Posterior) else _first_size
+    sized = _block_size if isinstance(given.model, Posterior) else _first_size
     posterior, compiled_at = make_posterior(
-        model,
-        data,
+        given.model,
+        given.values,
         block_size=config.block_size or partial(sized, rule, config),
         seed=config.seed,
         observations=config.observations,
         evaluator=config.evaluator,
         log=progress,
-        predictors=(config.exact_free and not config.surrogate) or rule.thins,
+        predictors=config.exact_free or rule.thins,
     )
     posterior = _noting_decision_size(posterior, rule, config)
     if config.max_error is not None:
         rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
     _check_memory(posterior, config)
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
-    settled = _surrogate(posterior, config, progress) if config.surrogate else None
-    transition = settled.transition if settled is not None else None
-    if transition is not None and config.test is not None:
-        transition = replace(transition, joint=None)
     found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
-    if settled is not None:
-        notes = updated(notes, settled.choice())
-        fitted = _deciding(config, settled.transition)
     if not _of_observations(found):
         posterior = posterior.for_decisions(progress)
     promise = fitted.guarantee(ranges.source)
-    given = config.block_size is not None or (
-        isinstance(model, Posterior | FunctionFactors) and not model.any_block_size
+    fixed = config.block_size is not None or (
+        isinstance(given.model, Posterior | FunctionFactors) and not given.model.any_block_size
     )
     audit, audit_note = _audits(posterior, fitted, promise, config)
+    block_note = _block_note(posterior, fitted, found, given=fixed)
     setup = Setup(
         config=config,
         # What meetings begin with is the test before its looks were fitted, or that which took its place.
@@ -209,21 +238,16 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
         guarantee=promise.value,
         range_kind=ranges.kind,
         found=found,
-        transition=transition,
-        moves=moves_of(config, found, transition),
-        starts=_starts(config, found, settled, inits),
+        transition=None,
+        moves=moves_of(config, found, None),
+        starts=tuple(inits) if found is None or config.inits is not None else (None,) * config.chains,
         plan=Plan(
             config.iter_warmup, config.iter_sampling, config.thin, audit, config.save_warmup, _levels(fitted, config)
         ),
         trial=_is_tried(promise, fitted, config, posterior.full.param_unc_names()),
-        notes=updated(notes, _block_note(posterior, fitted, found, given=given), *ranges.notes, *audit_note),
+        notes=updated(notes, block_note, *ranges.notes, *audit_note, *([left] if left is not None else [])),
     )
-    return Prepared(setup, posterior, ranges, compiled_at, recorded_of(data))
-
-
-def recorded_of(data: Data) -> str:
-    """Return where data come from as `DataSources.restored` reads it; nothing for what was given as values."""
-    return "" if data is None or isinstance(data, data_module.Data) else DataSources.of(data).recorded
+    return Prepared(setup, posterior, ranges, compiled_at)
 
 
 def moves_of(
@@ -234,32 +258,6 @@ def moves_of(
         return transition
     moves = config.kernel or (found.proposal if found is not None and found.proposal else config.proposal)
     return without_race(moves) if isinstance(moves, str) else moves
-
-
-def _surrogate(posterior: Posterior, config: SampleConfig, progress: Progress) -> Settled:
-    """Surrogate transitions, settled."""
-    assert config.seed is not None
-    try:
-        split = posterior.split(progress)
-    except NoPredictorsError as error:
-        raise InputError(f"there is no surrogate of this likelihood: {error}; choose another proposal") from error
-    return settle(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
-
-
-def _deciding(config: SampleConfig, transition: SurrogateTransition) -> StoppingRule:
-    """The test by which surrogate transitions are decided."""
-    return Exact() if transition.joint is None or config.test is not None else PoissonTest(kappa=transition.joint.kappa)
-
-
-def _starts(
-    config: SampleConfig, found: Anchored | None, settled: Settled | None, inits: Sequence[Init]
-) -> tuple[Init | FloatArray | None, ...]:
-    """Where chains start that were not told."""
-    if config.inits is not None:
-        return tuple(inits)
-    if settled is not None:
-        return settled.starts(config.chains)
-    return tuple(inits) if found is None else (None,) * config.chains
 
 
 def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress) -> list[Chain]:
@@ -430,89 +428,6 @@ def about_mode(
             raise
         return None, test, updated({}, NoVariatesWithoutMode(str(error)))
     return found, test, found.choices
-
-
-def make_posterior(
-    model: Model,
-    data: Data,
-    *,
-    block_size: Callable[[Analysis, int, bool], int] | int,
-    seed: int,
-    observations: str | None,
-    evaluator: str,
-    log: Callable[[str], None],
-    predictors: bool = False,
-) -> tuple[Posterior, float]:
-    """The posterior, and when its program was compiled (as `stansub.clock.now` gives it).
-
-    Parameters
-    ----------
-    block_size : int or callable
-        Observations a block, or a function that chooses: of the program, the number of observations, and whether each
-        block costs an instance. See `sample` for the other arguments.
-    predictors : bool
-        Whether linear predictors will be asked for.
-
-    Raises
-    ------
-    InputError
-        When the program or the data cannot be used.
-    """
-    if isinstance(model, FunctionFactors):
-        if model.any_block_size or not callable(block_size):
-            n = model.blocks.n_observations
-            model = model.recut(block_size(Analysis.of(Program("")), n, False) if callable(block_size) else block_size)
-        return posterior_of(model), clock.now()
-    if isinstance(model, Posterior):
-        if model.any_block_size and callable(block_size):
-            instances = isinstance(model.population, Instances)
-            model = model.recut(block_size(model.analysis, model.blocks.n_observations, instances))
-        return model, clock.now()
-    compiled, values = _compiled(
-        model, {} if data is None else data, evaluator=evaluator, log=log, predictors=predictors
-    )
-    compiled_at = clock.now()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        # Beside what one thread does: the program takes its time to read all of its data.
-        wanted = predictors and compiled.analysis.has_family
-        guess = pool.submit(guess_predictors, compiled.analysis, values, compiled.name) if wanted else None
-        posterior = compiled.with_data(
-            values,
-            block_size=partial(block_size, compiled.analysis) if callable(block_size) else block_size,
-            seed=seed,
-            observations=observations,
-            evaluator=evaluator,  # type: ignore[arg-type]
-            progress=log,
-        )
-        posterior = replace(posterior, guess=guess.result() if guess is not None else None)
-    if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
-        raise InputError(
-            f"`observations={observations!r}`: the program's own sum runs over {posterior.form.n}; leave it out"
-        )
-    return posterior, compiled_at
-
-
-def _compiled(
-    model: str | Path | CompiledModel,
-    data: DataLike | data_module.Data,
-    *,
-    evaluator: str,
-    log: Callable[[str], None],
-    predictors: bool,
-) -> tuple[CompiledModel, data_module.Data]:
-    """The compiled program, and the data that it declares."""
-    if isinstance(model, CompiledModel):
-        log("Reading the data")
-        return model, data if isinstance(data, data_module.Data) else model.read_data(data)
-    assert not isinstance(data, data_module.Data)
-    log("Reading program and data")
-    # Errors in the data come before the minute that a compilation takes.
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        raw = pool.submit(data_module.load, data)
-        read = source.read(model)
-        values = raw.result().checked(read.program.data.declarations)
-    compiled = compile_model(read, progress=log, rewritten=evaluator != "instances", predictors=predictors)
-    return compiled, values
 
 
 def make_chain(

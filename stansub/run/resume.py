@@ -13,7 +13,8 @@ from stansub.run import choices
 from stansub.run.chain import Chain
 from stansub.run.checkpoint import Checkpoint, check_same, undamaged
 from stansub.run.config import SampleConfig
-from stansub.run.prepare import Data, Model, Prepared, Setup, make_chains, make_posterior, moves_of, recorded_of
+from stansub.run.posteriors import Data, Model, make_posterior, make_uncut, read, recorded_of
+from stansub.run.prepare import Prepared, Setup, make_chains, moves_of
 from stansub.run.stages import Meetings
 
 
@@ -30,16 +31,20 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
         asked = config.record()
         shown = ", ".join(f"`{name}` was {before.get(name)} and is {asked[name]}" for name in differing)
         raise InputError(f"{found.path} is of a run with other options, and resumes with its own alone: {shown}")
-    facts = found.facts(config)
-    posterior, compiled_at = make_posterior(
-        model,
-        data,
-        block_size=facts.block_size,
-        seed=facts.seed,
-        observations=config.observations,
-        evaluator=facts.evaluator,
-        log=progress,
-    )
+    config = config.continuing(before)
+    facts, given = found.facts(config), read(model, data, progress)
+    if facts.evaluator == "uncut":
+        posterior, compiled_at = make_uncut(given, seed=facts.seed, observations=config.observations, log=progress)
+    else:
+        posterior, compiled_at = make_posterior(
+            given.model,
+            given.values,
+            block_size=facts.block_size,
+            seed=facts.seed,
+            observations=config.observations,
+            evaluator=facts.evaluator,
+            log=progress,
+        )
     check_same(facts, found.path, model_hash=posterior.model_hash, data_hash=posterior.values.digest())
     kind = "auto" if facts.range_kind == "none" else facts.range_kind
     ranges = choices.choose_range(facts.asked_rule, posterior, kind, order=config.order, progress=progress)

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub import clock, memory
-from stansub.chosen import updated
-from stansub.errors import DrawsWarning, InputError
+from stansub.chosen import TransitionsLeft, TransitionsTaken, updated
+from stansub.errors import DrawsWarning, InputError, NotMixingError
 from stansub.findings import NotChecked
 from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
 from stansub.output.inference_data import arviz_module, container, keeps_trees, load
 from stansub.output.summary import Summary, summarise
-from stansub.output.words import words
+from stansub.output.words import sentence, words
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
 from stansub.run import checkpoint, elsewhere, resume, stages, store
@@ -36,7 +36,8 @@ from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_h
 from stansub.run.config import SampleConfig, documented
 from stansub.run.constrain import PARAMETERS, constrain
 from stansub.run.executors import Outcome
-from stansub.run.prepare import Data, Model, Prepared, make_chains, prepare, request_of
+from stansub.run.posteriors import Data, Model
+from stansub.run.prepare import Prepared, Setup, make_chains, prepare, request_of
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
 from stansub.run.until import Until
 from stansub.stan.compiled import compile_model
@@ -137,9 +138,15 @@ def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
 
 
 def draw(
-    model: Model, data: Data, config: SampleConfig, *, overwrite: bool = False, wrapped: bool = False
+    model: Model,
+    data: Data,
+    config: SampleConfig,
+    *,
+    overwrite: bool = False,
+    wrapped: bool = False,
+    only_if_mixing: bool = False,
 ) -> xarray.DataTree:
-    """The same without a look at what speaks against the draws (see `check`), in a tree under any version of ArviZ.
+    """Like `sample`, but without checks of the draws (see `check`), in a tree under any version of ArviZ.
 
     Parameters
     ----------
@@ -147,6 +154,8 @@ def draw(
         Whether the checkpoint may take the place of a run that has not come to its end.
     wrapped : bool
         Whether the tree is going to be put into what the installed ArviZ has (`container`).
+    only_if_mixing : bool
+        Whether to raise `NotMixingError` in place of a warning if the chains will hardly move.
     """
     console = config.console or default_console()
     show = wanted(config.show_progress, console)
@@ -161,6 +170,11 @@ def draw(
     meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
     with stage_progress(console, show=show, max_time=config.max_time) as progress:
         ready = _ready(model, data, config, found, stop, meeting, progress)
+    if trouble := _hardly_moves(ready.prepared.setup):
+        if only_if_mixing:
+            raise NotMixingError(trouble)
+        remedy = "NUTS is for such posteriors: `fallback=nuts`, or `stansub reference`"
+        console.print(f"Warning: the chains will hardly move. {trouble}. {remedy}", highlight=False, soft_wrap=True)
     rescuing = partial(files.rescuing, partial(keep_unconstrained, ready.chains), called="unconstrained draws")
     prepared = ready.prepared
     with rescuing(failures=(Exception,)):
@@ -221,6 +235,12 @@ def read_draws(path: str | Path) -> InferenceData:
     if place.suffix == ".nc":
         raise InputError(f"{path} is a checkpoint or a database, not a NetCDF file: name it .checkpoint to open it")
     return read_checkpoint(path, show_progress=False)
+
+
+def _hardly_moves(setup: Setup) -> str:
+    """Why the chains will hardly move, as far as that is known before they begin; empty if nothing says so."""
+    notes = [one for one in setup.notes.values() if isinstance(one, TransitionsTaken | TransitionsLeft)]
+    return "; ".join(sentence(one).capitalize() for one in notes if one.hardly_moves)
 
 
 class _Ready(NamedTuple):

@@ -13,6 +13,8 @@ from functools import cached_property, lru_cache
 from stansub.errors import InputError
 from stansub.stan.advice import obstacles
 from stansub.stan.arguments import ArgumentProgram, argument_program, recognised
+from stansub.stan.effects import effects
+from stansub.stan.likelihood import NotInArgumentsError, OwnArguments, in_own_arguments
 from stansub.stan.passes import Rewriting, rewriting
 from stansub.stan.reach import Term, terms
 from stansub.stan.recognise import Form, recognise
@@ -91,6 +93,23 @@ class Analysis:
             raise found
         return found
 
+    def effects(self, size: str = "") -> tuple[str, ...]:
+        """Return the names of parameters that are effects with an unknown scale, as far as the text shows."""
+        return effects(self.program, size or self.size)
+
+    def halves(self, size: str = "") -> Halves:
+        """Return the programs that a surrogate posterior takes, where ``size`` counts the observations.
+
+        Raises
+        ------
+        NoPredictorsError
+            When the text shows no likelihood in arguments of its own, or none of a recognised family.
+        """
+        found = _halves(self, size or self.size)
+        if isinstance(found, NoPredictorsError):
+            raise found
+        return found
+
     def terms(self, size: str = "") -> tuple[Term, ...]:
         """Return the statements that add to the log density, and which rows each depends on for an observation."""
         return terms(self.program, size or self.size)
@@ -107,6 +126,31 @@ class Analysis:
         """Yield statements that may tie observations to each other, as far as the text shows."""
         if self.form.kind == "sum" and self.structure(size) is None:
             yield from obstacles(self.program, size or self.size)
+
+
+@dataclass(frozen=True)
+class Halves:
+    """The programs that a surrogate posterior takes.
+
+    Attributes
+    ----------
+    own : OwnArguments
+        The program in two.
+    handing_out : ArgumentProgram
+        What hands the arguments of the likelihood's density out.
+    """
+
+    own: OwnArguments
+    handing_out: ArgumentProgram
+
+
+@lru_cache(maxsize=64)
+def _halves(analysis: Analysis, size: str) -> Halves | NoPredictorsError:
+    try:
+        own = in_own_arguments(analysis.program, size)
+        return Halves(own, argument_program(own.likelihood, recognise(own.likelihood), size))
+    except (NotInArgumentsError, NoPredictorsError) as error:
+        return NoPredictorsError(str(error))
 
 
 @lru_cache(maxsize=64)

@@ -21,7 +21,7 @@ from stansub.stan.cutting import Cut, InParts, Whole, find_sums, find_undefined,
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
 from stansub.stan.parts import Parts
-from stansub.stan.plan import BLOCKS, DATA, PARTS, PREDICTORS, PROGRAM, SILENT, plan
+from stansub.stan.plan import BLOCKS, DATA, PARTS, PREDICTORS, PROGRAM, SILENT, Plan, plan
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
 from stansub.stan.recognise import Form, plain, size_candidates
 from stansub.stan.remarks import find_line, locate_error
@@ -31,7 +31,9 @@ from stansub.stan.sizes import declarations, outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
 from stansub.stan.syntax import Name, Program, find, names, parse_expression
+from stansub.stan.uncut import Uncut
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
+from stansub.target.remainders import NoPredictorsError
 from stansub.types import FloatArray
 
 
@@ -153,6 +155,43 @@ class CompiledModel:
         library = None if evaluator == "instances" else self.rewritten
         if library is None or self.divided is not None:
             start_trials()
+        if block_size is None:
+            sized: Callable[[int, bool], int] = _default_size
+        else:
+            sized = block_size if callable(block_size) else lambda n, instances: block_size
+        given = self._given(values, seed, sized, log)
+        if not given.points:
+            raise InputError(self._undefined(given, library))
+        posterior = self._in_parts(given, observations) if evaluator != "rewritten" else None
+        if posterior is None:
+            posterior = self._rewritten(given, library) if library else self._whole(given, observations)
+        posterior.check(self.source)
+        return replace(posterior, any_block_size=block_size is None, observations=observations)
+
+    def uncut(
+        self, values: Data, *, seed: int = 0, observations: str | None = None, progress: Progress | None = None
+    ) -> Posterior:
+        """Instantiate the program for moves that look at no observation by itself: there is no cut to be proved.
+
+        Raises
+        ------
+        InputError
+            When the data do not fit, or there are no parameters.
+        NoPredictorsError
+            When there are no observations, or the log density is not finite anywhere.
+        """
+        size = observations or self.analysis.size
+        n = values.integer(size) if size in values.values else 0
+        if n < 1:
+            raise NoPredictorsError(f"{size or 'nothing'} counts {n} observations")
+        given = self._given(values, seed, _default_size, as_progress(progress))
+        if not given.points:
+            raise NoPredictorsError("the log density is not finite at any of the parameter values tried")
+        found = Uncut(given.full, n), None, Proof(len(given.points), 0.0)
+        return replace(self._posterior(given, *found, (size,)), observations=observations)
+
+    def _given(self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress) -> _Given:
+        """What posteriors are made from."""
         log(f"Loading data: {values.source}")
         try:
             full = values.model(self.original, seed=seed)
@@ -161,19 +200,7 @@ class CompiledModel:
         if full.dim == 0:
             raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
         rng = streams.generator(seed, streams.Run.DATA)
-        points = draw_points(rng, full, progress=log)
-        if block_size is None:
-            sized: Callable[[int, bool], int] = _default_size
-        else:
-            sized = block_size if callable(block_size) else lambda n, instances: block_size
-        given = _Given(values, full, points, rng, seed, sized, log)
-        if not points:
-            raise InputError(self._undefined(given, library))
-        posterior = self._in_parts(given, observations) if evaluator != "rewritten" else None
-        if posterior is None:
-            posterior = self._rewritten(given, library) if library else self._whole(given, observations)
-        posterior.check(self.source)
-        return replace(posterior, any_block_size=block_size is None, observations=observations)
+        return _Given(values, full, draw_points(rng, full, progress=log), rng, seed, sized, log)
 
     def read_data(self, data: DataLike) -> Data:
         """Read data and check them against the program's data block."""
@@ -352,6 +379,7 @@ def compile_model(
     progress: Callable[[str], None] | None = None,
     rewritten: bool = True,
     predictors: bool = False,
+    programs: Plan | None = None,
 ) -> CompiledModel:
     """Recognise the likelihood of a Stan program and compile what its evaluation needs.
 
@@ -366,6 +394,8 @@ def compile_model(
     predictors : bool
         Whether the program that hands linear predictors out will be wanted (see `stansub.stan.predictors`): where the
         text has any it is compiled beside the others.
+    programs : Plan, optional
+        What to compile in place of what parts of the data need (see `stansub.stan.plan.plan_transitions`).
 
     Raises
     ------
@@ -377,7 +407,7 @@ def compile_model(
     read = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
     analysis, log = read.analysis, as_progress(progress)
     form = replace(analysis.form, line=find_line(read.text, analysis.form.statement))
-    planned = plan(analysis, rewritten=rewritten)
+    planned = plan(analysis, rewritten=rewritten) if programs is None else programs
     with toolchain.in_background() as compiling:
         jobs = {
             one.role: compiling(one.code, name=f"{read.name}{one.suffix}", progress=log, **one.options)

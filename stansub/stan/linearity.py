@@ -74,7 +74,7 @@ _PRODUCTS = frozenset(
     {"dot_product", "rows_dot_product", "columns_dot_product", "diag_pre_multiply", "diag_post_multiply"}
 )
 # Containers that hold the same elements; also those by which linear predictors are handed out.
-_RESHAPED = frozenset(
+RESHAPED = frozenset(
     (
         *("append_array", "append_col", "append_row", "block", "col", "diagonal", "head", "reverse", "row", "segment"),
         *("rep_array", "rep_matrix", "rep_row_vector", "rep_vector", "sub_col", "sub_row", "tail", "to_array_1d"),
@@ -221,7 +221,7 @@ def _call(name: str, arguments: Sequence[Shape]) -> Shape:
         return _MAPS[name].get(arguments[0], Shape.OPEN)
     if name in _PRODUCTS:
         return _product(arguments[0], arguments[1])
-    return _together(arguments) if name in _RESHAPED else Shape.OPEN
+    return _together(arguments) if name in RESHAPED else Shape.OPEN
 
 
 def _together(shapes: Sequence[Shape]) -> Shape:

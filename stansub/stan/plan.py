@@ -13,12 +13,14 @@ from stansub.errors import InputError
 from stansub.stan import rewrite
 from stansub.stan.analysis import Analysis
 from stansub.stan.parts import Parts, divide, has_other_sums
+from stansub.stan.syntax import Program
 
 HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
 
 # What programs are for.
-PROGRAM, BLOCKS, PREDICTORS, PARTS, DATA, SILENT = (
-    *("program", "blocks", "linear predictors", "parts", "transformed data", "without print"),
+PROGRAM, BLOCKS, PREDICTORS, PARTS, DATA, SILENT, SURROGATE, LIKELIHOOD = (
+    *("program", "blocks", "linear predictors", "parts", "transformed data", "without print", "surrogate"),
+    "likelihood in its own arguments",
 )
 
 
@@ -91,11 +93,39 @@ def plan(analysis: Analysis, *, rewritten: bool = True) -> Plan:
     return Plan(tuple(found), parts)
 
 
+def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
+    """Return which programs are compiled for surrogate transitions, and why, where ``size`` counts the observations.
+
+    Raises
+    ------
+    NoPredictorsError
+        When the text shows no surrogate.
+    """
+    halves = analysis.halves(size)
+    code, density = halves.own.surrogate, halves.handing_out.density
+    programs = (
+        _whole(analysis.program),
+        Planned(SURROGATE, code, "all but the likelihood, with a quadratic in its place", "_surrogate"),
+        Planned(LIKELIHOOD, halves.handing_out.code, f"the arguments of {density} for each observation", "_predictors"),
+        *_silenced(analysis.program),
+    )
+    return Plan(programs, None)
+
+
+def _whole(program: Program) -> Planned:
+    return Planned(PROGRAM, program.code, "the program as it is: whatever is written from it is proved against it")
+
+
+def _silenced(program: Program) -> Iterator[Planned]:
+    if (silenced := rewrite.silent(program.code)) != program.code:
+        yield Planned(SILENT, silenced, "the program without print and profile, which threads must not do at once")
+
+
 def _programs(
     analysis: Analysis, parts: Parts | None, *, rewritten: bool, passes: tuple[str, ...]
 ) -> Iterator[Planned]:
     form, program = analysis.form, analysis.program
-    yield Planned(PROGRAM, program.code, "the program as it is: every cut of the data is proved against it")
+    yield _whole(program)
     if rewritten and form.kind != "sum":
         yield Planned(
             BLOCKS,
@@ -117,5 +147,4 @@ def _programs(
         yield Planned(
             DATA, parts.exporting, f"the values of {values}, which are data of the parts", "_transformed_data"
         )
-    if (silenced := rewrite.silent(program.code)) != program.code:
-        yield Planned(SILENT, silenced, "the program without print and profile, which threads must not do at once")
+    yield from _silenced(program)

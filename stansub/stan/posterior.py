@@ -24,6 +24,7 @@ from stansub.stan.recognise import Form
 from stansub.stan.sizes import data_declarations
 from stansub.stan.surrogate import Split, split
 from stansub.stan.syntax import Program
+from stansub.stan.uncut import Uncut
 from stansub.target import factors
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS, Team
@@ -507,7 +508,7 @@ def explain_undefined(population: Population, order: NDArray[np.int64] | None, t
     place, block = find_undefined(population, theta)
     if place == "global":
         return "the priors (the part without observations) are already not finite"
-    if block is None:
+    if block is None or isinstance(population, Uncut):
         return "no single observation is to blame"
     places = np.arange(population.blocks.starts[block], population.blocks.stops[block], dtype=np.int64)
     bad = np.flatnonzero(~np.isfinite(population.each(theta, places)))

@@ -10,8 +10,17 @@ from stansub.errors import RunError
 from stansub.stan.compiled import compile_model
 from stansub.stan.data import Data
 from stansub.stan.instances import Instances
+from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
+from stansub.stan.rewritten import Rewritten
 from stansub.stan.source import Source
+from stansub.stan.uncut import Uncut
+
+_EVALUATORS: dict[type, Literal["instances", "rewritten", "uncut"]] = {
+    Instances: "instances",
+    Rewritten: "rewritten",
+    Uncut: "uncut",
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,7 @@ class PosteriorRecipe:
         Of the shuffle and of ``transformed data``.
     observations : str or None
         Name of the data variable that counts the observations, where the user has given it.
-    evaluator : {"instances", "rewritten"}
+    evaluator : {"instances", "rewritten", "uncut"}
     """
 
     source: Source
@@ -37,7 +46,7 @@ class PosteriorRecipe:
     block_size: int
     seed: int
     observations: str | None
-    evaluator: Literal["instances", "rewritten"]
+    evaluator: Literal["instances", "rewritten", "uncut"]
 
     @classmethod
     def of(cls, posterior: Posterior) -> PosteriorRecipe:
@@ -48,7 +57,7 @@ class PosteriorRecipe:
             posterior.blocks.size,
             posterior.seed,
             posterior.observations,
-            "instances" if isinstance(posterior.population, Instances) else "rewritten",
+            _EVALUATORS[type(posterior.population)],
         )
 
     def make(self, progress: Callable[[str], None] | None = None) -> Posterior:
@@ -59,6 +68,10 @@ class PosteriorRecipe:
         RunError
             When it comes out with another cut of the data.
         """
+        if self.evaluator == "uncut":
+            programs = plan_transitions(self.source.analysis, self.observations or "")
+            compiled = compile_model(self.source, progress=progress, programs=programs)
+            return compiled.uncut(self.values, seed=self.seed, observations=self.observations)
         compiled = compile_model(self.source, progress=progress, rewritten=self.evaluator == "rewritten")
         posterior = compiled.with_data(
             self.values,

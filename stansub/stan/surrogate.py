@@ -12,9 +12,9 @@ import scipy.sparse as sp
 from stansub._loop import SurrogateNuts
 from stansub.errors import RunError
 from stansub.stan import likelihood, toolchain
+from stansub.stan.analysis import Analysis
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
-from stansub.stan.likelihood import NotInArgumentsError, in_own_arguments
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.approximation import Approximation
@@ -163,10 +163,7 @@ def split(
     NoPredictorsError
         When the likelihood is of no recognised family of predictors that are affine in its own arguments.
     """
-    try:
-        own = in_own_arguments(program, size)
-    except NotInArgumentsError as error:
-        raise NoPredictorsError(str(error)) from error
+    own = Analysis.of(program).halves(size).own
     with toolchain.in_background() as compiling:
         library = compiling(own.surrogate, name=f"{name}_surrogate", progress=progress)
         predictors = sparse_predictors(own, size, values, n, name, progress)

@@ -31,6 +31,7 @@ def test_every_kind_of_choice_has_words_and_a_name() -> None:
         "bounds",
         "kappa",
         "joint decisions",
+        "surrogate transitions",
     }
 
 

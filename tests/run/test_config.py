@@ -105,7 +105,7 @@ DECIDING: dict[str, Any] = {
 
 
 def test_what_decides_the_draws_must_be_the_same_where_a_run_goes_on() -> None:
-    earlier = SampleConfig(seed=1)
+    earlier = SampleConfig(seed=1).of_length(transitions=False)
     for name, value in DECIDING.items():
         later = replace(earlier, **{name: value})
         assert later.differences(earlier) == (name,)
@@ -119,7 +119,7 @@ def test_what_decides_the_draws_must_be_the_same_where_a_run_goes_on() -> None:
 
 
 def test_nothing_else_keeps_a_run_from_going_on() -> None:
-    earlier = SampleConfig(seed=1, parallel_chains=2, max_time=3.0)
+    earlier = SampleConfig(seed=1, parallel_chains=2, max_time=3.0).of_length(transitions=False)
     free = {
         "parallel_chains": 1,
         "max_time": None,
@@ -136,6 +136,18 @@ def test_nothing_else_keeps_a_run_from_going_on() -> None:
     assert later.differences(earlier) == ()
     others = {"bounds", "kappa", "delta", "range_source", "observation_level", "console"}
     assert set(DECIDING) | set(free) | others == set(NAMES)
+
+
+def test_numbers_of_steps_follow_the_moves_or_the_run_that_is_resumed() -> None:
+    asked = SampleConfig(seed=1)
+    lengths = [asked.of_length(transitions=one) for one in (False, True)]
+    assert [(one.iter_warmup, one.iter_sampling) for one in lengths] == [(2_000, 10_000), (200, 1_000)]
+    given = SampleConfig(iter_warmup=7, iter_sampling=9)
+    assert given.of_length(transitions=True) == given
+    for earlier in lengths:
+        assert asked.differences(earlier.record()) == ()
+        assert asked.continuing(earlier.record()) == earlier
+    assert SampleConfig(iter_sampling=9).differences(lengths[1]) == ("iter_sampling",)
 
 
 def test_values_without_a_name_are_told_apart() -> None:

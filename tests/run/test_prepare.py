@@ -50,6 +50,6 @@ def test_a_setup_holds_what_chance_and_the_machine_decide(
     assert setup.threads in (1, 2)
     assert setup.config.console is None
     changed = {one.name for one in fields(asked) if getattr(setup.config, one.name) != getattr(asked, one.name)}
-    assert changed == {"seed", "parallel_chains", "console"}
+    assert changed == {"seed", "parallel_chains", "console", "iter_warmup", "iter_sampling"}
     assert asked.differences(setup.config) == ()
     assert "blocks" in setup.choices

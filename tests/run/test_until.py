@@ -113,7 +113,8 @@ class TestWhatIsAskedFor:
             SampleConfig(until="ess=40", final_epsilon=0.01)
 
     def test_the_limit_is_larger_unless_it_is_given_and_costs_are_weighed_as_without(self) -> None:
-        plain, open_ended, short = SampleConfig(), SampleConfig(until=ESS), SampleConfig(until=ESS, iter_sampling=900)
+        options: tuple[dict[str, Any], ...] = ({}, {"until": ESS}, {"until": ESS, "iter_sampling": 900})
+        plain, open_ended, short = (SampleConfig(**one).of_length(transitions=False) for one in options)
         assert [one.iter_sampling for one in (plain, open_ended, short)] == [10_000, 100_000, 900]
         assert [one.iter_foreseen for one in (plain, open_ended, short)] == [10_000, 10_000, 900]
 

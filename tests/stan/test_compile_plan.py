@@ -6,7 +6,19 @@ import pytest
 
 from stansub.cli import main
 from stansub.stan import source
-from stansub.stan.plan import BLOCKS, DATA, PARTS, PREDICTORS, PROGRAM, SILENT, plan
+from stansub.stan.plan import (
+    BLOCKS,
+    DATA,
+    LIKELIHOOD,
+    PARTS,
+    PREDICTORS,
+    PROGRAM,
+    SILENT,
+    SURROGATE,
+    plan,
+    plan_transitions,
+)
+from stansub.target.remainders import NoPredictorsError
 
 ROOT = Path(__file__).parents[2]
 REGRESSION = """data { int N; vector[N] x; vector[N] y; } parameters { real a; real b; real<lower=0> s; }
@@ -33,6 +45,13 @@ def test_programs_and_their_order(code: str, roles: list[str], tmp_path: Path) -
     file = tmp_path / "program.stan"
     file.write_text(code)
     assert list(planned(file)) == roles
+
+
+def test_surrogate_transitions_take_three_programs() -> None:
+    file = ROOT / "benchmarks" / "reach" / "programs" / "brms_groups.stan"
+    assert list(plan_transitions(source.read(file).analysis).reasons) == [PROGRAM, SURROGATE, LIKELIHOOD]
+    with pytest.raises(NoPredictorsError, match="no statement of the model"):
+        plan_transitions(source.read(ROOT / "benchmarks" / "reach" / "programs" / "no_data.stan").analysis)
 
 
 def test_a_marked_likelihood_is_rewritten_unless_instances_are_asked_for() -> None:

@@ -1,0 +1,217 @@
+"""Multilevel programs with no option given, beside NUTS: effective draws a second of the slowest parameter.
+
+python benchmarks/multilevel/run.py --size reduced --only crossed poisson --nuts-seconds 300
+python benchmarks/multilevel/run.py --size full --json full.json
+
+Data follow from the seed. `stansub.sample` runs with its defaults, NUTS (nutpie on the same library) until it has 1,000
+draws a chain or its time is up, which the table says. Both are summarised by bulk ESS of every parameter of the program
+(scales, correlations and cutpoints included), and their means and sds compared. Seconds are wall time of set-up, warmup
+and sampling, compilation left out; the load of the machine before each row stands beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import arviz
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(1, str(HERE.parent))
+
+from rows import ROWS, SIZES, Row  # noqa: E402
+from suite.base import Task, Unavailable  # noqa: E402
+from suite.machine import facts as machine  # noqa: E402
+from suite.nuts import nutpie  # noqa: E402
+from suite.workloads import Workload  # noqa: E402
+
+import stansub  # noqa: E402
+import stansub.stan.source  # noqa: E402
+from stansub.errors import StansubError  # noqa: E402
+from stansub.output.inference_data import attrs, group  # noqa: E402
+
+Draws = Mapping[str, NDArray[Any]]
+
+
+class Side(NamedTuple):
+    """What one sampler came to.
+
+    Attributes
+    ----------
+    seconds : float
+        Set-up, warmup and sampling.
+    set_up : float
+        Of these.
+    ess, r_hat : float
+        The smallest bulk ESS and the largest R-hat of all parameters.
+    slowest : str
+        Which parameter has that ESS.
+    note : str
+    draws : mapping
+        Of the parameters that vary.
+    """
+
+    seconds: float
+    set_up: float
+    ess: float
+    r_hat: float
+    slowest: str
+    note: str
+    draws: Draws
+
+    @property
+    def rate(self) -> float:
+        """Effective draws of the slowest parameter a second."""
+        return self.ess / self.seconds
+
+    def record(self) -> dict[str, Any]:
+        """All but the draws."""
+        return {**self._asdict(), "draws": None, "rate": self.rate}
+
+
+def parameters(draws: Draws, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Elements of the program's parameters that vary, shape (chain, draw) each."""
+    found = {}
+    for name in names:
+        values = np.asarray(draws[name], np.float64)
+        flat = values.reshape(*values.shape[:2], -1)
+        for k in range(flat.shape[2]):
+            if np.ptp(flat[:, :, k]) > 0:
+                found[name if flat.shape[2] == 1 else f"{name}[{k + 1}]"] = flat[:, :, k]
+    return found
+
+
+def summarised(draws: Draws, *, seconds: float, set_up: float, note: str) -> Side:
+    """The figures of draws of parameters."""
+    ess = {name: float(arviz.ess(values, method="bulk")) for name, values in draws.items()}
+    r_hat = max(float(arviz.rhat(values)) for values in draws.values())
+    slowest = min(ess, key=lambda name: ess[name])
+    return Side(seconds, set_up, ess[slowest], r_hat, slowest, note, draws)
+
+
+def ours(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side:
+    """`stansub.sample` with its defaults."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stansub.DrawsWarning)
+        idata = stansub.sample(row.program, data, seed=1, show_progress=False, max_time=seconds)
+    facts = attrs(idata)
+    draws = {name: np.asarray(group(idata, "posterior")[name]) for name in names}
+    taken, moves = facts["settings"]["proposal"], ""
+    if "accepted" in group(idata, "sample_stats"):
+        moves = f", {float(np.mean(group(idata, 'sample_stats')['accepted'])):.0%} accepted"
+    stopped = f", stopped: {facts['stopped']}" if facts["stopped"] else ""
+    seconds = facts["setup_time"] + facts["wall_time"]
+    return summarised(
+        parameters(draws, names), seconds=seconds, set_up=facts["setup_time"], note=f"{taken}{moves}{stopped}"
+    )
+
+
+def nuts(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side:
+    """NUTS by nutpie, ended by the time limit."""
+    workload = Workload(row.name, row.n, row.program, lambda path: None)
+    run = nutpie(Task(workload, data, seed=1, chains=4, seconds=seconds, cache=data.parent))
+    note = f"{next(iter(run.draws.values())).shape[1]:,} draws a chain; {', '.join(run.notes)}"
+    took = run.setup_s + run.warmup_s + run.sampling_s
+    return summarised(parameters(run.draws, names), seconds=took, set_up=run.setup_s, note=note)
+
+
+def differences(one: Side, other: Side) -> dict[str, float]:
+    """Largest difference of means in sds and of sds as a ratio, and both in standard errors."""
+    found = {"mean": 0.0, "mean_z": 0.0, "sd": 0.0, "sd_z": 0.0}
+    for name in one.draws.keys() & other.draws.keys():
+        a, b = one.draws[name], other.draws[name]
+        sd, log_ratio = b.std(), abs(np.log(a.std() / b.std()))
+        error = np.hypot(*(float(arviz.mcse(values, method="mean")) for values in (a, b)))
+        of_sd = np.hypot(*(float(arviz.mcse(values, method="sd")) / values.std() for values in (a, b)))
+        gap = abs(a.mean() - b.mean())
+        for key, value in zip(found, (gap / sd, gap / error, log_ratio, log_ratio / of_sd), strict=True):
+            found[key] = max(found[key], float(value))
+    return found
+
+
+def measure(row: Row, size: str, folder: Path, *, seconds: float, nuts_seconds: float) -> dict[str, Any]:
+    """One row: both sides, and how they differ."""
+    made, load = row.data(size), os.getloadavg()[0]
+    data = folder / f"{row.name}.json"
+    data.write_bytes(orjson.dumps(made, option=orjson.OPT_SERIALIZE_NUMPY))
+    declared = stansub.stan.source.read(row.program).program.parameters.declarations
+    names = [one.name for one in declared]
+    record: dict[str, Any] = {"row": row.name, "size": size, "n": made["N"], "load": round(load, 1)}
+    sides: dict[str, Side] = {}
+    for side, run, limit in (("stansub", ours, seconds), ("nuts", nuts, nuts_seconds)):
+        if not limit:
+            continue
+        try:
+            sides[side] = run(row, data, names, limit)
+            record[side] = sides[side].record()
+        except (StansubError, Unavailable) as error:
+            record[side] = {"failed": str(error)}
+        print(line(record), file=sys.stderr, flush=True)
+    if len(sides) == 2:
+        record["differences"] = differences(sides["stansub"], sides["nuts"])
+    return record
+
+
+def line(record: Mapping[str, Any]) -> str:
+    """A row of the table."""
+    cells = [f"{record['row']}", f"{record['n']:,}"]
+    rates = []
+    for side in ("stansub", "nuts"):
+        one = record.get(side)
+        if one is None or "failed" in one:
+            cells += ["" if one is None else one["failed"]] + [""] * 4
+            continue
+        rates.append(one["rate"])
+        cells += [
+            one["note"], f"{one['set_up']:.1f} + {one['seconds'] - one['set_up']:.1f} s",
+            f"{one['ess']:.0f} ({one['slowest']})", f"{one['r_hat']:.3f}", f"{one['rate']:.3g}",
+        ]  # fmt: skip
+    found = record.get("differences")
+    cells.append(f"{rates[0] / rates[1]:.3g}" if len(rates) == 2 else "")
+    cells.append(
+        f"{found['mean']:.2f} sd ({found['mean_z']:.1f}), {found['sd']:.2f} ({found['sd_z']:.1f})" if found else ""
+    )
+    return f"| {' | '.join([*cells, str(record['load'])])} |"
+
+
+def table(records: Sequence[Mapping[str, Any]]) -> str:
+    """All rows as Markdown."""
+    side = "set-up + run", "smallest ESS", "R-hat", "ESS/s"
+    head = ["row", "observations", "stansub", *side, "NUTS", *side, "ratio", "means, log sds (largest z)", "load"]
+    return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *map(line, records)])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the rows that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser.add_argument("--size", choices=SIZES, default="reduced")
+    parser.add_argument("--only", nargs="*", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--seconds", type=float, default=600.0, help="limit of stansub, set-up included")
+    parser.add_argument("--nuts-seconds", type=float, default=120.0, help="limit of NUTS; 0 for without")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args(arguments)
+    records = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.only:
+            found = measure(
+                ROWS[name], options.size, Path(folder), seconds=options.seconds, nuts_seconds=options.nuts_seconds
+            )
+            records.append(found)
+            if options.json:
+                options.json.write_text(json.dumps({"machine": machine(), "records": records}, indent=1))
+    print(table(records))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""From a program and data to a posterior: read, compiled, and cut into blocks or left whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from stansub import clock
+from stansub.errors import InputError
+from stansub.progress import Progress
+from stansub.run.functions import posterior_of
+from stansub.stan import data as data_module
+from stansub.stan import source
+from stansub.stan.analysis import Analysis
+from stansub.stan.compiled import CompiledModel, compile_model
+from stansub.stan.effects import n_parameters
+from stansub.stan.instances import Instances
+from stansub.stan.plan import plan_transitions
+from stansub.stan.posterior import Posterior
+from stansub.stan.predictors import guess_predictors
+from stansub.stan.source import Source
+from stansub.stan.sources import DataLike, DataSources
+from stansub.stan.syntax import Program
+from stansub.target.functions import FunctionFactors
+
+Model = str | Path | CompiledModel | Posterior | FunctionFactors
+Data: TypeAlias = "DataLike | data_module.Data | None"
+
+
+class Given(NamedTuple):
+    """A program and data that were read.
+
+    Attributes
+    ----------
+    model : Source, CompiledModel, Posterior or FunctionFactors
+    values : Data or None
+        None where the model has them.
+    """
+
+    model: Source | CompiledModel | Posterior | FunctionFactors
+    values: data_module.Data | None
+
+    @property
+    def analysis(self) -> Analysis:
+        """What the text of the program shows."""
+        return Analysis.of(Program("")) if isinstance(self.model, FunctionFactors) else self.model.analysis
+
+    @property
+    def n_parameters(self) -> int:
+        """How many unconstrained parameters there are, about."""
+        if isinstance(self.model, Posterior | FunctionFactors):
+            return self.model.dim
+        assert self.values is not None
+        return n_parameters(self.model.program, self.values)
+
+
+def read(model: Model | Source, data: Data, log: Callable[[str], None]) -> Given:
+    """A program and the data that it declares.
+
+    Raises
+    ------
+    InputError
+        When they cannot be read, or do not fit.
+    """
+    if isinstance(model, Posterior | FunctionFactors):
+        return Given(model, None)
+    data = {} if data is None else data
+    if isinstance(data, data_module.Data):
+        return Given(source.read(model) if isinstance(model, str | Path) else model, data)
+    if isinstance(model, CompiledModel):
+        log("Reading the data")
+        return Given(model, model.read_data(data))
+    log("Reading program and data")
+    # Errors in the data come before the minute that a compilation takes.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        raw = pool.submit(data_module.load, data)
+        program = model if isinstance(model, Source) else source.read(model)
+        return Given(program, raw.result().checked(program.program.data.declarations))
+
+
+def recorded_of(data: Data) -> str:
+    """Return where data come from as `DataSources.restored` reads it; nothing for what was given as values."""
+    return "" if data is None or isinstance(data, data_module.Data) else DataSources.of(data).recorded
+
+
+def make_uncut(given: Given, *, seed: int, observations: str | None, log: Progress) -> tuple[Posterior, float]:
+    """The posterior for surrogate transitions, and when its program was compiled.
+
+    Raises
+    ------
+    InputError
+        When the program or the data cannot be used.
+    NoPredictorsError
+        When the text shows no surrogate.
+    """
+    model, values = given
+    if isinstance(model, FunctionFactors):
+        return posterior_of(model), clock.now()
+    if isinstance(model, Posterior):
+        return model, clock.now()
+    assert values is not None
+    if isinstance(model, Source):
+        programs = plan_transitions(given.analysis, observations or "")
+        model = compile_model(model, progress=log, programs=programs)
+    compiled_at = clock.now()
+    return model.uncut(values, seed=seed, observations=observations, progress=log), compiled_at
+
+
+def make_posterior(
+    model: Model | Source,
+    data: Data,
+    *,
+    block_size: Callable[[Analysis, int, bool], int] | int,
+    seed: int,
+    observations: str | None,
+    evaluator: str,
+    log: Callable[[str], None],
+    predictors: bool = False,
+) -> tuple[Posterior, float]:
+    """The posterior, and when its program was compiled (as `stansub.clock.now` gives it).
+
+    Parameters
+    ----------
+    block_size : int or callable
+        Observations a block, or a function that chooses: of the program, the number of observations, and whether each
+        block costs an instance. See `sample` for the other arguments.
+    predictors : bool
+        Whether linear predictors will be asked for.
+
+    Raises
+    ------
+    InputError
+        When the program or the data cannot be used.
+    """
+    if isinstance(model, FunctionFactors):
+        if model.any_block_size or not callable(block_size):
+            n = model.blocks.n_observations
+            model = model.recut(block_size(Analysis.of(Program("")), n, False) if callable(block_size) else block_size)
+        return posterior_of(model), clock.now()
+    if isinstance(model, Posterior):
+        if model.any_block_size and callable(block_size):
+            instances = isinstance(model.population, Instances)
+            model = model.recut(block_size(model.analysis, model.blocks.n_observations, instances))
+        return model, clock.now()
+    given = read(model, data, log)
+    values, compiled = given.values, given.model
+    assert values is not None
+    assert not isinstance(compiled, Posterior | FunctionFactors)
+    if isinstance(compiled, Source):
+        compiled = compile_model(compiled, progress=log, rewritten=evaluator != "instances", predictors=predictors)
+    compiled_at = clock.now()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # Beside what one thread does: the program takes its time to read all of its data.
+        wanted = predictors and compiled.analysis.has_family
+        guess = pool.submit(guess_predictors, compiled.analysis, values, compiled.name) if wanted else None
+        posterior = compiled.with_data(
+            values,
+            block_size=partial(block_size, compiled.analysis) if callable(block_size) else block_size,
+            seed=seed,
+            observations=observations,
+            evaluator=evaluator,  # type: ignore[arg-type]
+            progress=log,
+        )
+        posterior = replace(posterior, guess=guess.result() if guess is not None else None)
+    if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
+        raise InputError(
+            f"`observations={observations!r}`: the program's own sum runs over {posterior.form.n}; leave it out"
+        )
+    return posterior, compiled_at

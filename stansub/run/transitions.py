@@ -1,0 +1,114 @@
+"""Whether a run takes surrogate transitions: asked for by name, or chosen where effects have an unknown scale.
+
+The text shows effects with an unknown scale, and whether the likelihood splits from the rest. With many parameters
+surrogate transitions are then taken; with few, unless the posterior is so near to normal that moves about the mode do
+better, which draws of the surrogate tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from stansub import streams
+from stansub.acceptance.rules import Exact
+from stansub.acceptance.stopping import Poisson as PoissonTest
+from stansub.acceptance.stopping import StoppingRule
+from stansub.chosen import TransitionsLeft, TransitionsTaken
+from stansub.errors import InputError, RunError
+from stansub.kernels.surrogate import SurrogateTransition
+from stansub.progress import Progress
+from stansub.run.config import SampleConfig
+from stansub.run.posteriors import Given, make_uncut
+from stansub.stan.posterior import Posterior
+from stansub.target.remainders import NoPredictorsError
+from stansub.tuning.surrogate import Settled, settle
+from stansub.tuning.transitions import accepted_rate, normal_rate
+
+# With more parameters a posterior with effects is not checked for being near to normal.
+MANY = 50
+# Share of normal moves accepted from which on moves about the mode do better: 0.85 for 20 centred effects of 100,000
+# observations, of which these make ten times the draws, and 0.48 for the same effects non-centred, where they stick.
+NEAR_NORMAL = 0.7
+# Share of transitions accepted below which nothing mixes.
+LEAST_ACCEPTED = 0.05
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Surrogate transitions of a run.
+
+    Attributes
+    ----------
+    posterior : Posterior
+    compiled_at : float
+        When its program was compiled.
+    settled : Settled
+    note : TransitionsTaken
+    """
+
+    posterior: Posterior
+    compiled_at: float
+    settled: Settled
+    note: TransitionsTaken
+
+    @property
+    def transition(self) -> SurrogateTransition:
+        """The kernel."""
+        return self.settled.transition
+
+    @property
+    def rule(self) -> StoppingRule:
+        """The test by which they are decided."""
+        joint = self.transition.joint
+        return Exact() if joint is None else PoissonTest(kappa=joint.kappa)
+
+
+def find(given: Given, config: SampleConfig, progress: Progress) -> Taken | TransitionsLeft | None:
+    """Surrogate transitions, why they are left, or None where the text shows no effects that they are for.
+
+    Raises
+    ------
+    InputError
+        When they were asked for and the likelihood has no surrogate, or the data cannot be used.
+    RunError
+        When they were asked for and the surrogate is nowhere defined.
+    """
+    effects = given.analysis.effects(config.observations or "")
+    if config.surrogate:
+        try:
+            return _settled(given, config, effects, progress)
+        except NoPredictorsError as error:
+            raise InputError(f"there is no surrogate of this likelihood: {error}; choose another proposal") from error
+    if not effects:
+        return None
+    try:
+        return _settled(given, config, effects, progress)
+    except (NoPredictorsError, RunError) as error:
+        if isinstance(error, RunError) and type(error) is not RunError:  # an interrupt, or the time limit
+            raise
+        n = given.n_parameters
+        return TransitionsLeft(effects, n, hardly_moves=n > MANY, reason=str(error))
+
+
+def _settled(
+    given: Given, config: SampleConfig, effects: tuple[str, ...], progress: Progress
+) -> Taken | TransitionsLeft:
+    """Surrogate transitions, settled and tried."""
+    assert config.seed is not None
+    posterior, compiled_at = make_uncut(given, seed=config.seed, observations=config.observations, log=progress)
+    split = posterior.split(progress)
+    settled = settle(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
+    rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
+    chosen_if_better = not config.surrogate and posterior.dim <= MANY
+    if chosen_if_better:
+        normal = normal_rate(split, settled, rng)
+        if normal >= NEAR_NORMAL:
+            return TransitionsLeft(effects, posterior.dim, normal=normal)
+    if config.test is not None:
+        settled = replace(settled, transition=replace(settled.transition, joint=None))
+    accepted = accepted_rate(split, settled, rng, progress)
+    few = accepted < LEAST_ACCEPTED
+    if chosen_if_better and few:
+        return TransitionsLeft(effects, posterior.dim, accepted=accepted)
+    note = TransitionsTaken(config.surrogate, effects, posterior.dim, normal, accepted, few)
+    return Taken(posterior, compiled_at, settled, note)

@@ -1,0 +1,126 @@
+"""Effects with an unknown scale, as far as the text shows: parameters whose distribution depends on other parameters.
+
+With such a hierarchical prior the posterior is far from normal in its scales, whatever its data: centred effects have
+a funnel, effects that are a scale times a standard normal have a curved ridge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from stansub.stan.data import Data
+from stansub.stan.dependence import Step, Steps, together
+from stansub.stan.linearity import RESHAPED
+from stansub.stan.sizes import data_declarations
+from stansub.stan.syntax import (
+    Call,
+    Declaration,
+    Expression,
+    Group,
+    Infix,
+    Literal,
+    Name,
+    Program,
+    Subscript,
+    Tilde,
+    find,
+    names,
+)
+
+_FREE = frozenset({"real", "vector", "row_vector", "matrix"})
+_SCALES = frozenset({"offset", "multiplier"})
+_PRODUCTS = frozenset({"*", ".*", "/", "./"})
+
+
+def effects(program: Program, size: str) -> tuple[str, ...]:
+    """Return the names of parameters that are effects with an unknown scale.
+
+    They have several elements and no bounds, and a density or a product outside the likelihood ties them to other
+    parameters: ``u ~ normal(0, tau)``, ``u = tau * z``.
+
+    Parameters
+    ----------
+    program : Program
+    size : str
+        What counts the observations.
+    """
+    declared = {one.name: one for one in program.parameters.declarations}
+    sized = [one.name for one in data_declarations(program) if size in names(*one.all_dims)]
+    steps = Steps.of(program)
+    depends = steps.depending({size: [size, *sized], **{name: [name] for name in declared}})
+    reads: dict[str, frozenset[str]] = {}
+    for key, groups in depends.items():
+        name = key.partition("@")[0]
+        reads[name] = reads.get(name, frozenset()) | (groups & declared.keys())
+    found: set[str] = set()
+    for step in (*steps.transformed, *steps.model):
+        if size not in together(depends, step.reads | step.writes):
+            found.update(*(_depending(of, others, reads) for of, others in _factors(step)))
+    for one in declared.values():
+        scales = [bound.value for bound in one.type.bounds if bound.kind in _SCALES]
+        found |= _depending(Name(one.name), scales, reads)
+    return tuple(name for name, one in declared.items() if name in found and _is_effect(one))
+
+
+def _is_effect(one: Declaration) -> bool:
+    return bool(one.all_dims) and one.base in _FREE and {bound.kind for bound in one.type.bounds} <= _SCALES
+
+
+def _factors(step: Step) -> Iterator[tuple[Expression, Sequence[Expression]]]:
+    """Expressions, and those whose values are not just added to theirs: scales, or what they are multiplied by."""
+    statement = step.statement
+    if isinstance(statement, Tilde):
+        yield statement.left, statement.distribution.arguments
+    for one in find(Expression, [statement]):
+        if isinstance(one, Call) and one.bar:
+            yield one.arguments[0], one.arguments[1:]
+        elif isinstance(one, Call) and one.name not in RESHAPED:
+            yield from ((one.arguments[k], _without(one.arguments, k)) for k in range(len(one.arguments)))
+        elif isinstance(one, Infix) and one.operator in _PRODUCTS:
+            yield one.left, (one.right,)
+            yield one.right, (one.left,)
+
+
+def _without(items: Sequence[Expression], k: int) -> Sequence[Expression]:
+    return (*items[:k], *items[k + 1 :])
+
+
+def _depending(of: Expression, others: Sequence[Expression], reads: Mapping[str, Collection[str]]) -> set[str]:
+    """The parameters in an expression, if others have other parameters."""
+    own, rest = ({parameter for name in names(*nodes) for parameter in reads.get(name, ())} for nodes in ([of], others))
+    return own if rest - own else set()
+
+
+def n_parameters(program: Program, data: Data) -> int:
+    """Return how many parameters a program has with some data, about: sizes that are no simple integers count as 0."""
+    return sum(
+        int(np.prod([_integer(dim, data) for dim in one.all_dims], dtype=np.int64))
+        for one in program.parameters.declarations
+    )
+
+
+def _integer(expression: Expression, data: Data) -> int:
+    """The value of an integer expression of literals, data, sums and products; 0 for any other."""
+    match expression:
+        case Literal(text) if text.isdigit():
+            return int(text)
+        case Group("(", (inside,)):
+            return _integer(inside, data)
+        case Infix("+" | "-" | "*" as operator, left, right):
+            a, b = _integer(left, data), _integer(right, data)
+            return a + b if operator == "+" else a - b if operator == "-" else a * b
+        case Name(name):
+            return _entry(data, name, ())
+        case Subscript(Name(name), indices) if all(isinstance(one, Literal) for one in indices):
+            return _entry(data, name, tuple(int(str(one)) - 1 for one in indices))
+    return 0
+
+
+def _entry(data: Data, name: str, index: tuple[int, ...]) -> int:
+    """An integer of the data; 0 where there is none."""
+    value = data.values.get(name)
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "i" or value.ndim != len(index):
+        return 0
+    return int(value[index]) if all(k < n for k, n in zip(index, value.shape, strict=True)) else 0

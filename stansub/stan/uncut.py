@@ -1,0 +1,67 @@
+"""A posterior whose observations are not cut into blocks: for moves that look at none of them by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import FunctionEvaluator
+from stansub.errors import RunError
+from stansub.stan.library import Model
+from stansub.target.blocks import Blocks
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Uncut:
+    """All observations as one block, whose value is the whole log density; nothing is left for the global part.
+
+    Attributes
+    ----------
+    model : Model
+        The user's program with all the data.
+    n_observations : int
+    """
+
+    model: Model
+    n_observations: int
+
+    @property
+    def blocks(self) -> Blocks:
+        """One."""
+        return Blocks(self.n_observations, self.n_observations)
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained parameters."""
+        return self.model.dim
+
+    def evaluator(self) -> FunctionEvaluator:
+        """A new evaluator of the block."""
+        return FunctionEvaluator(self.dim, 1, lambda theta: 0.0, self._values, self._gradient)
+
+    def _values(self, theta: FloatArray, which: NDArray[np.int32]) -> FloatArray:
+        return np.full(len(which), self.model.log_density(theta))
+
+    def _gradient(self, theta: FloatArray, which: NDArray[np.int32]) -> tuple[float, FloatArray] | None:
+        if not which.size:
+            return 0.0, np.zeros(self.dim)
+        try:
+            return self.model.log_density_gradient(theta)
+        except RunError:
+            return None
+
+    def in_bulk(self) -> Uncut:
+        """Itself: it is one block."""
+        return self
+
+    def recut(self, size: int, points: Sequence[FloatArray]) -> Uncut:
+        """Itself: there are no smaller blocks."""
+        return self
+
+    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
+        """Not known: NaN for each observation."""
+        return np.full(len(places), np.nan)

@@ -1,0 +1,66 @@
+"""What surrogate transitions are worth: whether normal moves would do as well, and how many are accepted."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+import scipy.sparse as sp
+
+from stansub.errors import RunError
+from stansub.kernels.surrogate import SurrogateTransitions
+from stansub.progress import Progress
+from stansub.target.split import Factor, Split
+from stansub.tuning.surrogate import Settled
+from stansub.types import FloatArray
+
+# Transitions that are tried, after as many that are not counted: the first are accepted too often, from draws of the
+# surrogate.
+N_TRIED = 60
+
+
+def normal_rate(split: Split, settled: Settled, rng: np.random.Generator) -> float:
+    """Return the share of independent normal moves that would be accepted on the surrogate, which touches no data.
+
+    The normal approximation is that about the surrogate's mode, as far as one Newton step finds it, with the
+    surrogate's mean precision.
+    """
+    transition, draws = settled.transition, settled.draws
+    density = split.surrogate(transition.approximation).model
+    precision = _dense(transition.factor)
+    cholesky = np.linalg.cholesky(precision)
+    centre = transition.centre
+    with suppress(RunError):
+        centre = centre + np.linalg.solve(precision, density.log_density_gradient(centre)[1])
+    drawn = centre + np.linalg.solve(cholesky.T, rng.standard_normal((len(centre), len(draws)))).T
+
+    def log_weight(theta: FloatArray) -> float:
+        try:
+            value = density.log_density_gradient(theta)[0]
+        except RunError:
+            return -np.inf
+        return value + 0.5 * float(np.sum((cholesky.T @ (theta - centre)) ** 2))
+
+    own, new = (np.array([log_weight(theta) for theta in some]) for some in (draws, drawn))
+    return float(np.exp(np.minimum(0.0, new[np.newaxis] - own[:, np.newaxis])).mean())
+
+
+def _dense(factor: Factor) -> FloatArray:
+    """The precision itself."""
+    dim = len(factor.order)
+    lower = sp.csc_array((factor.values, factor.rows, factor.starts), shape=(dim, dim)).toarray()
+    precision = np.empty((dim, dim))
+    precision[np.ix_(factor.order, factor.order)] = lower @ lower.T
+    return precision
+
+
+def accepted_rate(split: Split, settled: Settled, rng: np.random.Generator, progress: Progress) -> float:
+    """Return the share of surrogate transitions that are accepted, of some that are tried."""
+    progress("Trying surrogate transitions")
+    kernel = SurrogateTransitions(split, settled.transition)
+    state, accepted = kernel.init(settled.draws[-1]), 0
+    for k in range(2 * N_TRIED):
+        progress.advance(k, 2 * N_TRIED)
+        state, info = kernel.step(rng, state, None)
+        accepted += k >= N_TRIED and bool(info["accepted"])
+    return accepted / N_TRIED

@@ -1,0 +1,113 @@
+"""Surrogate transitions without being asked for: where they are taken, where not, and what is said of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import stansub
+from stansub import CompiledModel, InputError
+from stansub.cli import main
+from stansub.output import inference_data
+from stansub.run import transitions
+
+PROGRAMS = Path(__file__).parent / "programs"
+QUIET: dict[str, Any] = {"seed": 3, "chains": 2, "show_progress": False}
+
+
+def crossed(n: int = 300, j: int = 6, k: int = 9) -> dict[str, Any]:
+    rng = np.random.default_rng(5)
+    x, g, h = rng.standard_normal(n), rng.integers(j, size=n), rng.integers(k, size=n)
+    eta = -0.4 + 0.5 * x + 0.6 * rng.standard_normal(j)[g] + 0.4 * rng.standard_normal(k)[h]
+    return {"N": n, "J": j, "K": k, "y": (rng.random(n) < expit(eta)).astype(int), "x": x, "g": g + 1, "h": h + 1}
+
+
+def means(n: int = 4000, j: int = 40) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    group = rng.integers(j, size=n)
+    return {"J": j, "N": n, "y": rng.standard_normal(j)[group] + rng.standard_normal(n), "group": group + 1}
+
+
+def draws(idata: Any) -> Any:
+    return inference_data.group(idata, "unconstrained_posterior")["theta"].values
+
+
+def run(command: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(command)
+    assert ended.value.code == 0
+
+
+@pytest.fixture(scope="module")
+def multilevel() -> CompiledModel:
+    return stansub.compile_model(PROGRAMS / "multilevel.stan")
+
+
+@pytest.fixture(scope="module")
+def centred() -> CompiledModel:
+    return stansub.compile_model(PROGRAMS / "centred_effects.stan")
+
+
+def test_they_are_taken_for_effects_far_from_normal(multilevel: CompiledModel, tmp_path: Path) -> None:
+    data = crossed()
+    idata = stansub.sample(multilevel, data, **QUIET)
+    facts = inference_data.attrs(idata)
+    assert idata.posterior.sizes["draw"] == 1000
+    assert facts["asked"]["proposal"] == "auto"
+    assert facts["settings"]["proposal"] == "surrogate"
+    assert "effects with an unknown scale (z and v) among 19 parameters" in facts["choices"]["proposal"]
+    assert set(facts["programs"]) == {"program", "surrogate", "likelihood in its own arguments"}
+    asked = stansub.sample(multilevel, data, proposal="surrogate", **QUIET)
+    np.testing.assert_array_equal(draws(idata), draws(asked))
+    # Numbers of steps that were not given are those of the run that goes on.
+    file = tmp_path / "run.checkpoint"
+    stansub.sample(multilevel, data, checkpoint=file, iter_sampling=400, **QUIET)
+    resumed = stansub.sample(multilevel, data, resume=file, **QUIET)
+    np.testing.assert_array_equal(draws(resumed), draws(idata)[:, :400])
+
+
+def test_moves_about_the_mode_stay_where_the_posterior_is_near_to_normal(
+    centred: CompiledModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, short = means(), {"iter_warmup": 300, "iter_sampling": 200}
+    idata = stansub.sample(centred, data, **QUIET, **short)
+    choices = inference_data.attrs(idata)["choices"]
+    assert "near to normal" in choices["surrogate transitions"]
+    monkeypatch.setattr(transitions, "find", lambda *_: None)
+    np.testing.assert_array_equal(draws(idata), draws(stansub.sample(centred, data, **QUIET, **short)))
+
+
+def test_they_are_left_where_the_user_asks_for_what_they_have_not(multilevel: CompiledModel) -> None:
+    idata = stansub.sample(multilevel, crossed(), test="pocock", iter_warmup=50, iter_sampling=50, **QUIET)
+    assert "surrogate" not in inference_data.attrs(idata)["choices"]
+
+
+def test_data_that_make_no_sense_are_explained_as_ever(multilevel: CompiledModel) -> None:
+    data = crossed()
+    with pytest.raises(InputError, match="no observations"):
+        stansub.sample(multilevel, data | {"N": 0, "y": [], "x": [], "g": [], "h": []}, **QUIET)
+    with pytest.raises(InputError, match="observation 4 of the data"):
+        stansub.sample(multilevel, data | {"x": np.where(np.arange(300) == 3, np.nan, data["x"])}, **QUIET)
+
+
+def test_chains_that_would_hardly_move_are_warned_of_or_left_to_nuts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(transitions, "accepted_rate", lambda *_: 0.02)
+    monkeypatch.setattr(transitions, "MANY", 10)
+    data, output = tmp_path / "data.json", tmp_path / "draws.nc"
+    data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in crossed().items()}))
+    command = ["sample", str(PROGRAMS / "multilevel.stan"), str(data), "--seed", "1", "--chains", "2", "--quiet"]
+    command += ["--iter-warmup", "100", "--iter-sampling", "100", "--output", str(output)]
+    run(command)
+    assert "Warning: the chains will hardly move." in capsys.readouterr().err
+    run([*command, "--force", "--fallback", "nuts"])
+    shown = capsys.readouterr()
+    assert "NUTS takes over, for the chains would hardly move." in shown.err
+    assert "2 % of those tried were accepted" in " ".join(shown.out.split())
+    facts = inference_data.attrs(stansub.read_draws(output))
+    assert facts["method"] == "NUTS"
+    assert facts["fallback"].startswith("NUTS in place of")

@@ -1,0 +1,73 @@
+"""Effects with an unknown scale are told from the text, whatever form a program has."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stansub.stan import data as data_module
+from stansub.stan.analysis import Analysis
+from stansub.stan.effects import effects, n_parameters
+from stansub.stan.source import read
+from stansub.stan.syntax import Program
+
+REACH = Path(__file__).parents[2] / "benchmarks" / "reach" / "programs"
+HEAD = "data { int N; int J; int K; array[N] int g; matrix[N, K] x; vector[N] y; }"
+LIKELIHOOD = "y ~ normal(alpha + x * beta + u[g], sigma);"
+PRIORS = "alpha ~ normal(0, 1); beta ~ normal(0, 1); sigma ~ exponential(1);"
+SCALARS = "real alpha; vector[K] beta; real<lower=0> sigma; real<lower=0> tau;"
+
+
+def program(tmp_path: Path, parameters: str, model: str, transformed: str = "") -> Program:
+    file = tmp_path / "program.stan"
+    transformed = f"transformed parameters {{ {transformed} }}" if transformed else ""
+    file.write_text(f"{HEAD} parameters {{ {SCALARS} {parameters} }} {transformed} model {{ {PRIORS} {model} }}")
+    return read(file).program
+
+
+@pytest.mark.parametrize(
+    ("parameters", "transformed", "model", "found"),
+    [
+        ("vector[J] u;", "", "u ~ normal(0, 1);", ()),
+        ("vector[J] u;", "", "u ~ normal(0, tau);", ("u",)),
+        ("vector[J] u;", "", "target += normal_lpdf(u | 0, tau);", ("u",)),
+        ("vector[J] z;", "vector[J] u = tau * z;", "z ~ std_normal();", ("z",)),
+        ("vector<multiplier=tau>[J] u;", "", "u ~ std_normal();", ("u",)),
+        ("vector[J] u;", "real s = tau^2;", "for (j in 1 : J) u[j] ~ normal(0, s);", ("u",)),
+        ("vector[J] z;", "vector[J] u = exp(tau) + z;", "z ~ std_normal();", ()),
+        ("vector[J] u;", "", "u ~ normal(0, 1); tau ~ normal(alpha, 1);", ()),
+    ],
+    ids=["fixed", "centred", "target", "times", "multiplier", "loop", "added", "scalars"],
+)
+def test_of_a_regression(parameters: str, transformed: str, model: str, found: tuple[str, ...], tmp_path: Path) -> None:
+    assert effects(program(tmp_path, parameters, f"{model} {LIKELIHOOD}", transformed), "N") == found
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("brms_gaussian", ()),
+        ("brms_distributional", ()),
+        ("brms_groups", ("z_1", "z_2")),
+        ("brms_correlated_groups", ("z_1",)),
+        ("brms_spline_s", ("zs_1_1",)),
+        ("radon_centred", ("alpha",)),
+        ("ar1", ()),
+    ],
+)
+def test_of_programs_as_people_have_them(name: str, found: tuple[str, ...]) -> None:
+    analysis = read(REACH / f"{name}.stan").analysis
+    assert analysis.effects() == found
+
+
+def test_parameters_are_counted_before_anything_is_compiled() -> None:
+    analysis: Analysis = read(REACH / "brms_correlated_groups.stan").analysis
+    sizes = {"N_1": 11, "M_1": 2, "Kc": 3}
+    values = {
+        one.name: np.array(sizes.get(one.name, 1)) for one in analysis.program.data.declarations if one.base == "int"
+    }
+    data = data_module.Data(values, analysis.program.data.declarations, "")
+    # b, Intercept, sd_1, z_1, L_1 and, in a linear regression, sigma.
+    declared = {one.name: one for one in analysis.program.parameters.declarations}
+    expected = 3 + 1 + 2 + 22 + 4 + ("sigma" in declared)
+    assert n_parameters(analysis.program, data) == expected
