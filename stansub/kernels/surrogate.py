@@ -1,8 +1,8 @@
 """Surrogate transitions: steps that leave a surrogate posterior as it is, accepted or rejected by what it leaves out.
 
-The surrogate is exp(G(theta) + Q(phi(theta))), Q being an expansion of the log likelihood L in its own arguments. A
+The surrogate is exp(G(theta) + A(phi(theta))), A being an approximation of the log likelihood L in its own arguments. A
 kernel that is reversible for it, such as so many transitions of the no-U-turn sampler with step size and metric held
-fixed, proposes theta'; with R = L - Q the Metropolis-Hastings ratio is that of the remainders alone,
+fixed, proposes theta'; with R = L - A the Metropolis-Hastings ratio is that of the remainders alone,
 
     min(1, exp(R(phi(theta')) - R(phi(theta))))
 
@@ -22,8 +22,9 @@ from stansub.kernels.base import Info, Kernel, Stat, State
 from stansub.kernels.direct import DirectKernel
 from stansub.kernels.metropolis import COUNTS, STATS
 from stansub.kernels.recipes import Bench, Leaves
+from stansub.target.approximation import Approximation
 from stansub.target.grouped import Joint, shared
-from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.target.sparse import SparsePredictors
 from stansub.target.split import Factor, Split
 from stansub.types import FloatArray
 
@@ -63,13 +64,13 @@ class Decisions(Protocol):
 class FromAll:
     """Decisions from all observations."""
 
-    def __init__(self, predictors: SparsePredictors, quadratic: Quadratic) -> None:
-        self._predictors, self._quadratic, self.n_evaluated = predictors, quadratic, 0
+    def __init__(self, predictors: SparsePredictors, approximation: Approximation) -> None:
+        self._predictors, self._approximation, self.n_evaluated = predictors, approximation, 0
 
     def at(self, phi: FloatArray) -> float:
         """R."""
         self.n_evaluated += self._predictors.n_observations
-        return self._predictors.log_lik(phi) - self._quadratic(phi)
+        return self._predictors.log_lik(phi) - self._approximation(phi)
 
     def decide(self, rng: np.random.Generator, here: float, there: float) -> Info:
         """Exact."""
@@ -82,10 +83,16 @@ class FromAll:
 
 
 class Jointly:
-    """Joint Poisson decisions from a few of the observations (see `stansub.target.grouped`)."""
+    """Joint Poisson decisions from a few of the observations (see `stansub.target.grouped`).
 
-    def __init__(self, predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray, joint: Joint) -> None:
-        self._observations, self._recentred = shared(predictors, quadratic, sds)
+    They are about what the expansion leaves out; what corrects that is known without observations.
+    """
+
+    def __init__(
+        self, predictors: SparsePredictors, approximation: Approximation, sds: FloatArray, joint: Joint
+    ) -> None:
+        self._approximation = approximation
+        self._observations, self._recentred = shared(predictors, approximation.quadratic, sds)
         self._decider = SurrogateDecider(self._observations, joint.kappa, joint.most)
         self._before = 0
 
@@ -97,19 +104,21 @@ class Jointly:
     def n_evaluated(self, n: int) -> None:
         self._before = n - self._decider.n_evaluated
 
-    def at(self, phi: FloatArray) -> FloatArray:
-        """The arguments, with shifts that cancel taken out."""
-        return self._recentred(phi)
+    def at(self, phi: FloatArray) -> tuple[FloatArray, float]:
+        """The arguments, with shifts that cancel taken out; and the correction."""
+        return self._recentred(phi), self._approximation.correction(phi)
 
-    def decide(self, rng: np.random.Generator, here: FloatArray, there: FloatArray) -> Info:
+    def decide(self, rng: np.random.Generator, here: tuple[FloatArray, float], there: tuple[FloatArray, float]) -> Info:
         """Exact, too."""
-        found = self._decider.decide(here, there, np.log1p(-rng.random()), rng.bit_generator.capsule)
+        corrected = here[1] - there[1]
+        log_u = np.log1p(-rng.random()) - corrected
+        found = self._decider.decide(here[0], there[0], log_u, rng.bit_generator.capsule)
         return {
             "accepted": found.accepted,
             "n_obs_used": found.n_obs_used,
             "n_looks": found.n_looks,
             "undecided": found.undecided,
-            "log_ratio": found.log_ratio,
+            "log_ratio": found.log_ratio + corrected,
         }
 
     def counts(self) -> dict[str, float]:
@@ -134,7 +143,7 @@ class SurrogateTransitions(DirectKernel):
     def __init__(self, split: Split, transition: SurrogateTransition) -> None:
         super().__init__(len(transition.centre))
         self._transition = transition
-        self._surrogate = split.surrogate(transition.quadratic)
+        self._surrogate = split.surrogate(transition.approximation)
         self._nuts = self._surrogate.nuts(transition.centre, transition.factor)
         self._decisions = transition.decisions(split.predictors)
         self._at: tuple[FloatArray, Any] | None = None
@@ -187,8 +196,8 @@ class SurrogateTransition:
 
     Attributes
     ----------
-    quadratic : Quadratic
-        The expansion of the log likelihood.
+    approximation : Approximation
+        Of the log likelihood.
     centre : ndarray, shape (dim,)
     factor : Factor
         Of the surrogate's mean precision: the metric.
@@ -201,7 +210,7 @@ class SurrogateTransition:
         Transitions of the no-U-turn sampler before a decision.
     """
 
-    quadratic: Quadratic
+    approximation: Approximation
     centre: FloatArray
     factor: Factor
     step_size: float
@@ -212,8 +221,8 @@ class SurrogateTransition:
     def decisions(self, predictors: SparsePredictors) -> Decisions:
         """Those of one chain."""
         if self.joint is None:
-            return FromAll(predictors, self.quadratic)
-        return Jointly(predictors, self.quadratic, self.sds, self.joint)
+            return FromAll(predictors, self.approximation)
+        return Jointly(predictors, self.approximation, self.sds, self.joint)
 
     def bind(self, bench: Bench) -> Kernel:
         """The kernel of one chain."""

@@ -557,7 +557,7 @@ def _(choice: chosen.NoVariatesWithoutMode) -> str:
 @sentence.register
 def _(choice: chosen.SurrogateSettled) -> str:
     return (
-        f"an expansion of second order in the likelihood's own arguments, which leaves out {choice.noise:.2g} of the "
+        f"an approximation in the likelihood's own arguments, which leaves out {choice.noise:.2g} of the "
         f"log density (standard deviation), found in {choice.n_passes} passes over the data"
     )
 

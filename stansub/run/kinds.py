@@ -18,7 +18,7 @@ from stansub.kernels import between_modes, jumps, polya_gamma, proposals, recipe
 from stansub.kernels.base import State
 from stansub.run import state
 from stansub.run.moments import Moments
-from stansub.target import grouped, laplace, observations, remainders, sparse, split, taylor
+from stansub.target import approximation, grouped, laplace, observations, remainders, sparse, split, taylor
 from stansub.tuning import adapt, anchored, mode
 
 _RUN = (
@@ -88,6 +88,8 @@ _ABOUT_THE_MODE = (
     observations.ObservationVariates,
     remainders.RemainderBounds,
     sparse.Quadratic,
+    approximation.Profiles,
+    approximation.Approximation,
     split.Factor,
     grouped.Joint,
     Moments,

@@ -4,8 +4,8 @@ phi are the quantities that the likelihood's statements read and that are no obs
 parameters and variables of the model block. Two programs are written from the user's. The likelihood's has phi for
 parameters and nothing but the likelihood in its model; in phi it is often affine in its predictors where it is not in
 theta, as with effects that are a scale times a standard normal. The other has all the rest, the map to phi, and in the
-likelihood's place a quadratic of phi whose coefficients are data: so Stan differentiates the map, and a surrogate of
-the posterior costs no data.
+likelihood's place a function of phi whose coefficients are data: so Stan differentiates the map, and a surrogate of the
+posterior costs no data.
 
 The text only proposes: that the two together are the user's log density is proved numerically.
 """
@@ -21,10 +21,17 @@ from stansub.stan.rewrite import silent
 from stansub.stan.rewriting import checked
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import Declaration, Literal, Program, SizedType, Span, names, parse, writes
+from stansub.target.approximation import LIMIT
 
-# Data of the program with the surrogate: the point of expansion, the gradient there, and minus the Hessian, by rows.
+# Data of the program with the surrogate (`stansub.target.approximation`): the point of expansion, the slope, and by
+# rows a matrix whose quadratic form is that of minus the Hessian; then profiles: their coefficients' places, from which
+# means these are counted, weights of these by rows, sizes and polynomials.
 SIZE, POINT, GRADIENT, VALUES, COLUMNS, STARTS = (
     f"stansub_{name}" for name in ("n_phi", "point", "gradient", "values", "columns", "starts")
+)
+PLACES, MEANS, WEIGHTS, WEIGHED, WEIGHTS_STARTS, SIZES, CUBIC, QUARTIC, QUINTIC = (
+    f"stansub_{name}"
+    for name in ("places", "means", "weights", "weighed", "weights_starts", "sizes", "cubic", "quartic", "quintic")
 )
 _PHI = "stansub_phi"
 _ORDERED = "ordered"
@@ -46,7 +53,7 @@ class OwnArguments:
     likelihood : Program
         Nothing but the likelihood.
     surrogate : str
-        Code of the program with a quadratic in the likelihood's place; phi is its generated quantity.
+        Code of the program with an approximation in the likelihood's place; phi is its generated quantity.
     declarations : tuple of Declaration
         The data that it needs of the user's.
     """
@@ -194,6 +201,12 @@ def _surrogate(
         f"  vector[{VALUES}_n] {VALUES};",
         f"  array[{VALUES}_n] int {COLUMNS};",
         f"  array[{SIZE} + 1] int {STARTS};",
+        *(f"  int {name}_n;" for name in (PLACES, WEIGHTS_STARTS, WEIGHTS)),
+        *(f"  array[{PLACES}_n] int {name};" for name in (PLACES, MEANS)),
+        f"  vector[{WEIGHTS}_n] {WEIGHTS};",
+        f"  array[{WEIGHTS}_n] int {WEIGHED};",
+        f"  array[{WEIGHTS_STARTS}_n] int {WEIGHTS_STARTS};",
+        *(f"  vector[{PLACES}_n] {name};" for name in (SIZES, CUBIC, QUARTIC, QUINTIC)),
         "}",
     ]
     if transformed_data:
@@ -205,12 +218,18 @@ def _surrogate(
     phi = _phi(arguments)
     change = f"{_PHI} - {POINT}"
     product = f"csr_matrix_times_vector({SIZE}, {SIZE}, {VALUES}, {COLUMNS}, {STARTS}, stansub_change)"
+    sparse = f"{WEIGHTS}, {WEIGHED}, {WEIGHTS_STARTS}"
+    means = f"csr_matrix_times_vector({WEIGHTS_STARTS}_n - 1, {SIZE}, {sparse}, stansub_change)"
     lines += [
         "model {",
         model,
         f"{{\n{phi}",
         f"vector[{SIZE}] stansub_change = {change};",
         f"target += dot_product({GRADIENT}, stansub_change) - 0.5 * dot_product(stansub_change, {product});",
+        f"vector[{PLACES}_n] stansub_t = (stansub_change[{PLACES}] - {means}[{MEANS}]) ./ {SIZES};",
+        f"vector[{PLACES}_n] stansub_s = stansub_t ./ sqrt(1 + square(stansub_t / {LIMIT}));",
+        f"vector[{PLACES}_n] stansub_factor = {CUBIC} + stansub_s .* ({QUARTIC} + stansub_s .* {QUINTIC});",
+        "target += dot_product(square(stansub_s) .* stansub_s, stansub_factor);",
         "}\n}",
         "generated quantities {",
         f"  vector[{SIZE}] {_PHI}_now;",

@@ -1,22 +1,23 @@
-"""Surrogates of a posterior: the program with a quadratic in place of its likelihood, which touches no data."""
+"""Surrogates of a posterior: the program with an approximation in place of its likelihood, which touches no data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
 from stansub._loop import SurrogateNuts
 from stansub.errors import RunError
-from stansub.stan import toolchain
+from stansub.stan import likelihood, toolchain
 from stansub.stan.analysis import Analysis
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
-from stansub.stan.likelihood import COLUMNS, GRADIENT, POINT, SIZE, STARTS, VALUES
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Program
+from stansub.target.approximation import Approximation
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Factor
@@ -43,12 +44,12 @@ class Surrogate:
     Attributes
     ----------
     model : Model
-        Log density: all but the likelihood, and the quadratic. Its generated quantity is phi.
-    quadratic : Quadratic
+        Log density: all but the likelihood, and the approximation. Its generated quantity is phi.
+    approximation : Approximation
     """
 
     model: Model
-    quadratic: Quadratic
+    approximation: Approximation
 
     def nuts(self, centre: FloatArray, factor: Factor) -> SurrogateNuts:
         """The no-U-turn sampler, with the metric of a precision."""
@@ -65,7 +66,7 @@ class Surrogate:
     def phi(self, theta: FloatArray) -> FloatArray:
         """The likelihood's arguments, shape (m,)."""
         first = self.model.param_num()
-        out = np.empty(first + len(self.quadratic.point))
+        out = np.empty(first + len(self.approximation.point))
         return self.model.param_constrain(theta, include_gq=True, rng=self.model.rng(0), out=out)[first:]
 
 
@@ -86,23 +87,42 @@ class Split:
     values: Data
     predictors: SparsePredictors
 
-    def surrogate(self, quadratic: Quadratic) -> Surrogate:
-        """With an expansion of the likelihood in its place."""
-        values = self.values.values | {
-            SIZE: len(quadratic.point),
-            POINT: quadratic.point,
-            GRADIENT: quadratic.gradient,
-            f"{VALUES}_n": len(quadratic.values),
-            VALUES: quadratic.values,
-            COLUMNS: quadratic.columns.astype(np.int64) + 1,
-            STARTS: quadratic.starts.astype(np.int64) + 1,
-        }
-        return Surrogate(replace(self.values, values=values).model(self.library), quadratic)
+    def surrogate(self, approximation: Approximation) -> Surrogate:
+        """With an approximation of the likelihood in its place."""
+        values = self.values.values | _data(approximation)
+        return Surrogate(replace(self.values, values=values).model(self.library), approximation)
 
     def nothing(self) -> Surrogate:
         """With nothing in its place: the prior."""
         m = self.predictors.dim
-        return self.surrogate(Quadratic.of(np.zeros(m), 0.0, np.zeros(m), self.predictors.empty()))
+        return self.surrogate(Approximation.plain(Quadratic.of(np.zeros(m), 0.0, np.zeros(m), self.predictors.empty())))
+
+
+def _data(approximation: Approximation) -> dict[str, Any]:
+    """An approximation as data of the program."""
+    quadratic, profiles = approximation.quadratic, approximation.profiles
+    # The quadratic form of a symmetric matrix is that of half of it.
+    precision = quadratic.precision
+    half = sp.csr_array(2 * sp.tril(precision, -1) + sp.diags_array(precision.diagonal()))
+    return {
+        likelihood.SIZE: len(quadratic.point),
+        likelihood.POINT: quadratic.point,
+        likelihood.GRADIENT: quadratic.gradient + approximation.slope,
+        f"{likelihood.VALUES}_n": half.nnz,
+        likelihood.VALUES: half.data,
+        likelihood.COLUMNS: half.indices.astype(np.int64) + 1,
+        likelihood.STARTS: half.indptr.astype(np.int64) + 1,
+        f"{likelihood.PLACES}_n": len(profiles.places),
+        likelihood.PLACES: profiles.places.astype(np.int64) + 1,
+        likelihood.MEANS: profiles.means.astype(np.int64) + 1,
+        f"{likelihood.WEIGHTS}_n": len(profiles.weights),
+        likelihood.WEIGHTS: profiles.weights,
+        likelihood.WEIGHED: profiles.columns.astype(np.int64) + 1,
+        f"{likelihood.WEIGHTS_STARTS}_n": len(profiles.starts),
+        likelihood.WEIGHTS_STARTS: profiles.starts.astype(np.int64) + 1,
+        likelihood.SIZES: profiles.sizes,
+        **dict(zip((likelihood.CUBIC, likelihood.QUARTIC, likelihood.QUINTIC), profiles.coefficients, strict=True)),
+    }
 
 
 def split(
@@ -168,7 +188,7 @@ def _proved(
     if not np.isfinite(constants).all() or np.ptp(constants) > _SAME * max(scales):
         raise NoPredictorsError("the likelihood in its own arguments and the rest are not the log density")
     theta = points[0]
-    about = found.surrogate(found.predictors.expansion(prior.phi(theta)))
+    about = found.surrogate(Approximation.plain(found.predictors.expansion(prior.phi(theta))))
     _, slope = about.model.log_density_gradient(theta)
     given_slope = gradient(theta)
     if not np.abs(slope - given_slope).max() <= _SLOPE * (1 + np.abs(given_slope).max()):

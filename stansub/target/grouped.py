@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from stansub import _loop
+from stansub.target.groupings import Recentred, columns
 from stansub.target.remainders import SHARE, NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors, SparseRows
 from stansub.types import FloatArray
@@ -24,9 +24,7 @@ from stansub.types import FloatArray
 _RADII = (8.0, 16.0, 32.0)
 # The variance that joint decisions should add to the log ratio, and candidates of a step at most: as a share of the
 # observations. A candidate, which lies anywhere in memory, takes eight times as long as an observation in its order.
-_VARIANCE, _MOST_SHARE = 0.1, 0.03
-# Rounding of a factor as a combination of others.
-_SAME = 1e-12
+_VARIANCE, _MOST_SHARE = 0.04, 0.03
 
 
 def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray) -> _loop.GroupedObservations:
@@ -73,7 +71,7 @@ def grouped(predictors: SparsePredictors, quadratic: Quadratic, sds: FloatArray)
             axis=1,
         )
     )
-    groupings = [(k, *column) for k, row in enumerate(rows) for column in _columns(row)]
+    groupings = [(k, *column) for k, row in enumerate(rows) for column in columns(row)]
     return _loop.GroupedObservations(
         family.density,
         [np.ascontiguousarray(row.dense, np.float64) for row in rows],
@@ -100,63 +98,6 @@ def shared(
         made = grouped(predictors, quadratic, sds), Recentred(predictors, quadratic.point)
         latest[:] = [(quadratic, made)]
     found: tuple[_loop.GroupedObservations, Recentred] = latest[0][1]
-    return found
-
-
-class Recentred:
-    """Changes of phi, less what cancels in every predictor: a shift of a grouping against what all observations have.
-
-    Where each observation reads one element of a grouping with a factor that is a combination of the numbers that all
-    have, such as 1 beside an intercept, a common shift of its elements can stand in those numbers' coefficients. Bounds
-    term by term would count it twice.
-
-    Parameters
-    ----------
-    predictors : SparsePredictors
-    point : ndarray, shape (m,)
-        From which changes are counted.
-    """
-
-    def __init__(self, predictors: SparsePredictors, point: FloatArray) -> None:
-        self._point, self._shifts = point, [one for row in predictors.rows for one in _shifts(row)]
-        # What one argument's shift takes away another may read.
-        read = [set(row.places.tolist()) | set(row.gathered.indices.tolist()) for row in predictors.rows]
-        shared = {place for k, one in enumerate(read) for other in read[:k] for place in one & other}
-        self._shifts = [one for one in self._shifts if not shared & {*one.places.tolist(), *one.dense.tolist()}]
-
-    def __call__(self, phi: FloatArray) -> FloatArray:
-        """With the same predictors."""
-        found = phi.copy()
-        for one in self._shifts:
-            mean = float(one.weights @ (found[one.places] - self._point[one.places]))
-            found[one.places] -= mean
-            found[one.dense] += mean * one.coefficients
-        return found
-
-
-class _Shift(NamedTuple):
-    """A grouping's places with weights that add up to 1, and coefficients that a shift of 1 is the same as."""
-
-    places: NDArray[np.int64]
-    weights: FloatArray
-    dense: NDArray[np.int64]
-    coefficients: FloatArray
-
-
-def _shifts(row: SparseRows) -> list[_Shift]:
-    found: list[_Shift] = []
-    if row.is_constant or not row.places.size:
-        return found
-    for places, factors in _columns(row):
-        if (places < 0).any():
-            continue
-        coefficients, *_ = np.linalg.lstsq(row.dense, factors, rcond=None)
-        if np.abs(row.dense @ coefficients - factors).max() > _SAME * np.abs(factors).max():
-            continue
-        counts = np.bincount(places)
-        own = np.flatnonzero(counts)
-        weights = np.asarray(counts[own] / len(places), np.float64)
-        found.append(_Shift(own, weights, row.places, np.asarray(coefficients, np.float64)))
     return found
 
 
@@ -193,29 +134,9 @@ def choose_joint(observations: _loop.GroupedObservations, phis: Sequence[FloatAr
     """
     decider, most = _loop.SurrogateDecider(observations, 1.0, 1.0), _MOST_SHARE * n
     rate, _, squares = np.median([decider.costs(a, b) for a, b in pairwise(phis)], axis=0)
-    if not 1.5 * rate <= most:
-        return None
     kappa = float(max(1.0, squares / _VARIANCE))
-    return Joint(kappa, float(most), float(min((kappa + 0.5) * rate, most)))
-
-
-class _Column(NamedTuple):
-    """One coefficient of each observation: its place, -1 for none, and its factor."""
-
-    places: NDArray[np.int32]
-    factors: FloatArray
-
-
-def _columns(row: SparseRows) -> list[_Column]:
-    counts, starts = np.diff(row.gathered.indptr), row.gathered.indptr[:-1]
-    found = []
-    for k in range(int(counts.max(initial=0))):
-        has = counts > k
-        places, factors = np.full(row.n, -1, np.int32), np.zeros(row.n)
-        places[has] = row.gathered.indices[starts[has] + k]
-        factors[has] = row.gathered.data[starts[has] + k]
-        found.append(_Column(places, factors))
-    return found
+    candidates = float((kappa + 0.5) * rate)
+    return Joint(kappa, float(most), candidates) if candidates <= most else None
 
 
 def _shares(row: SparseRows, whitening: FloatArray, lengths: FloatArray, sds: FloatArray) -> list[float]:
@@ -223,7 +144,7 @@ def _shares(row: SparseRows, whitening: FloatArray, lengths: FloatArray, sds: Fl
     sizes = []
     if row.places.size:
         sizes.append(np.sqrt(row.places.size) * float(np.mean(_reach(row, whitening) / lengths)))
-    sizes += [float(np.mean(np.abs(factors) * sds[places] / lengths)) for places, factors in _columns(row)]
+    sizes += [float(np.mean(np.abs(factors) * sds[places] / lengths)) for places, factors in columns(row)]
     found = np.maximum(sizes, 1e-3 * max(sizes, default=1.0))
     return [float(one) for one in found / found.sum()]
 

@@ -185,11 +185,19 @@ class SparsePredictors:
             value = float(self.family.log_lik(self.at(phi)).sum()) + self.constant
         return value if np.isfinite(value) else -np.inf
 
+    def gradient(self, phi: FloatArray) -> FloatArray:
+        """Of the log likelihood, shape (m,)."""
+        (slopes,) = self.family.derivatives((1,), self.at(phi))
+        return self._back(slopes)
+
+    def _back(self, slopes: FloatArray) -> FloatArray:
+        return np.asarray(np.sum([row.back(one) for row, one in zip(self.rows, slopes, strict=True)], axis=0))
+
     def expansion(self, phi: FloatArray) -> Quadratic:
         """About a point."""
         eta = self.at(phi)
         values, slopes, curvatures = self.family.derivatives((0, 1, 2), eta)
-        gradient = np.sum([row.back(slope) for row, slope in zip(self.rows, slopes, strict=True)], axis=0)
+        gradient = self._back(slopes)
         precision = sum(
             (
                 a.weighted(-np.ascontiguousarray(np.broadcast_to(curvatures[j, k], self.n_observations)), b)

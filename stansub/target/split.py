@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.target.approximation import Approximation
+from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
 
 
@@ -65,7 +66,7 @@ class Differentiable(Protocol):
 
 
 class Surrogate(Protocol):
-    """A surrogate posterior: all but the likelihood, and an expansion of that."""
+    """A surrogate posterior: all but the likelihood, and an approximation of that."""
 
     @property
     def model(self) -> Differentiable: ...
@@ -85,6 +86,6 @@ class Split(Protocol):
     @property
     def predictors(self) -> SparsePredictors: ...
 
-    def surrogate(self, quadratic: Quadratic) -> Surrogate:
-        """With an expansion in the likelihood's place."""
+    def surrogate(self, approximation: Approximation) -> Surrogate:
+        """With an approximation in the likelihood's place."""
         ...

@@ -2,7 +2,8 @@
 
 The point of expansion is not the joint mode, which for effects with an unknown scale is where that scale is 0. First
 the mode of the likelihood with a weak ridge, in its own arguments, which knows nothing of scales; then, as long as what
-the expansion leaves out varies less and less, the mean of short runs on the surrogate about the point before.
+the surrogate leaves out varies less and less, the mean of short runs on the surrogate before. At first nothing but the
+expansion is in the likelihood's place, then corrections for such draws are, too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from stansub.chosen import SurrogateSettled
 from stansub.errors import RunError
 from stansub.kernels.surrogate import MAX_TREE_DEPTH, SurrogateTransition
 from stansub.progress import Progress
-from stansub.target.grouped import Joint, Recentred, choose_joint, shared
+from stansub.target.approximation import Approximation, approximation
+from stansub.target.grouped import Joint, choose_joint, shared
+from stansub.target.groupings import Recentred
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Factor, Nuts, Split
@@ -90,37 +93,49 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
         np.isfinite(quadratic.value) and np.isfinite(quadratic.gradient).all() and np.isfinite(quadratic.values).all()
     ):
         raise RunError("the likelihood has no expansion where its arguments are 0; choose another proposal")
-    density = split.surrogate(quadratic).model
+    plain = Approximation.plain(quadratic)
+    density = split.surrogate(plain).model
     start = _start(density, dim, rng)
     differences = Differences(density, start, progress.check)
-    found = _explored(split, quadratic, start, start[np.newaxis], differences, rng, progress)
+    found = _explored(split, plain, start, start[np.newaxis], differences, rng, progress)
     n_passes += found.n_passes
-    for _ in range(_EXPANSIONS):
-        if found.noise < _SMALL:
-            break
-        progress("Expanding again")
-        surrogate = split.surrogate(found.quadratic)
-        mean = np.mean([surrogate.phi(theta) for theta in found.draws], axis=0)
-        expansion, points = split.predictors.expansion(mean), _spread(found.draws, _POINTS)
-        again = _explored(split, expansion, found.draws[-1], points, differences, rng, progress)
-        n_passes += 1 + again.n_passes
-        if again.noise >= found.noise:
-            break
-        found = again
-    surrogate = split.surrogate(found.quadratic)
-    recentred = Recentred(split.predictors, found.quadratic.point)
+    for approximated, passes in ((_expanded, 1), (approximation, 1 + len(found.draws))):
+        for _ in range(_EXPANSIONS):
+            if found.noise < _SMALL:
+                break
+            progress("Expanding again")
+            surrogate = split.surrogate(found.approximation)
+            about = approximated(split.predictors, [surrogate.phi(theta) for theta in found.draws])
+            points = _spread(found.draws, _POINTS)
+            again = _explored(split, about, found.draws[-1], points, differences, rng, progress)
+            n_passes += passes + again.n_passes
+            if not again.noise < found.noise:
+                break
+            found = again
+    surrogate = split.surrogate(found.approximation)
+    recentred = Recentred(split.predictors, found.approximation.point)
     phis = [recentred(surrogate.phi(theta)) for theta in found.draws]
     sds = np.std(phis, axis=0)
     transition = SurrogateTransition(
-        found.quadratic, found.centre, found.factor, found.step_size, sds, _joint(split.predictors, found, sds, phis)
+        found.approximation,
+        found.centre,
+        found.factor,
+        found.step_size,
+        sds,
+        _joint(split.predictors, found, sds, phis),
     )
     return Settled(transition, found.draws, found.noise, n_passes)
+
+
+def _expanded(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> Approximation:
+    """About the mean of draws, with no corrections."""
+    return Approximation.plain(predictors.expansion(np.mean(phis, axis=0)))
 
 
 def _joint(predictors: SparsePredictors, found: _Explored, sds: FloatArray, phis: Sequence[FloatArray]) -> Joint | None:
     """Joint decisions, where they cost less than all observations do."""
     try:
-        observations, _ = shared(predictors, found.quadratic, sds)
+        observations, _ = shared(predictors, found.approximation.quadratic, sds)
     except NoPredictorsError:
         return None
     return choose_joint(observations, phis[:_POINTS], predictors.n_observations)
@@ -214,7 +229,7 @@ def _eliminated(matrix: sp.csc_array) -> Any:
 
 
 class _Explored(NamedTuple):
-    quadratic: Quadratic
+    approximation: Approximation
     centre: FloatArray
     factor: Factor
     step_size: float
@@ -225,7 +240,7 @@ class _Explored(NamedTuple):
 
 def _explored(
     split: Split,
-    quadratic: Quadratic,
+    about: Approximation,
     start: FloatArray,
     points: FloatArray,
     differences: Differences,
@@ -233,7 +248,7 @@ def _explored(
     progress: Progress,
 ) -> _Explored:
     """Draws of a surrogate, with a metric that is taken anew from them, round by round, and at first from points."""
-    surrogate = split.surrogate(quadratic)
+    surrogate = split.surrogate(about)
     centre = theta = start
     for _ in range(_ROUNDS):
         progress.check()
@@ -248,8 +263,8 @@ def _explored(
     for one in some:
         progress.check()
         phi = surrogate.phi(one)
-        remainders.append(split.predictors.log_lik(phi) - quadratic(phi))
-    return _Explored(quadratic, centre, factor, step_size, float(np.std(remainders)), draws, len(some))
+        remainders.append(split.predictors.log_lik(phi) - about(phi))
+    return _Explored(about, centre, factor, step_size, float(np.std(remainders)), draws, len(some))
 
 
 def _mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:

@@ -26,7 +26,7 @@ def normal_rate(split: Split, settled: Settled, rng: np.random.Generator) -> flo
     surrogate's mean precision.
     """
     transition, draws = settled.transition, settled.draws
-    density = split.surrogate(transition.quadratic).model
+    density = split.surrogate(transition.approximation).model
     precision = _dense(transition.factor)
     cholesky = np.linalg.cholesky(precision)
     centre = transition.centre

@@ -10,7 +10,8 @@ from scipy.special import expit
 
 from stansub._loop import SurrogateDecider
 from stansub.target.families import Binomial, Poisson
-from stansub.target.grouped import Recentred, choose_joint, grouped
+from stansub.target.grouped import choose_joint, grouped
+from stansub.target.groupings import Recentred
 from stansub.target.several import LocationScale, NormalErrors
 from stansub.target.sparse import SparsePredictors, SparseRows
 

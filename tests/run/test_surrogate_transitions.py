@@ -13,6 +13,7 @@ import stansub
 from stansub import CompiledModel, InputError, Posterior
 from stansub.kernels.surrogate import SurrogateTransitions
 from stansub.progress import Progress
+from stansub.target.approximation import Approximation
 from stansub.target.grouped import Joint
 from stansub.tuning.surrogate import Settled, settle
 
@@ -30,7 +31,7 @@ def program() -> CompiledModel:
 def data() -> dict[str, Any]:
     rng = np.random.default_rng(5)
     x, g, h = rng.standard_normal(N), rng.integers(J, size=N), rng.integers(K, size=N)
-    eta = -0.4 + 0.5 * x + 0.6 * rng.standard_normal(J)[g] + 0.4 * rng.standard_normal(K)[h]
+    eta = -0.4 + 0.5 * x + 0.6 * rng.standard_normal(J)[g] + 1.2 * rng.standard_normal(K)[h]
     y = (rng.random(N) < expit(eta)).astype(int)
     return {"N": N, "J": J, "K": K, "y": y, "x": x, "g": g + 1, "h": h + 1}
 
@@ -50,13 +51,13 @@ class Weighted:
 
     def __init__(self, posterior: Posterior, settled: Settled, n: int) -> None:
         split, transition, rng = posterior.split(), settled.transition, np.random.default_rng(1)
-        surrogate = split.surrogate(transition.quadratic)
+        surrogate = split.surrogate(transition.approximation)
         nuts = surrogate.nuts(transition.centre, transition.factor)
         theta, draws, remainders = settled.draws[0].copy(), np.empty((n, posterior.dim)), np.empty(n)
         for k in range(n):
             nuts(rng.bit_generator.capsule, theta, step_size=transition.step_size, max_tree_depth=8)
             phi = surrogate.phi(theta)
-            draws[k], remainders[k] = theta, split.predictors.log_lik(phi) - transition.quadratic(phi)
+            draws[k], remainders[k] = theta, split.predictors.log_lik(phi) - transition.approximation(phi)
         weights = np.exp(remainders - remainders.max())
         self.draws, self.weights = draws, weights / weights.sum()
 
@@ -67,6 +68,15 @@ class Weighted:
         """Standard error of that, of draws that are nearly independent."""
         values = of(self.draws)
         return float(np.sqrt(np.sum(self.weights**2 * (values - self.mean(of)) ** 2)))
+
+
+class NotCorrected(SurrogateTransitions):
+    """A broken kernel, whose decisions do not know of corrections."""
+
+    def __init__(self, split: Any, transition: Any) -> None:
+        super().__init__(split, transition)
+        plain = replace(transition, approximation=Approximation.plain(transition.approximation.quadratic))
+        self._decisions = plain.decisions(split.predictors)
 
 
 class NotDecided(SurrogateTransitions):
@@ -112,15 +122,33 @@ def test_rows_are_found(posterior: Posterior) -> None:
 
 
 def test_draws_are_of_the_posterior(posterior: Posterior, settled: Settled) -> None:
-    split, start = posterior.split(), settled.draws[0]
-    # Expanded so far off that what it leaves out matters.
-    off = settled.transition.quadratic.point + np.repeat([1.2, 0.0], [1, 1 + J + K])
-    poor = replace(settled.transition, quadratic=split.predictors.expansion(off))
-    truth = Weighted(posterior, replace(settled, transition=poor), 6000)
+    split, start, about = posterior.split(), settled.draws[0], settled.transition.approximation
+    # Expanded so far off that what it leaves out matters, and corrected at random.
+    off = about.point + np.repeat([0.6, 0.0], [1, 1 + J + K])
+    slope = np.random.default_rng(3).normal(0, 0.4, 2 + J + K)
+    profiles = replace(about.profiles, coefficients=3 * about.profiles.coefficients)
+    poor = replace(
+        settled.transition, approximation=Approximation(split.predictors.expansion(off), slope, profiles), joint=None
+    )
+    truth = Weighted(posterior, settled, 8000)
     assert max(z_scores(run(SurrogateTransitions(split, poor), start, 5000), truth)) < MAX_Z
     jointly = replace(poor, joint=Joint(2.0, 1e9, 0.0))
     assert max(z_scores(run(SurrogateTransitions(split, jointly), start, 5000), truth)) < MAX_Z
-    assert max(z_scores(run(NotDecided(split, poor), start, 5000), truth)) > 2 * MAX_Z
+    for broken in (NotCorrected(split, poor), NotCorrected(split, jointly), NotDecided(split, poor)):
+        assert max(z_scores(run(broken, start, 5000), truth)) > 2 * MAX_Z
+
+
+def test_the_program_has_the_approximation(posterior: Posterior, settled: Settled) -> None:
+    split, about = posterior.split(), settled.transition.approximation
+    assert np.abs(about.slope).max() > 0
+    assert len(about.profiles.places) == K
+    surrogate, prior = split.surrogate(about), split.nothing()
+    differences = []
+    for theta in settled.draws[:5]:
+        phi = surrogate.phi(theta)
+        constant = about.quadratic.value  # is of no concern to it
+        differences.append(surrogate.model.log_density(theta) - prior.model.log_density(theta) - about(phi) + constant)
+    np.testing.assert_allclose(differences, 0, atol=1e-9)
 
 
 def test_by_name(program: CompiledModel, data: dict[str, Any], tmp_path: Path) -> None:

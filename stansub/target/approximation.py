@@ -1,0 +1,178 @@
+"""What stands for a log likelihood in a surrogate: an expansion of second order, and corrections that cost no data.
+
+What the expansion leaves out, R, is of third order, and its variance grows with the number of groups. Two corrections
+take most of it away and cost a gradient of the surrogate next to nothing:
+
+- A slope. Of all linear functions the one nearest to R under a normal distribution has the mean of R's gradient as its
+  slope (Stein's lemma). It is averaged over draws of a surrogate before.
+- A profile of each coefficient that a part of the observations reads. Along it alone R is a function of one number,
+  which is the sum over those observations; a polynomial is fitted to it, of an argument that is bounded, so that the
+  surrogate stays a distribution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.target.groupings import Recentred, columns
+from stansub.target.sparse import Quadratic, SparsePredictors
+from stansub.types import FloatArray
+
+# In sds of a coefficient: beyond about so many a profile is constant; and where polynomials are fitted, with weights.
+LIMIT = 6.0
+_NODES = np.array([-4.0, -3.0, -2.25, -1.5, -0.75, 0.75, 1.5, 2.25, 3.0, 4.0])
+_WEIGHTS = np.exp(-(_NODES**2) / 4)
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """A sum of functions of one coefficient each, s^3 (a + b s + c s^2).
+
+    With t = (d_j - mean) / size, s = t / sqrt(1 + (t / `LIMIT`)^2); means are weighted ones of the changes d.
+
+    Attributes
+    ----------
+    places : ndarray of int32, shape (k,)
+        Of the coefficients.
+    means : ndarray of int32, shape (k,)
+        From which of the means each is counted.
+    weights : ndarray
+        Of the means, one after the other; the last mean has none and is 0.
+    columns, starts : ndarray of int32
+        Where weights stand, and where those of each mean begin.
+    sizes : ndarray, shape (k,)
+    coefficients : ndarray, shape (3, k)
+    """
+
+    places: NDArray[np.int32]
+    means: NDArray[np.int32]
+    weights: FloatArray
+    columns: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    sizes: FloatArray
+    coefficients: FloatArray
+
+    @classmethod
+    def none(cls) -> Profiles:
+        """Of no coefficients."""
+        none, nowhere = np.empty(0), np.empty(0, np.int32)
+        return cls(nowhere, nowhere, none, nowhere, np.zeros(2, np.int32), none, np.empty((3, 0)))
+
+    def at(self, change: FloatArray) -> tuple[float, FloatArray]:
+        """Their sum, and its gradient, shape (m,)."""
+        weights = self._weights(len(change))
+        t = (change[self.places] - (weights @ change)[self.means]) / self.sizes
+        root = 1 / np.sqrt(1 + (t / LIMIT) ** 2)
+        s, (a, b, c) = t * root, self.coefficients
+        slopes = s**2 * (3 * a + s * (4 * b + 5 * s * c)) * root**3 / self.sizes
+        gradient = np.zeros(len(change))
+        np.add.at(gradient, self.places, slopes)
+        gradient -= np.bincount(self.means, slopes, minlength=weights.shape[0]) @ weights
+        return float(np.sum(s**3 * (a + s * (b + s * c)))), gradient
+
+    def _weights(self, m: int) -> sp.csr_array:
+        return sp.csr_array((self.weights, self.columns, self.starts), shape=(len(self.starts) - 1, m))
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """An expansion of a log likelihood, and corrections.
+
+    Attributes
+    ----------
+    quadratic : Quadratic
+    slope : ndarray, shape (m,)
+    profiles : Profiles
+    """
+
+    quadratic: Quadratic
+    slope: FloatArray
+    profiles: Profiles
+
+    @classmethod
+    def plain(cls, quadratic: Quadratic) -> Approximation:
+        """With no corrections."""
+        return cls(quadratic, np.zeros(len(quadratic.point)), Profiles.none())
+
+    @cached_property
+    def point(self) -> FloatArray:
+        """Of the expansion."""
+        return self.quadratic.point
+
+    def correction(self, phi: FloatArray) -> float:
+        """What it has beside the expansion."""
+        change = phi - self.point
+        return float(self.slope @ change) + self.profiles.at(change)[0]
+
+    def __call__(self, phi: FloatArray) -> float:
+        """Its value."""
+        return self.quadratic(phi) + self.correction(phi)
+
+    def gradient(self, phi: FloatArray) -> FloatArray:
+        """Of that, shape (m,)."""
+        change = phi - self.point
+        expanded = self.quadratic.gradient - self.quadratic.precision @ change
+        return np.asarray(expanded + self.slope + self.profiles.at(change)[1])
+
+
+def approximation(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> Approximation:
+    """About the mean of draws, with corrections that leave out least for such draws.
+
+    Parameters
+    ----------
+    predictors : SparsePredictors
+    phis : sequence of ndarray, shape (m,)
+        Arguments at draws of a surrogate.
+    """
+    quadratic = predictors.expansion(np.mean(phis, axis=0))
+    recentred = Recentred(predictors, quadratic.point)
+    sds = np.std([recentred(phi) for phi in phis], axis=0)
+    found = Approximation(quadratic, np.zeros(predictors.dim), _profiles(predictors, quadratic, recentred, sds))
+    slope = np.mean([predictors.gradient(phi) - found.gradient(phi) for phi in phis], axis=0)
+    return Approximation(quadratic, slope, found.profiles)
+
+
+def _profiles(predictors: SparsePredictors, quadratic: Quadratic, recentred: Recentred, sds: FloatArray) -> Profiles:
+    """Polynomials by weighted least squares."""
+    values = np.zeros((len(_NODES), predictors.dim))
+    read = np.zeros(predictors.dim, bool)
+    family, centre = predictors.family, predictors.at(quadratic.point)
+    value, slopes, curves = family.derivatives((0, 1, 2), centre)
+    for k, row in enumerate(predictors.rows):
+        for places, factors in columns(row):
+            has = np.flatnonzero(places >= 0)
+            read[places[has]] = True
+            for one, node in zip(values, _NODES, strict=True):
+                moved, change = centre.copy(), np.zeros(row.n)
+                change[has] = node * factors[has] * sds[places[has]]
+                moved[k] += change
+                left_out = family.log_lik(moved) - value - change * (slopes[k] + 0.5 * change * curves[k, k])
+                one += np.bincount(places[has], left_out[has], minlength=predictors.dim)
+    read &= (sds > 0) & np.isfinite(values).all(axis=0)
+    places = np.flatnonzero(read).astype(np.int32)
+    if not places.size:
+        return Profiles.none()
+    s = _NODES / np.sqrt(1 + (_NODES / LIMIT) ** 2)
+    basis = s[:, np.newaxis] ** np.array([3, 4, 5])
+    root = np.sqrt(_WEIGHTS)[:, np.newaxis]
+    coefficients, *_ = np.linalg.lstsq(root * basis, root * values[:, places], rcond=None)
+    shifts = recentred.shifts
+    means = np.full(predictors.dim, len(shifts), np.int32)
+    for k, shift in enumerate(shifts):
+        means[shift.places] = k
+    weights = [*(shift.weights for shift in shifts), np.empty(0)]
+    return Profiles(
+        places,
+        means[places],
+        np.concatenate(weights),
+        np.concatenate([*(shift.places for shift in shifts), np.empty(0)]).astype(np.int32),
+        np.concatenate([[0], np.cumsum([len(one) for one in weights])]).astype(np.int32),
+        sds[places],
+        coefficients,
+    )
