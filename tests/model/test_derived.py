@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from stansub import _loop
-from stansub.stan.derived import predictors_of
+from stansub.stan.derived import _tail_rounding, predictors_of
+from stansub.stan.predictors import is_proved
 from stansub.stan.rowwise import NotFollowedError
 from stansub.stan.syntax import parse
+from stansub.target.blocks import Blocks
 from stansub.target.programs import Code, ProgramFamily
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 
@@ -238,6 +240,9 @@ def test_a_wrong_instruction_is_seen(name: str) -> None:
     assert isinstance(family, ProgramFamily)
     code = family.code
     kinds = _loop.OPERATIONS
+    blocks, near, refused = Blocks(N, 4), list(points(3)), 0
+    terms = [found.sums(found.log_lik(one), blocks) for one in near]
+    assert is_proved(found, blocks, near, terms, rounding=_tail_rounding)
     for at in range(len(code.codes)):
         wrong, values = code.codes.copy(), code.values.copy()
         kind = kinds[wrong[at, 0]]
@@ -256,6 +261,13 @@ def test_a_wrong_instruction_is_seen(name: str) -> None:
         changed = replace(family, code=Code(code.starts, wrong, values), _made=[])
         with np.errstate(all="ignore"):
             assert not np.allclose(changed.log_lik(eta), right, rtol=1e-9, atol=1e-9), (at, kind)
+            # The proof sees changes between points, in which terms without parameters cancel.
+            wrongly = replace(found, family=changed)
+            changes = [one.log_lik(near[1]) - one.log_lik(near[0]) for one in (wrongly, found)]
+            if not np.allclose(*changes, rtol=0, atol=1e-4):
+                refused += 1
+                assert not is_proved(wrongly, blocks, near, terms, rounding=_tail_rounding), (at, kind)
+    assert refused > len(code.codes) / 2
 
 
 REFUSED = {
