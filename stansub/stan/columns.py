@@ -165,7 +165,7 @@ def _wanted(choice: _Choice, given: Mapping[str, Any]) -> _Filled:
 
 
 def _bound(declaration: Declaration, kind: str) -> str:
-    """The expression of a bound; nothing where there is none."""
+    """The expression of a bound; nothing if it has none."""
     return next((str(bound.value) for bound in declaration.type.bounds if bound.kind == kind), "")
 
 
@@ -178,7 +178,7 @@ def _value(expression: str, given: Mapping[str, Any]) -> int | None:
 
 
 def _choice(declaration: Declaration, tables: Sequence[Table], columns: Mapping[str, Sequence[str]]) -> _Choice | None:
-    """The columns of a variable: those that are named, or that of its own name; None where there is none."""
+    """The columns of a variable: those that are named, or that of its own name; None if there is none."""
     asked = columns.get(declaration.name)
     if declaration.base in ("tuple", "complex") or len(declaration.sizes) not in (1, 2):
         if asked is not None:

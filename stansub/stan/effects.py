@@ -119,7 +119,7 @@ def _integer(expression: Expression, data: Data) -> int:
 
 
 def _entry(data: Data, name: str, index: tuple[int, ...]) -> int:
-    """An integer of the data; 0 where there is none."""
+    """An integer of the data; 0 if there is none."""
     value = np.asarray(data.values.get(name))
     if value.dtype.kind != "i" or value.ndim != len(index):
         return 0

@@ -88,7 +88,7 @@ def _value(text: str, place: int, where: str) -> tuple[Any, int]:
 def _closed(text: str, place: int, where: str) -> int:
     rest = text[place:].lstrip()
     if not rest.startswith(")"):
-        raise InputError(f"{where}: structure(...) goes on with {_shown(rest, 0)!r}")
+        raise InputError(f"{where}: structure(...) is followed by {_shown(rest, 0)!r}")
     return place + len(text[place:]) - len(rest) + 1
 
 

@@ -1,4 +1,4 @@
-"""Effects with an unknown scale are told from the text, whatever form a program has."""
+"""Effects with an unknown scale are found from the text, whatever form a program has."""
 
 from pathlib import Path
 
