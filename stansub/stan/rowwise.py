@@ -32,19 +32,20 @@ def _log1m_exp(x: FloatArray) -> FloatArray:
     return np.where(x > -np.log(2), np.log(-np.expm1(x)), np.log1p(-np.exp(x)))
 
 
+# scipy imports its functions when they are called, so that the command line starts at once.
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "exp": np.exp,
     "log": np.log,
     "log1p": np.log1p,
     "log1p_exp": lambda x: np.logaddexp(0, x),
-    "inv_logit": scipy.special.expit,
+    "inv_logit": lambda x: scipy.special.expit(x),
     "log1m_exp": _log1m_exp,
     "square": np.square,
     "inv": lambda x: 1 / x,
     "sqrt": np.sqrt,
-    "lgamma": scipy.special.gammaln,
-    "digamma": scipy.special.digamma,
-    "std_normal_lcdf": scipy.special.log_ndtr,
+    "lgamma": lambda x: scipy.special.gammaln(x),
+    "digamma": lambda x: scipy.special.digamma(x),
+    "std_normal_lcdf": lambda x: scipy.special.log_ndtr(x),
     "cos": np.cos,
 }
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {"sum": np.add, "difference": np.subtract, "product": np.multiply}

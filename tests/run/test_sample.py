@@ -215,6 +215,8 @@ def test_every_setting_is_written_down(short: Any) -> None:
         "save_warmup": False,
         "generated_quantities": True,
         "observation_level": False,
+        "save": None,
+        "drop": None,
     }
     assert facts["test"] == "austerity"
     assert facts["epsilon"] == 0.1
