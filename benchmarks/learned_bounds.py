@@ -3,9 +3,9 @@
 python benchmarks/learned_bounds.py
 
 Bounds c_b are learned from remainders at some draws of the normal approximation, by a multiple of the largest of each
-block, with or without the median over the blocks as the least (see `stansub.tuning.learned`). For moves between other
-draws it prints the blocks that a factorised decision picks, and by how much bounds that are exceeded raise the
-acceptance probability, on average.
+block, with or without the median over the blocks as the least (see `stansub.tuning.bound_learning`). For moves
+between other draws it prints the blocks that a factorised decision picks, and by how much bounds that are exceeded
+raise the acceptance probability, on average.
 """
 
 from __future__ import annotations

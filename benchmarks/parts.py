@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from stansub.stan.compiled import CompiledModel, compile_model
+from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.stan.posterior import draw_points
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ROOT / "tests" / "model" / "programs"
+PROGRAMS = ROOT / "tests" / "programs"
 SIZE, BLOCKS = 32, 200
 
 Data = dict[str, Any]

@@ -22,8 +22,8 @@ import orjson
 
 import stansub
 from stansub.acceptance.decide import make_decider
+from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.posterior import Posterior
-from stansub.stan.rewritten import Rewritten
 from stansub.types import FloatArray
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,7 +69,7 @@ def sequential_pass(posterior: Posterior, theta: FloatArray) -> float:
     """Nanoseconds an observation in one sequential pass of the library that serves the decisions."""
     population = posterior.population
     # A reduce_sum of the untouched program may use several threads; the rewritten one runs over all units in one.
-    model = population.model if isinstance(population, Rewritten) else posterior.full
+    model = population.model if isinstance(population, LoopEvaluator) else posterior.full
     return median_seconds(lambda: model.log_density(theta)) / posterior.blocks.n_observations * 1e9
 
 

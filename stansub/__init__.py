@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import write as write_draws
     from stansub.run.config import SampleConfig
     from stansub.run.sample import read_checkpoint, sample
-    from stansub.stan.compiled import CompiledModel, compile_model
+    from stansub.stan.compilation import CompiledModel, compile_model
     from stansub.stan.posterior import Posterior
     from stansub.stan.sources import DataSources
     from stansub.target.functions import FunctionFactors
@@ -109,7 +109,7 @@ _HOMES = {
     **dict.fromkeys(("Fixed", "Geometric", "Hoeffding", "Pocock"), "acceptance.rules"),
     **dict.fromkeys(("Barker", "Factorised", "Penalty", "Poisson"), "acceptance.rules"),
     **dict.fromkeys(("DrawsWarning", "InputError", "RunError", "StansubError"), "errors"),
-    **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compiled"),
+    **dict.fromkeys(("CompiledModel", "compile_model"), "stan.compilation"),
     "FunctionFactors": "target.functions",
     "Posterior": "stan.posterior",
     "DataSources": "stan.sources",

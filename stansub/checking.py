@@ -23,14 +23,14 @@ from stansub.run.transitions import MANY
 from stansub.stan import source as source_module
 from stansub.stan.analysis import Analysis
 from stansub.stan.elementwise.elements import NotSeparableError
-from stansub.stan.elementwise.reformulated import Reformulated
+from stansub.stan.elementwise.reformulation import Reformulated
 from stansub.stan.instances import Instances
+from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior, draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.recognise import observations_in
 from stansub.stan.remarks import find_line
-from stansub.stan.rewritten import Rewritten
 from stansub.stan.sizes import outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
@@ -362,7 +362,7 @@ def _count(n: int, what: str) -> str:
 
 
 def _evaluator(posterior: Posterior) -> str:
-    if isinstance(posterior.population, Rewritten):
+    if isinstance(posterior.population, LoopEvaluator):
         return "the program rewritten so that its likelihood runs over chosen blocks"
     if isinstance(posterior.population, Instances) and posterior.population.alone:
         return "one instance of the program's likelihood a block"

@@ -234,7 +234,7 @@ def test_simulated_data_have_what_the_programs_declare(study: Any) -> None:
 
 def test_every_test_and_proposal_has_its_cell(study: Any) -> None:
     from stansub.acceptance.names import RULE_HOMES
-    from stansub.tuning.named import PROPOSALS
+    from stansub.tuning.proposal_names import PROPOSALS
 
     assert {*RULE_HOMES, *PROPOSALS} - {"auto"} <= set(study.CELLS)
 

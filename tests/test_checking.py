@@ -10,7 +10,7 @@ from stansub.cli import main
 
 ROOT = Path(__file__).parents[1]
 LOGISTIC = ROOT / "stan_models" / "logistic.stan"
-PROGRAMS = ROOT / "tests" / "model" / "programs"
+PROGRAMS = ROOT / "tests" / "programs"
 NO_SUMS = ROOT / "tests" / "stan" / "programs" / "no_sums"
 
 
@@ -73,8 +73,8 @@ def test_rewritings_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     check(file)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Rewritten")]
     assert lines == [
-        "Rewritten     summaries of data in transformed data",
-        "Rewritten     data beside an observation as rows of data",
+        "LoopEvaluator     summaries of data in transformed data",
+        "LoopEvaluator     data beside an observation as rows of data",
     ]
 
 

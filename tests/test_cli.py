@@ -27,9 +27,9 @@ from stansub.run import collect, config, decisions, limits, progress
 from stansub.run.chain import Chain, Phase
 from stansub.stan import download
 from stansub.stan.home import find_home
-from stansub.tuning import anchored
-from stansub.tuning.missed import MissedMode, ModeCheck
-from stansub.tuning.named import PROPOSALS
+from stansub.tuning import mode_setup
+from stansub.tuning.mode_check import MissedMode, ModeCheck
+from stansub.tuning.proposal_names import PROPOSALS
 
 EXAMPLES = Path(__file__).parents[1] / "stan_models"
 LOGISTIC = str(EXAMPLES / "logistic.stan")
@@ -865,7 +865,7 @@ def test_choices_are_those_of_the_library() -> None:
     assert names("range_source") == sorted(limits.RANGES.names)
     assert names("evaluator") == sorted(get_args(parameters["evaluator"].annotation))
     assert names("proposal") == sorted(PROPOSALS)
-    assert names("control_variates") == sorted(anchored.ORDERS)
+    assert names("control_variates") == sorted(mode_setup.ORDERS)
 
 
 def test_the_command_line_starts_without_heavy_imports() -> None:

@@ -68,7 +68,7 @@ def test_code_is_read_from_no_file() -> None:
             if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
                 assert isinstance(node.value, ast.Constant), file
                 assert node.value.value is False, file
-    assert found == {"run/elsewhere.py", "stan/trials.py"}
+    assert found == {"run/remote.py", "stan/trials.py"}
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stansub.run.early_stopping import Until, schedule
 from stansub.run.precision import Precision
-from stansub.run.until import Until, schedule
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "stopping" / "run.py"
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from workloads import Simulate, Values
 
 from stansub.acceptance.names import TEST_NAMES
-from stansub.tuning.named import PROPOSALS
+from stansub.tuning.proposal_names import PROPOSALS
 
 Array = NDArray[np.float64]
 

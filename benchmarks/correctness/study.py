@@ -17,7 +17,7 @@ from correctness.workloads import WORKLOADS, Workload
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
-    from stansub.stan.compiled import CompiledModel
+    from stansub.stan.compilation import CompiledModel
 
 # A tenth of the default's steps are enough to see chains in the wrong place, and leave time for many seeds.
 LENGTH: dict[str, Any] = {"iter_warmup": 500, "iter_sampling": 1000}

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from stansub.diagnostics.comparison import Comparison, compare_draws
 from stansub.diagnostics.statistics import POWER
-from stansub.nuts import stored
+from stansub.nuts import reference_cache
 from stansub.output import inference_data
 from stansub.output.statistics import scalar_names
 
@@ -55,7 +55,7 @@ def runs(subject: Subject, n: int, draws: Path, *, seed: int, engine: str) -> li
     draws.mkdir(parents=True, exist_ok=True)
     quiet = Console(quiet=True)
     return [
-        stored.obtain(
+        reference_cache.obtain(
             subject.program,
             subject.data,
             path=draws / f"{subject.name}-{one}.nc",

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from stansub.run.early_stopping import convergence, schedule
 from stansub.run.precision import Precision
-from stansub.run.until import convergence, schedule
 
 REPORTS = Path(__file__).resolve().parent.parent.parent / "reports" / "stopping"
 

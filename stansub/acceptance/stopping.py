@@ -252,7 +252,7 @@ class Factorised(_Thinned):
     ----------
     bounds : {"proved", "learned"}
         Where the bounds come from: proved for likelihoods of linear predictors, or learned from trials for any
-        likelihood (see `stansub.tuning.learned`), which makes the test an approximate one.
+        likelihood (see `stansub.tuning.bound_learning`), which makes the test an approximate one.
 
     Raises
     ------

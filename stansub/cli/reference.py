@@ -82,15 +82,15 @@ def reference(
 
     A reference that is there already is used again if model, data and the settings asked for are the same.
     """
-    from stansub.nuts import stored
+    from stansub.nuts import reference_cache
     from stansub.nuts.reference import describe, reservations
     from stansub.output import inference_data, summary
 
     console = FlagConsole(stderr=True)
-    kept = stored.obtain(
+    kept = reference_cache.obtain(
         model,
         sources_of(data, columns),
-        path=output or stored.default_path(model.stem),
+        path=output or reference_cache.default_path(model.stem),
         force=force,
         **options,
         adapt_delta=adapt_delta,

@@ -28,7 +28,7 @@ from stansub.run import limits
 from stansub.run.config import SampleConfig
 from stansub.run.sample import check as check_draws
 from stansub.run.sample import draw
-from stansub.stan.compiled import CompiledModel, compile_model
+from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.target.functions import FunctionFactors
 from stansub.types import FloatArray, IntArray
 

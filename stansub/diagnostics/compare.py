@@ -12,7 +12,7 @@ from rich.console import Console
 from stansub.diagnostics.alignment import check_comparable
 from stansub.diagnostics.comparison import Comparison, compare_draws
 from stansub.errors import InputError
-from stansub.nuts import stored
+from stansub.nuts import reference_cache
 from stansub.nuts.base import Program
 from stansub.nuts.reference import describe
 from stansub.nuts.reference import reference as make_reference
@@ -132,7 +132,7 @@ def _obtain(
     if not facts.get("model_code"):
         raise InputError("the draws do not record their program: give a reference file, or sample again")
     program = Program(str(facts.get("model", "model")), str(facts["model_code"]))
-    path = stored.default_path(program.name, folder) if folder is not None else None
+    path = reference_cache.default_path(program.name, folder) if folder is not None else None
     if path is not None and (kept := _stored(path, program, facts, wish, force=force)) is not None:
         _print(console, f"Reference: {path}, made before")
         return kept
@@ -153,7 +153,7 @@ def _obtain(
     )
     _print(console, describe(inference_data.attrs(made)))
     if path is not None:
-        stored.store(made, path, overwrite=force)
+        reference_cache.store(made, path, overwrite=force)
         _print(console, f"Reference: {path}")
     return made
 
@@ -163,7 +163,7 @@ def _stored(
 ) -> InferenceData | None:
     """The stored reference; None if there is none, or one that does not fit and may be replaced."""
     try:
-        return stored.find(
+        return reference_cache.find(
             path,
             model_hash=program.hash,
             data_hash=str(facts.get("data_hash", "")),

@@ -30,14 +30,14 @@ from stansub.run.posteriors import make_posterior
 from stansub.run.prepare import about_mode, make_chain
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.state import Plan
-from stansub.stan.compiled import CompiledModel
+from stansub.stan.compilation import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.sources import DataLike
 from stansub.target.factors import Evaluator
 from stansub.target.taylor import ControlVariates
-from stansub.tuning.anchored import Request, check_order
-from stansub.tuning.named import check_proposal, without_race
+from stansub.tuning.mode_setup import Request, check_order
+from stansub.tuning.proposal_names import check_proposal, without_race
 from stansub.tuning.trial import pairs_at
 
 if TYPE_CHECKING:

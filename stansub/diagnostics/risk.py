@@ -37,7 +37,7 @@ from stansub.run import choices, collect, decisions, executors, inits, limits
 from stansub.run.posteriors import make_posterior
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.sample import sample
-from stansub.stan.compiled import CompiledModel
+from stansub.stan.compilation import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.sources import DataLike
 from stansub.types import FloatArray

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from stansub._loop import Proposals
-from stansub.chosen import Chosen
 from stansub.codec import GIVEN
 from stansub.errors import InputError
 from stansub.kernels.base import Records
+from stansub.selection import Chosen
 from stansub.types import FloatArray
 
 

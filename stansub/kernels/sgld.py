@@ -15,9 +15,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.chosen import Chosen, MiniBatchGradients
 from stansub.codec import GIVEN
 from stansub.kernels.proposals import BuiltIn
+from stansub.selection import Chosen, MiniBatchGradients
 from stansub.target.taylor import ControlVariates
 from stansub.types import FloatArray
 

@@ -23,7 +23,7 @@ from stansub.kernels.direct import DirectKernel
 from stansub.kernels.metropolis import COUNTS, STATS
 from stansub.kernels.recipes import Bench, Leaves
 from stansub.target.approximation import Approximation
-from stansub.target.grouped import Joint, shared
+from stansub.target.group_candidates import Joint, shared
 from stansub.target.sparse import SparsePredictors
 from stansub.target.split import Factor, Split
 from stansub.types import FloatArray
@@ -83,7 +83,7 @@ class FromAll:
 
 
 class Jointly:
-    """Joint Poisson decisions from a few of the observations (see `stansub.target.grouped`).
+    """Joint Poisson decisions from a few of the observations (see `stansub.target.group_candidates`).
 
     They are about what the expansion leaves out; what corrects that is known without observations.
     """

@@ -15,7 +15,7 @@ from stansub.errors import DrawsWarning
 from stansub.nuts.base import Missing, Program, Run, Settings
 from stansub.output.inference_data import attrs, group
 from stansub.run.sample import sample
-from stansub.stan.compiled import compile_model
+from stansub.stan.compilation import compile_model
 from stansub.stan.data import Data
 from stansub.stan.source import Source
 

@@ -20,7 +20,7 @@ class MissedMode(TypedDict):
 
 
 class ModeCheck(TypedDict):
-    """See `stansub.tuning.missed.ModeCheck`."""
+    """See `stansub.tuning.mode_check.ModeCheck`."""
 
     n_starts: int
     n_modes: int
@@ -53,7 +53,7 @@ class Normality(TypedDict):
 
 
 class LastCheck(TypedDict):
-    """See `stansub.run.until.Check`."""
+    """See `stansub.run.early_stopping.Check`."""
 
     reached: bool
     n_checks: int

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from typing import Any, NamedTuple
 
-from stansub import chosen, findings, memory
-from stansub.chosen import BlockReason, Chosen, LookTrial, RaceOutcome
+from stansub import findings, memory, selection
 from stansub.findings import (
     Acceptances,
     Audit,
@@ -23,6 +22,7 @@ from stansub.findings import (
     Quantities,
     TrialDecisionsWrong,
 )
+from stansub.selection import BlockReason, Chosen, LookTrial, RaceOutcome
 
 # Parameters that are named.
 _MOST_NAMED = 4
@@ -485,7 +485,7 @@ def sentence(choice: Chosen) -> str:
 
 
 @sentence.register
-def _(choice: chosen.ModesFound) -> str:
+def _(choice: selection.ModesFound) -> str:
     text = f"log density {choice.log_density:,.2f} ({choice.n_reached} of {choice.n_starts} starts)"
     if len(choice.shares) > 1:
         shares = ", ".join(f"{share:.2g}" for share in choice.shares)
@@ -500,7 +500,7 @@ def _(choice: chosen.ModesFound) -> str:
 
 
 @sentence.register
-def _(choice: chosen.VariatesByCost) -> str:
+def _(choice: selection.VariatesByCost) -> str:
     needed = [_blocks(blocks) for blocks in choice.blocks]
     text = (
         f"{_order(choice.order)}: a decision near the mode needs about {needed[choice.order]} of {choice.n_blocks:,} "
@@ -517,13 +517,13 @@ def _(choice: chosen.VariatesByCost) -> str:
 
 
 @sentence.register
-def _(choice: chosen.VariatesAsAsked) -> str:
+def _(choice: selection.VariatesAsAsked) -> str:
     reason = f"the program's {choice.function} bounds the remainders" if choice.function else "as asked for"
     return f"{_order(choice.order)}: {reason}"
 
 
 @sentence.register
-def _(choice: chosen.VariatesForBounds) -> str:
+def _(choice: selection.VariatesForBounds) -> str:
     bounds = f"bounds learned from {choice.n_draws} draws" if choice.n_draws else "proved bounds"
     if choice.function:
         bounds = f"the bounds of {choice.function}"
@@ -531,13 +531,13 @@ def _(choice: chosen.VariatesForBounds) -> str:
 
 
 @sentence.register
-def _(choice: chosen.RangeByPredictors) -> str:
+def _(choice: selection.RangeByPredictors) -> str:
     why = "as asked" if choice.asked else "no function of the program gives another"
     return f"what control variates leave has proved bounds, for the likelihood is one of linear predictors; {why}"
 
 
 @sentence.register
-def _(choice: chosen.VariatesOfObservations) -> str:
+def _(choice: selection.VariatesOfObservations) -> str:
     return (
         f"{_order(choice.order)}, of single observations: a decision near the mode looks at about "
         f"{choice.candidates:.2g} of {choice.n_observations:,} observations"
@@ -545,17 +545,17 @@ def _(choice: chosen.VariatesOfObservations) -> str:
 
 
 @sentence.register
-def _(choice: chosen.NoVariatesForTest) -> str:
+def _(choice: selection.NoVariatesForTest) -> str:
     return f"none: the {choice.test} test looks at the differences themselves"
 
 
 @sentence.register
-def _(choice: chosen.NoVariatesWithoutMode) -> str:
+def _(choice: selection.NoVariatesWithoutMode) -> str:
     return f"none: {choice.reason}"
 
 
 @sentence.register
-def _(choice: chosen.SurrogateSettled) -> str:
+def _(choice: selection.SurrogateSettled) -> str:
     return (
         f"an approximation in the likelihood's own arguments, which leaves out {choice.noise:.2g} of the "
         f"log density (standard deviation), found in {choice.n_passes} passes over the data"
@@ -563,14 +563,14 @@ def _(choice: chosen.SurrogateSettled) -> str:
 
 
 @sentence.register
-def _(choice: chosen.TransitionsTaken) -> str:
+def _(choice: selection.TransitionsTaken) -> str:
     normal = f", and {percent(choice.normal)} of normal moves would be accepted" if choice.normal is not None else ""
     why = "asked for" if choice.asked else f"{with_effects(choice.effects, choice.n_parameters)}{normal}"
     return f"surrogate transitions: {why}; {percent(choice.accepted)} of those tried were accepted"
 
 
 @sentence.register
-def _(choice: chosen.TransitionsLeft) -> str:
+def _(choice: selection.TransitionsLeft) -> str:
     there_are = f"none, though there are {with_effects(choice.effects, choice.n_parameters)}"
     if choice.normal is not None:
         near = f"{percent(choice.normal)} of normal moves would be accepted"
@@ -587,7 +587,7 @@ def with_effects(effects: Sequence[str], n_parameters: int) -> str:
 
 
 @sentence.register
-def _(choice: chosen.VariatesMoved) -> str:
+def _(choice: selection.VariatesMoved) -> str:
     none, first, second = map(_blocks, choice.blocks)
     needed = (none, first, second)[choice.order]
     return (
@@ -597,7 +597,7 @@ def _(choice: chosen.VariatesMoved) -> str:
 
 
 @sentence.register
-def _(choice: chosen.VariatesGivenUp) -> str:
+def _(choice: selection.VariatesGivenUp) -> str:
     return (
         f"none: after {choice.n_steps:,} steps of warmup a decision needs about {_blocks(choice.blocks_with)} of "
         f"{choice.n_blocks:,} blocks with them, {_blocks(choice.blocks_without)} without"
@@ -605,27 +605,27 @@ def _(choice: chosen.VariatesGivenUp) -> str:
 
 
 @sentence.register
-def _(choice: chosen.KeptForFewDraws) -> str:
+def _(choice: selection.KeptForFewDraws) -> str:
     return f"kept: too few different draws in the first {choice.n_steps:,} steps of warmup"
 
 
 @sentence.register
-def _(choice: chosen.KeptSinceNear) -> str:
+def _(choice: selection.KeptSinceNear) -> str:
     return f"kept: {_mean_is(choice.n_steps, choice.distance)}, and their sds are alike"
 
 
 @sentence.register
-def _(choice: chosen.KeptSinceApart) -> str:
+def _(choice: selection.KeptSinceApart) -> str:
     return f"kept: after {choice.n_steps:,} steps of warmup the chains are far apart with lower density between them"
 
 
 @sentence.register
-def _(choice: chosen.KeptSinceUndefined) -> str:
+def _(choice: selection.KeptSinceUndefined) -> str:
     return f"kept: {_mean_is(choice.n_steps, choice.distance)}, where {choice.error}"
 
 
 @sentence.register
-def _(choice: chosen.KeptForCost) -> str:
+def _(choice: selection.KeptForCost) -> str:
     text = f"kept: {_mean_is(choice.n_steps, choice.distance)}; a decision needs about {_blocks(choice.blocks)} of "
     text += f"{choice.n_blocks:,} blocks"
     if choice.blocks_there is not None:
@@ -634,7 +634,7 @@ def _(choice: chosen.KeptForCost) -> str:
 
 
 @sentence.register
-def _(choice: chosen.Moved) -> str:
+def _(choice: selection.Moved) -> str:
     earlier = f", as after {_and([f'{n:,}' for n in choice.earlier])}" if choice.earlier else ""
     origin = "the one before" if choice.earlier else "the mode"
     return (
@@ -645,27 +645,27 @@ def _(choice: chosen.Moved) -> str:
 
 
 @sentence.register
-def _(choice: chosen.GivenUp) -> str:
+def _(choice: selection.GivenUp) -> str:
     return f"given up after {choice.n_steps:,} steps of warmup"
 
 
 @sentence.register
-def _(choice: chosen.RaceWon) -> str:
+def _(choice: selection.RaceWon) -> str:
     return f"{choice.race.winner} and one random-walk step in {choice.walk_every}: {_race(choice.race)}"
 
 
 @sentence.register
-def _(choice: chosen.ProposalStays) -> str:
+def _(choice: selection.ProposalStays) -> str:
     return f"{choice.race.winner} as before: {_race(choice.race)}"
 
 
 @sentence.register
-def _(choice: chosen.WalkWon) -> str:
+def _(choice: selection.WalkWon) -> str:
     return f"{choice.race.winner} whose scale is learned: {_race(choice.race)}"
 
 
 @sentence.register
-def _(choice: chosen.WalkSinceFewAccepted) -> str:
+def _(choice: selection.WalkSinceFewAccepted) -> str:
     return (
         f"adaptive Metropolis that starts from the Laplace approximation: {choice.accepted:.0%} of independent "
         "draws from it were accepted"
@@ -673,7 +673,7 @@ def _(choice: chosen.WalkSinceFewAccepted) -> str:
 
 
 @sentence.register
-def _(choice: chosen.BetweenModes) -> str:
+def _(choice: selection.BetweenModes) -> str:
     return (
         f"independent draws from the Laplace approximations of {choice.n_modes} modes, so that chains change "
         "modes, and as many random-walk steps about each"
@@ -681,7 +681,7 @@ def _(choice: chosen.BetweenModes) -> str:
 
 
 @sentence.register
-def _(choice: chosen.MiniBatchGradients) -> str:
+def _(choice: selection.MiniBatchGradients) -> str:
     text = f"Langevin moves with gradients from {choice.n_drawn:,} of {choice.n_blocks:,} blocks a step"
     if choice.control_variates:
         return f"{text}, for what the expansions leave"
@@ -690,22 +690,22 @@ def _(choice: chosen.MiniBatchGradients) -> str:
 
 
 @sentence.register
-def _(choice: chosen.FirstLookFits) -> str:
+def _(choice: selection.FirstLookFits) -> str:
     return f"{choice.first} blocks, of {choice.drawn:.2g} in a typical decision: {_trial(choice.trial)}"
 
 
 @sentence.register
-def _(choice: chosen.FirstLookNotNormal) -> str:
+def _(choice: selection.FirstLookNotNormal) -> str:
     return f"{choice.first} blocks, though means of remainders are not normal: {_trial(choice.trial)}"
 
 
 @sentence.register
-def _(choice: chosen.FirstLookUntried) -> str:
+def _(choice: selection.FirstLookUntried) -> str:
     return "as late as it gets: nothing could be tried"
 
 
 @sentence.register
-def _(choice: chosen.FirstLookOfNoise) -> str:
+def _(choice: selection.FirstLookOfNoise) -> str:
     if choice.off is None:
         return f"{choice.first} blocks: nothing could be tried"
     return (
@@ -715,12 +715,12 @@ def _(choice: chosen.FirstLookOfNoise) -> str:
 
 
 @sentence.register
-def _(choice: chosen.TestTaken) -> str:
+def _(choice: selection.TestTaken) -> str:
     return f"{choice.test}, {choice.gain:.2g} times the effective draws per observation of {choice.instead_of}"
 
 
 @sentence.register
-def _(choice: chosen.TestStays) -> str:
+def _(choice: selection.TestStays) -> str:
     return (
         f"{choice.test}; {choice.other}, which asks more of subset means, would make {choice.gain:.2g} times the "
         f"effective draws per observation, and is taken from {choice.wanted:g} on"
@@ -728,7 +728,7 @@ def _(choice: chosen.TestStays) -> str:
 
 
 @sentence.register
-def _(choice: chosen.ExactTaken) -> str:
+def _(choice: selection.ExactTaken) -> str:
     return (
         f"{choice.exact}, which is exact: bounds are known, and another test would draw {choice.least:,} observations "
         "a decision at the least"
@@ -736,7 +736,7 @@ def _(choice: chosen.ExactTaken) -> str:
 
 
 @sentence.register
-def _(choice: chosen.ExactWon) -> str:
+def _(choice: selection.ExactWon) -> str:
     text = f"{choice.exact}, which is exact: bounds are known, and "
     if choice.gain is None:
         return f"{text}about the mode {choice.instead_of} made no effective draws"
@@ -744,7 +744,7 @@ def _(choice: chosen.ExactWon) -> str:
 
 
 @sentence.register
-def _(choice: chosen.ExactLost) -> str:
+def _(choice: selection.ExactLost) -> str:
     text = (
         f"known, but wide: an exact decision (`test='{choice.exact}'`) would look at about {choice.candidates:.2g} "
         "observations"
@@ -755,20 +755,20 @@ def _(choice: chosen.ExactLost) -> str:
 
 
 @sentence.register
-def _(choice: chosen.KappaTaken) -> str:
+def _(choice: selection.KappaTaken) -> str:
     tried = ", ".join(f"{kappa:g}" for kappa in choice.tried)
     return f"{choice.kappa:g}, which makes most effective draws per observation of {tried}"
 
 
 @sentence.register
-def _(choice: chosen.JointTaken) -> str:
+def _(choice: selection.JointTaken) -> str:
     if choice.gain is None:
         return "about the mode factorised ones made no effective draws"
     return f"{choice.gain:.2g} times the effective draws per observation of factorised ones"
 
 
 @sentence.register
-def _(choice: chosen.NoBounds) -> str:
+def _(choice: selection.NoBounds) -> str:
     return f"none for exact decisions: {choice.reason}"
 
 
@@ -783,19 +783,19 @@ _BLOCK_REASONS = {
 
 
 @sentence.register
-def _(choice: chosen.BlockSize) -> str:
+def _(choice: selection.BlockSize) -> str:
     return f"{choice.size:,} observation{'s' if choice.size > 1 else ''} each: {_BLOCK_REASONS[choice.reason]}"
 
 
 @sentence.register
-def _(choice: chosen.ErrorAudited) -> str:
+def _(choice: selection.ErrorAudited) -> str:
     passes = f", at most {choice.n_passes:,} passes over the data," if choice.n_passes is not None else ""
     text = f"{choice.max_error:g}: {choice.n_audits:,} audits{passes} can tell with 95 % confidence"
     return text + _per_look(choice.per_look)
 
 
 @sentence.register
-def _(choice: chosen.ErrorNotAudited) -> str:
+def _(choice: selection.ErrorNotAudited) -> str:
     takes = f"to tell with 95 % confidence takes {choice.n_needed:,}"
     if choice.n_audits is None:
         text = f"{choice.max_error:g}: {takes} audits, more than there are decisions"

@@ -27,7 +27,7 @@ from stansub.kernels.base import Oversight, Records
 from stansub.kernels.metropolis import MetropolisHastings
 from stansub.progress import Progress
 from stansub.run.prepare import Prepared, request_of
-from stansub.tuning.anchored import Anchored, anchor
+from stansub.tuning.mode_setup import ModeSetup, anchor
 from stansub.types import FloatArray
 
 # Error levels of Pocock's test beside the default.
@@ -47,7 +47,7 @@ class Way:
     ----------
     name : str
     rule : StoppingRule
-    found : Anchored
+    found : ModeSetup
         Control variates and proposal.
     final_epsilon : float or None
         Where the error level falls to during the run.
@@ -55,7 +55,7 @@ class Way:
 
     name: str
     rule: StoppingRule
-    found: Anchored
+    found: ModeSetup
     final_epsilon: float | None = None
 
     @property

@@ -24,8 +24,8 @@ from stansub.target.factors import Evaluator, Target
 from stansub.target.footprints import Footprints, find_footprints
 from stansub.target.split import Split
 from stansub.target.taylor import ControlVariates
-from stansub.tuning.anchored import Anchored
-from stansub.tuning.named import Surroundings, make_adapter
+from stansub.tuning.mode_setup import ModeSetup
+from stansub.tuning.proposal_names import Surroundings, make_adapter
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import IntArray
 
@@ -42,7 +42,7 @@ class Bench:
     seed : int
     spread : Range or None
         Where the range comes from, for tests that need it.
-    found : Anchored or None
+    found : ModeSetup or None
         The mode, and control variates there.
     falls : bool
         Whether the error level falls during the run.
@@ -56,7 +56,7 @@ class Bench:
     rule: StoppingRule
     seed: int
     spread: Range | None = None
-    found: Anchored | None = None
+    found: ModeSetup | None = None
     falls: bool = False
     has_gradients: bool = False
     order: NDArray[np.int64] | None = None

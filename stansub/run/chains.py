@@ -17,9 +17,9 @@ from stansub.progress import StoppedError
 from stansub.run import executors
 from stansub.run.chain import Chain
 from stansub.run.checkpoint import Keeper
-from stansub.run.elsewhere import Elsewhere
+from stansub.run.early_stopping import Until
+from stansub.run.remote import RemoteChains
 from stansub.run.stages import Meetings
-from stansub.run.until import Until
 
 
 class _Pieces:
@@ -41,7 +41,7 @@ def run(
     *,
     parallel: int,
     stop: NDArray[np.int32],
-    elsewhere: Elsewhere | None = None,
+    elsewhere: RemoteChains | None = None,
     keeper: Keeper | None = None,
     until: Until | None = None,
     max_time: float | None = None,
@@ -54,7 +54,7 @@ def run(
 
     Parameters
     ----------
-    elsewhere : Elsewhere, optional
+    elsewhere : RemoteChains, optional
         Takes the chains to other processes; threads of this one by default.
     keeper : Keeper, optional
         Writes checkpoints.
@@ -87,7 +87,7 @@ class _Stage:
         meetings: Meetings | None,
         turns: Callable[..., executors.Outcome],
         parallel: int,
-        elsewhere: Elsewhere | None,
+        elsewhere: RemoteChains | None,
         keeper: Keeper | None,
         max_time: float | None,
     ) -> None:

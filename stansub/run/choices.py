@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from stansub.acceptance import ranges as sources
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.acceptance.rules import StoppingRule
-from stansub.chosen import BlockReason, BlockSize, Chosen, ErrorAudited, ErrorNotAudited, RangeByPredictors
 from stansub.errors import InputError
 from stansub.run.decisions import check_range
+from stansub.selection import BlockReason, BlockSize, Chosen, ErrorAudited, ErrorNotAudited, RangeByPredictors
 from stansub.stan.analysis import Analysis
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function

@@ -30,19 +30,19 @@ from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain
 from stansub.run.config import SampleConfig
 from stansub.run.constrain import DIMENSIONS, LOG_LIK, PARAMETERS, Kept, constrain
+from stansub.run.early_stopping import Check
 from stansub.run.executors import BROKEN, Outcome
 from stansub.run.inits import Inits
 from stansub.run.prepare import Prepared, Setup
 from stansub.run.progress import stage_progress
 from stansub.run.state import Totals
-from stansub.run.until import Check
 from stansub.stan.columns import level_sizes
 from stansub.stan.plan import plan, plan_transitions
 from stansub.stan.posterior import Posterior
-from stansub.stan.uncut import Uncut
-from stansub.tuning.anchored import Anchored
-from stansub.tuning.missed import ModeCheck, check_modes
-from stansub.tuning.named import without_race
+from stansub.stan.whole_data import Uncut
+from stansub.tuning.mode_check import ModeCheck, check_modes
+from stansub.tuning.mode_setup import ModeSetup
+from stansub.tuning.proposal_names import without_race
 from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
 
@@ -328,7 +328,7 @@ def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, l
         return ModeCheck(reason=reason(error), failed=True)
 
 
-def _starts(found: Anchored | None) -> list[dict[str, Any]] | None:
+def _starts(found: ModeSetup | None) -> list[dict[str, Any]] | None:
     """What came of every start of the search for modes."""
     if found is None:
         return None
@@ -413,14 +413,14 @@ def facts(posterior: Posterior, test: StoppingRule, guarantee: str) -> dict[str,
     }
 
 
-def _named(proposal: str | Proposal, found: Anchored | None) -> str:
+def _named(proposal: str | Proposal, found: ModeSetup | None) -> str:
     """The proposal for the record."""
     if not isinstance(proposal, str):
         return checked(proposal).name
     return found.name if found is not None else without_race(proposal)
 
 
-def _evaluated(found: Anchored | None, posterior: Posterior) -> float:
+def _evaluated(found: ModeSetup | None, posterior: Posterior) -> float:
     """Observations evaluated before any chain, a gradient counted as one evaluation of each."""
     if found is None:
         return 0.0

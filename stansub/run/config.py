@@ -365,8 +365,8 @@ class SampleConfig:
     def __post_init__(self) -> None:
         from stansub.kernels import recipes
         from stansub.run import decisions, executors
-        from stansub.tuning.anchored import check_order
-        from stansub.tuning.named import check_proposal
+        from stansub.tuning.mode_setup import check_order
+        from stansub.tuning.proposal_names import check_proposal
 
         self._settle()
         check(**{one.name: getattr(self, one.name) for one in fields(self)})
@@ -481,7 +481,7 @@ class SampleConfig:
     @property
     def surrogate(self) -> bool:
         """Whether chains sample a surrogate posterior."""
-        from stansub.tuning.named import named
+        from stansub.tuning.proposal_names import named
 
         return named(self.proposal).surrogate
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import chosen
+from stansub import selection
 from stansub._loop import DeciderState
 from stansub.acceptance import bounds, looks, noise, schedule, stopping, student
 from stansub.acceptance.normality import Trial
@@ -18,8 +18,8 @@ from stansub.kernels import between_modes, jumps, polya_gamma, proposals, recipe
 from stansub.kernels.base import State
 from stansub.run import state
 from stansub.run.moments import Moments
-from stansub.target import approximation, grouped, laplace, observations, remainders, sparse, split, taylor
-from stansub.tuning import adapt, anchored, mode
+from stansub.target import approximation, group_candidates, laplace, observations, remainders, sparse, split, taylor
+from stansub.tuning import adapt, mode, mode_setup
 
 _RUN = (
     state.Options,
@@ -79,7 +79,7 @@ _RULES = (
     looks.Fixed,
 )
 _ABOUT_THE_MODE = (
-    anchored.Anchored,
+    mode_setup.ModeSetup,
     mode.Modes,
     mode.Start,
     laplace.Mode,
@@ -91,11 +91,11 @@ _ABOUT_THE_MODE = (
     approximation.Profiles,
     approximation.Approximation,
     split.Factor,
-    grouped.Joint,
+    group_candidates.Joint,
     Moments,
 )
 _CHOICES = tuple(
-    one for one in vars(chosen).values() if isinstance(one, type) and (is_dataclass(one) or issubclass(one, Enum))
+    one for one in vars(selection).values() if isinstance(one, type) and (is_dataclass(one) or issubclass(one, Enum))
 )
 
 _Places = NDArray[np.int32]

@@ -16,7 +16,7 @@ from stansub.run.functions import posterior_of
 from stansub.stan import data as data_module
 from stansub.stan import source
 from stansub.stan.analysis import Analysis
-from stansub.stan.compiled import CompiledModel, compile_model
+from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.stan.effects import n_parameters
 from stansub.stan.instances import Instances
 from stansub.stan.plan import plan_transitions

@@ -15,7 +15,6 @@ from stansub import streams
 from stansub.acceptance.ranges import Range
 from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import Guarantee, StoppingRule
-from stansub.chosen import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.errors import InputError
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.recipes import Leaf, Metropolis, Recipe
@@ -29,15 +28,16 @@ from stansub.run.constrain import Kept, check_draws
 from stansub.run.inits import Init, load, start
 from stansub.run.posteriors import Data, Given, Model, make_posterior, read, recorded_of
 from stansub.run.state import Plan
+from stansub.selection import Choices, Chosen, NoVariatesWithoutMode, updated
 from stansub.stan.analysis import Analysis
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
 from stansub.target.blocks import coarse_size
 from stansub.target.functions import FunctionFactors
 from stansub.tuning.adapt import adapter_of
-from stansub.tuning.anchored import Anchored, Request, anchor
 from stansub.tuning.mode import NoModeError
-from stansub.tuning.named import named, without_race
+from stansub.tuning.mode_setup import ModeSetup, Request, anchor
+from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
 
@@ -56,7 +56,7 @@ class Setup:
         What the test promises (see `stansub.acceptance.stopping.Guarantee`).
     range_kind : str
         Where the range constant comes from.
-    found : Anchored or None
+    found : ModeSetup or None
         The mode, control variates and proposals there.
     transition : SurrogateTransition or None
         Where chains sample a surrogate.
@@ -77,7 +77,7 @@ class Setup:
     rule: StoppingRule
     guarantee: str
     range_kind: str
-    found: Anchored | None
+    found: ModeSetup | None
     transition: SurrogateTransition | None
     moves: str | Proposal | Recipe
     starts: tuple[Init | FloatArray | None, ...]
@@ -251,7 +251,7 @@ def _in_parts(
 
 
 def moves_of(
-    config: SampleConfig, found: Anchored | None, transition: SurrogateTransition | None
+    config: SampleConfig, found: ModeSetup | None, transition: SurrogateTransition | None
 ) -> str | Proposal | Recipe:
     """What chains propose with, or the kernel that does."""
     if transition is not None:
@@ -322,12 +322,12 @@ def _noting_decision_size(posterior: Posterior, rule: StoppingRule, config: Samp
     return replace(posterior, decision_size=size) if size < posterior.blocks.size else posterior
 
 
-def _of_observations(found: Anchored | None) -> bool:
+def _of_observations(found: ModeSetup | None) -> bool:
     """Whether decisions look at single observations."""
     return found is not None and found.variates is not None and found.variates.blockwise is None
 
 
-def _block_note(posterior: Posterior, rule: StoppingRule, found: Anchored | None, *, given: bool) -> Chosen:
+def _block_note(posterior: Posterior, rule: StoppingRule, found: ModeSetup | None, *, given: bool) -> Chosen:
     some = found is not None and found.variates is not None
     single = _of_observations(found)
     return choices.block_size_chosen(posterior.blocks.size, given=given, test=rule, variates=some, single=single)
@@ -381,7 +381,7 @@ def _audits(
 
 def _about_mode(
     posterior: Posterior, rule: StoppingRule, ranges: choices.Ranges, config: SampleConfig, progress: Progress
-) -> tuple[Anchored | None, StoppingRule, Choices]:
+) -> tuple[ModeSetup | None, StoppingRule, Choices]:
     """`about_mode` with these options; its reasons where nothing was found."""
     if not config.smooth:
         return None, rule, updated({}, NoVariatesWithoutMode(config.not_smooth))
@@ -408,7 +408,7 @@ def request_of(config: SampleConfig, spread: Range | None) -> Request:
 
 def about_mode(
     posterior: Posterior, test: StoppingRule, request: Request, progress: Callable[[str], None]
-) -> tuple[Anchored | None, StoppingRule, Choices]:
+) -> tuple[ModeSetup | None, StoppingRule, Choices]:
     """What sampling about the mode rests on, or nothing where that is not to be; the test; and what was chosen why.
 
     Raises
@@ -443,7 +443,7 @@ def make_chain(
     n_chains: int = 1,
     stop: NDArray[np.int32],
     trial: bool = False,
-    found: Anchored | None = None,
+    found: ModeSetup | None = None,
 ) -> Chain:
     """Chain number ``chain``, standing at its starting value, with random streams that follow from ``seed``.
 
@@ -453,7 +453,7 @@ def make_chain(
         Where it starts; None for widely about the mode.
     stop : ndarray of int32, shape (1,)
         Set to 1 to have all chains stop.
-    found : Anchored, optional
+    found : ModeSetup, optional
         The mode, and control variates there.
     trial : bool
         Whether to try at the end of warmup if the normality that a t-test relies on is in order; nothing is to be tried

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from stansub import clock, memory
-from stansub.chosen import TransitionsLeft, TransitionsTaken, updated
 from stansub.errors import DrawsWarning, InputError, NotMixingError
 from stansub.findings import NotChecked
 from stansub.kernels.proposals import BuiltIn
@@ -29,18 +28,19 @@ from stansub.output.summary import Summary, summarise
 from stansub.output.words import sentence, words
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
-from stansub.run import checkpoint, elsewhere, resume, stages, store
+from stansub.run import checkpoint, remote, resume, stages, store
 from stansub.run.chain import Chain
 from stansub.run.checkpoint import Checkpoint
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
 from stansub.run.config import SampleConfig, documented
 from stansub.run.constrain import PARAMETERS, constrain
+from stansub.run.early_stopping import Until
 from stansub.run.executors import Outcome
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, make_chains, prepare, request_of
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
-from stansub.run.until import Until
-from stansub.stan.compiled import compile_model
+from stansub.selection import TransitionsLeft, TransitionsTaken, updated
+from stansub.stan.compilation import compile_model
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def run_chains(
         setup = replace(setup, notes=updated(setup.notes, *proposal.choices()))
     keeper, until = _keeper(ready, console), _until(prepared)
     with (
-        elsewhere.going(setup.config.executor, prepared, setup.threads) as away,
+        remote.going(setup.config.executor, prepared, setup.threads) as away,
         chain_progress(len(chains), meeting, show=show, console=console) as view,
     ):
         outcome = chains_module.run(

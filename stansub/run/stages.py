@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from stansub import chosen, clock, streams
+from stansub import clock, selection, streams
 from stansub.acceptance.rules import StoppingRule
 from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
@@ -32,9 +32,9 @@ from stansub.target.laplace import Mode
 from stansub.target.observations import ObservationVariates
 from stansub.target.taylor import Pilot
 from stansub.tuning.adapt import FirstWalk
-from stansub.tuning.anchored import Anchored, Request, Variates, fits, free_order, needs_bounds
-from stansub.tuning.learned import DRAWS, learn
-from stansub.tuning.named import named
+from stansub.tuning.bound_learning import DRAWS, learn
+from stansub.tuning.mode_setup import ModeSetup, Request, Variates, fits, free_order, needs_bounds
+from stansub.tuning.proposal_names import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
     Candidate,
@@ -146,7 +146,7 @@ class Meetings:
 
     Attributes
     ----------
-    found : Anchored
+    found : ModeSetup
         What the chains go on with.
     test : StoppingRule
         Their test.
@@ -157,7 +157,7 @@ class Meetings:
     """
 
     def __init__(
-        self, posterior: Posterior, found: Anchored, test: StoppingRule, asked: Asked, progress: Progress | None = None
+        self, posterior: Posterior, found: ModeSetup, test: StoppingRule, asked: Asked, progress: Progress | None = None
     ) -> None:
         self._posterior, self._asked, self._progress = posterior, asked, progress or Progress()
         self.found, self.test = found, test
@@ -200,7 +200,7 @@ class Meetings:
         asked, found, posterior = self._asked, self.found, self._posterior
         moments = pool(draws)
         if moments is None:
-            self._keep(chosen.KeptForFewDraws(n_steps))
+            self._keep(selection.KeptForFewDraws(n_steps))
             return
         distance = float(np.abs((moments.position - self._about.position) / moments.sds).max())
         ratio = moments.sds / np.sqrt(np.sum(self._about.cholesky**2, axis=1))
@@ -210,7 +210,7 @@ class Meetings:
         away = float(np.abs((moments.position - anchor) / moments.sds).max())
         if distance < _NEAR and alike and accepted >= _AS_OFTEN * found.rate:
             if self._about is found.mode:
-                self._keep(chosen.KeptSinceNear(n_steps, away))
+                self._keep(selection.KeptSinceNear(n_steps, away))
             return
         evaluated = 0
         apart, group = r_hat(draws), about_one_mode(posterior, draws)
@@ -219,7 +219,7 @@ class Meetings:
             moments = pool(draws)
         together = np.concatenate(draws)
         if moments is None or 2 * len(group) <= len(chains):
-            self._keep(chosen.KeptSinceApart(n_steps))
+            self._keep(selection.KeptSinceApart(n_steps))
             return
         if asked.request.order != "0" and (found.variates is not None or asked.free_order):
             away = float(np.abs((moments.position - anchor) / moments.sds).max())
@@ -249,7 +249,7 @@ class Meetings:
         try:
             there = measure(moments.position, steps)
         except ValueError as error:
-            self._keep(chosen.KeptSinceUndefined(n_steps, distance, str(error)))
+            self._keep(selection.KeptSinceUndefined(n_steps, distance, str(error)))
             return 0
         here = there
         if present is not None:
@@ -262,25 +262,25 @@ class Meetings:
             try:
                 variates = self._make(moments, steps, order, rng)
             except InputError as error:
-                self._keep(chosen.KeptSinceUndefined(n_steps, distance, f"there are {error}"))
+                self._keep(selection.KeptSinceUndefined(n_steps, distance, f"there are {error}"))
                 return evaluated
-            moved = chosen.Moved(
+            moved = selection.Moved(
                 n_steps, distance, tuple(self._moved_at), needed_there[order], weighed.needed, n_blocks
             )
             self._moved_at.append(n_steps)
-            choice: chosen.Chosen = chosen.VariatesMoved(order, needed_there, n_blocks)
+            choice: selection.Chosen = selection.VariatesMoved(order, needed_there, n_blocks)
             if variates.blockwise is None:
                 n = population.blocks.n_observations
-                choice = chosen.VariatesOfObservations(variates.order, variates.candidates(self._posterior), n)
+                choice = selection.VariatesOfObservations(variates.order, variates.candidates(self._posterior), n)
             self._take(variates, moved, choice)
             evaluated += int(taylor.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
             evaluated += (DRAWS + 1) * population.blocks.n_observations if self.test.learns_bounds else 0
         elif weighed.given_up:
-            given_up = chosen.VariatesGivenUp(n_steps, weighed.needed, needed_there[0], n_blocks)
-            self._take(None, chosen.GivenUp(n_steps), given_up)
+            given_up = selection.VariatesGivenUp(n_steps, weighed.needed, needed_there[0], n_blocks)
+            self._take(None, selection.GivenUp(n_steps), given_up)
         else:
             there_too = needed_there[order] if order else None
-            self._keep(chosen.KeptForCost(n_steps, distance, weighed.needed, there_too, n_blocks))
+            self._keep(selection.KeptForCost(n_steps, distance, weighed.needed, there_too, n_blocks))
         return evaluated
 
     def _measuring(
@@ -364,19 +364,19 @@ class Meetings:
         winner, n_passes = result.winner, 0
         if winner.proposal is present and not anew:
             return decider.n_evaluated
-        choice: chosen.Chosen
+        choice: selection.Chosen
         proposal: BuiltIn
         if winner.proposal is present:
-            proposal, name, choice = winner.proposal, found.name, chosen.ProposalStays(result.outcome)
+            proposal, name, choice = winner.proposal, found.name, selection.ProposalStays(result.outcome)
         elif winner.proposal.is_walk:
             proposal, name = FirstWalk(optimal_walk(moments.cholesky).cholesky, covariance=False), "random-walk"
-            choice = chosen.WalkWon(result.outcome)
+            choice = selection.WalkWon(result.outcome)
             self._about = moments
         else:
             proposal, choice = mixed(result, moments.cholesky)
             name = winner.name
             self._about = moments
-        choices = chosen.updated(found.choices, choice)
+        choices = selection.updated(found.choices, choice)
         self.test = test
         if fitted and variates is not None:
             progress("Meeting of the chains: trying first looks")
@@ -385,7 +385,7 @@ class Meetings:
                 posterior, decider, proposal, variates, rng, asked.request.threads, progress=progress
             )
             self.test, look = choose_looks(pairs, test, len(posterior.blocks), rng)
-            choices = chosen.updated(choices, look)
+            choices = selection.updated(choices, look)
         else:
             choices.pop("first look", None)
         self.found = replace(found, proposal=proposal, name=name, rate=result.rate, choices=choices)
@@ -427,7 +427,7 @@ class Meetings:
             trial = chain.trial.renewed(evaluator, table, variates) if chain.trial is not None else None
             chain.go_on_with(MetropolisHastings(decider, tables), adapter, trial)
 
-    def _take(self, variates: Variates | None, point: chosen.ExpansionPoint, choice: chosen.Chosen) -> None:
+    def _take(self, variates: Variates | None, point: selection.ExpansionPoint, choice: selection.Chosen) -> None:
         asked = self._asked
         if variates is None:
             self.test = asked.test
@@ -436,12 +436,14 @@ class Meetings:
         self._choose(point, choice)
         self.found = replace(self.found, variates=variates)
 
-    def _keep(self, kept: chosen.ExpansionPoint) -> None:
+    def _keep(self, kept: selection.ExpansionPoint) -> None:
         """Record that the expansion point stays; where it has moved before, that it has."""
         if not self._moved_at:
             self._choose(kept)
 
-    def _choose(self, point: chosen.ExpansionPoint, *others: chosen.Chosen) -> None:
+    def _choose(self, point: selection.ExpansionPoint, *others: selection.Chosen) -> None:
         """Record choices, that of the expansion point after the mode."""
         mode, *rest = self.found.choices.values()
-        self.found = replace(self.found, choices=chosen.updated(chosen.updated({}, mode, point, *rest), point, *others))
+        self.found = replace(
+            self.found, choices=selection.updated(selection.updated({}, mode, point, *rest), point, *others)
+        )

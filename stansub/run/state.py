@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from stansub.acceptance.normality import Trial
 from stansub.acceptance.schedule import Falling
 from stansub.acceptance.stopping import StoppingRule
-from stansub.chosen import Chosen
 from stansub.kernels.base import State
 from stansub.kernels.proposals import Adapter
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.run.moments import Moments
+from stansub.selection import Chosen
 from stansub.target.laplace import Mode
-from stansub.tuning.anchored import Anchored
+from stansub.tuning.mode_setup import ModeSetup
 from stansub.types import FloatArray
 
 
@@ -151,7 +151,7 @@ class Facts:
     rule: StoppingRule
     guarantee: str
     range_kind: str
-    found: Anchored | None
+    found: ModeSetup | None
     transition: SurrogateTransition | None
     plan: Plan
     trial: bool
@@ -173,7 +173,7 @@ class Met:
 
     Attributes
     ----------
-    found : Anchored
+    found : ModeSetup
         What the chains continue with.
     test : StoppingRule
         Their test.
@@ -185,7 +185,7 @@ class Met:
         Steps after which the chains have met last.
     """
 
-    found: Anchored
+    found: ModeSetup
     test: StoppingRule
     about: Mode | Moments
     moved_at: tuple[int, ...]

@@ -13,12 +13,12 @@ from stansub import streams
 from stansub.acceptance.rules import Exact
 from stansub.acceptance.stopping import Poisson as PoissonTest
 from stansub.acceptance.stopping import StoppingRule
-from stansub.chosen import TransitionsLeft, TransitionsTaken
 from stansub.errors import InputError, RunError
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.progress import Progress
 from stansub.run.config import SampleConfig
 from stansub.run.posteriors import Given, make_uncut
+from stansub.selection import TransitionsLeft, TransitionsTaken
 from stansub.stan.posterior import Posterior
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.surrogate import Settled, settle

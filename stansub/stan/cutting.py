@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.progress import Progress
-from stansub.stan import exported, trials
+from stansub.stan import transformed_data, trials
 from stansub.stan.data import Data
 from stansub.stan.instances import Instances, Slicer, build, made
 from stansub.stan.library import Library, Model
@@ -134,7 +134,7 @@ class InParts:
         """
         values: dict[str, Any] = dict(data.values)
         if exporting is not None:
-            values |= exported.values(exporting, parts.computed, data, seed=seed)
+            values |= transformed_data.values(exporting, parts.computed, data, seed=seed)
         values = {one.name: values[one.name] for one in parts.declarations}
         return cls(parts, library, Data(values, parts.declarations, data.source))
 

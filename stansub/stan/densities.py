@@ -15,8 +15,7 @@ import scipy
 
 from stansub.stan.linearity import Shape
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
-from stansub.target.remainders import Family
-from stansub.target.several import (
+from stansub.target.multi_argument import (
     Categorical,
     Errors,
     ExtremeErrors,
@@ -28,6 +27,7 @@ from stansub.target.several import (
     Ordered,
     StudentErrors,
 )
+from stansub.target.remainders import Family
 from stansub.types import FloatArray
 
 

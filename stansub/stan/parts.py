@@ -1,9 +1,9 @@
 """One program for all parts of a likelihood that is a sum: what costs no observations, and each sum over observations.
 
 It is written from the user's program: transformed data are data, whose values come from all observations
-(`stansub.stan.exported`); statements of the model block that add to the target stand in groups, by the sizes of the
-data that they depend on, each with what it needs and a switch. The text only proposes: that groups over one size are a
-sum over its rows, and all together are the user's log density, is proved numerically by whoever cuts the data.
+(`stansub.stan.transformed_data`); statements of the model block that add to the target stand in groups, by the sizes
+of the data that they depend on, each with what it needs and a switch. The text only proposes: that groups over one size
+are a sum over its rows, and all together are the user's log density, is proved numerically by whoever cuts the data.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from stansub.stan.dependence import Step, Steps, needed, text_of, together
-from stansub.stan.exported import exporting, is_copied
 from stansub.stan.rewrite import silent
 from stansub.stan.syntax import (
     Assign,
@@ -31,6 +30,7 @@ from stansub.stan.syntax import (
     parse,
     walk,
 )
+from stansub.stan.transformed_data import exporting, is_copied
 
 SWITCHES = "stansub_parts"
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from stansub.stan.ragged import by_rows
 from stansub.stan.remarks import Remark
 from stansub.stan.rewriting import Refused, is_candidate, reserved
-from stansub.stan.scattered import observation_by_observation
+from stansub.stan.scatter import observation_by_observation
 from stansub.stan.series.lags import with_lags
 from stansub.stan.series.residuals import with_residuals
 from stansub.stan.summaries import with_summaries

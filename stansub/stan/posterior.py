@@ -19,13 +19,13 @@ from stansub.progress import Progress
 from stansub.stan.analysis import Analysis, explain
 from stansub.stan.constants import constants
 from stansub.stan.data import Data
-from stansub.stan.derived import derived_predictors
 from stansub.stan.predictors import linear_predictors
 from stansub.stan.recognise import Form
+from stansub.stan.row_program import derived_predictors
 from stansub.stan.sizes import data_declarations
 from stansub.stan.surrogate import Split, split
 from stansub.stan.syntax import Program
-from stansub.stan.uncut import Uncut
+from stansub.stan.whole_data import Uncut
 from stansub.target import factors
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS, Team

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stansub.errors import RunError
-from stansub.stan.compiled import compile_model
+from stansub.stan.compilation import compile_model
 from stansub.stan.data import Data
 from stansub.stan.instances import Instances
+from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
-from stansub.stan.rewritten import Rewritten
 from stansub.stan.source import Source
-from stansub.stan.uncut import Uncut
+from stansub.stan.whole_data import Uncut
 
 _EVALUATORS: dict[type, Literal["instances", "rewritten", "uncut"]] = {
     Instances: "instances",
-    Rewritten: "rewritten",
+    LoopEvaluator: "rewritten",
     Uncut: "uncut",
 }
 

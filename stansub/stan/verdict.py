@@ -9,10 +9,10 @@ from typing import NamedTuple
 from stansub.errors import MAY_QUALIFY, InputError
 from stansub.stan import data as data_module
 from stansub.stan.analysis import NotASumError
-from stansub.stan.compiled import CompiledModel, compile_model
+from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.stan.data import Data
 from stansub.stan.elementwise.elements import NotSeparableError
-from stansub.stan.elementwise.reformulated import Reformulated, reformulate
+from stansub.stan.elementwise.reformulation import Reformulated, reformulate
 from stansub.stan.posterior import Posterior
 from stansub.stan.recognise import Form
 from stansub.stan.remarks import Remark, find_line
@@ -119,7 +119,7 @@ def examine(
     observations : str, optional
         The integer that counts the observations.
     block_size, progress
-        See `stansub.stan.compiled.CompiledModel.with_data`.
+        See `stansub.stan.compilation.CompiledModel.with_data`.
 
     Raises
     ------

@@ -153,7 +153,7 @@ class SparsePredictors:
     rows: tuple[SparseRows, ...]
     family: Family
     constant: float = 0.0
-    # What was made from them last, and of what expansion (see `stansub.target.grouped.shared`).
+    # What was made from them last, and of what expansion (see `stansub.target.group_candidates.shared`).
     latest: list[tuple[Quadratic, Any]] = field(default_factory=list, repr=False, compare=False)
 
     @property

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from stansub import clock, memory
 from stansub._loop import Surrogate
-from stansub.chosen import TooLarge, VariatesByCost
 from stansub.errors import InputError
 from stansub.progress import Progress, as_progress
+from stansub.selection import TooLarge, VariatesByCost
 from stansub.target.factors import Evaluator, Population, Target
 from stansub.target.gradients import Team, Together
 from stansub.target.laplace import Mode

@@ -25,12 +25,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from stansub import clock
-from stansub.chosen import ModesFound
 from stansub.progress import Progress, as_progress
+from stansub.selection import ModesFound
 from stansub.target.factors import Target
 from stansub.target.gradients import Objective, Team, scaled_steps
 from stansub.target.laplace import Mode
-from stansub.target.predicted import PredictedObjective
+from stansub.target.predictor_derivatives import PredictedObjective
 from stansub.target.remainders import LinearPredictors
 from stansub.tuning.climbing import (
     SHARE_TOLERANCE,

@@ -16,7 +16,11 @@ from stansub.acceptance.decide import Decider
 from stansub.acceptance.looks import Geometric
 from stansub.acceptance.normality import Pair, figures, mean_square, try_pairs
 from stansub.acceptance.stopping import StoppingRule
-from stansub.chosen import (
+from stansub.kernels.base import Oversight, Records
+from stansub.kernels.metropolis import MetropolisHastings
+from stansub.kernels.proposals import BuiltIn, Mixture, Proposal, langevin, laplace_pcn, optimal_walk
+from stansub.progress import Progress
+from stansub.selection import (
     Chosen,
     FirstLookFits,
     FirstLookNotNormal,
@@ -29,10 +33,6 @@ from stansub.chosen import (
     TestStays,
     TestTaken,
 )
-from stansub.kernels.base import Oversight, Records
-from stansub.kernels.metropolis import MetropolisHastings
-from stansub.kernels.proposals import BuiltIn, Mixture, Proposal, langevin, laplace_pcn, optimal_walk
-from stansub.progress import Progress
 from stansub.target.factors import Target
 from stansub.target.gradients import Team, Together
 from stansub.target.taylor import ControlVariates

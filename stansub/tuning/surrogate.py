@@ -16,12 +16,12 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
-from stansub.chosen import SurrogateSettled
 from stansub.errors import RunError
 from stansub.kernels.surrogate import MAX_TREE_DEPTH, SurrogateTransition
 from stansub.progress import Progress
+from stansub.selection import SurrogateSettled
 from stansub.target.approximation import Approximation, approximation
-from stansub.target.grouped import Joint, choose_joint, shared
+from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors

@@ -17,9 +17,7 @@ from stansub.acceptance.rules import Poisson as JointDecisions
 from stansub.target import observations
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
 from stansub.target.functions import FunctionFactors
-from stansub.target.observations import ObservationVariates
-from stansub.target.remainders import Family, LinearPredictors
-from stansub.target.several import (
+from stansub.target.multi_argument import (
     Categorical,
     ExtremeErrors,
     Gamma,
@@ -30,6 +28,8 @@ from stansub.target.several import (
     Ordered,
     StudentErrors,
 )
+from stansub.target.observations import ObservationVariates
+from stansub.target.remainders import Family, LinearPredictors
 
 Array = NDArray[np.float64]
 N, DIM = 60, 2

@@ -14,11 +14,11 @@ from steps import allocate, run_steps
 from stansub import Austerity, Exact
 from stansub.acceptance.decide import Decider
 from stansub.acceptance.rules import Geometric
-from stansub.chosen import MiniBatchGradients
 from stansub.kernels.base import Oversight, Records
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
 from stansub.output.words import sentence
+from stansub.selection import MiniBatchGradients
 from stansub.target.taylor import ControlVariates, Expansion
 
 Array = NDArray[np.float64]

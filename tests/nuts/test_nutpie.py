@@ -185,7 +185,7 @@ def test_transformed_parameters_that_do_not_fit_are_refused(monkeypatch: pytest.
 
 def test_complex_values_stand_where_the_program_puts_them() -> None:
     given = example(3)
-    program = Program.read(Path(__file__).parents[1] / "model" / "programs" / "layout.stan")
+    program = Program.read(Path(__file__).parents[1] / "programs" / "layout.stan")
     settings = Settings(2, 2, 20, 5, 1, 0.8, 10)
     values = read(given, program.syntax.data.declarations)
     posterior = engine.run(program, values, settings, console=Console(), show=False).posterior

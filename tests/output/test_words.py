@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from stansub import chosen
-from stansub.chosen import Chosen, RaceOutcome, Rival
+from stansub import selection
 from stansub.output.words import sentence
+from stansub.selection import Chosen, RaceOutcome, Rival
 
 
 def kinds(base: type[Chosen]) -> set[type[Chosen]]:
@@ -42,31 +42,31 @@ RACE = RaceOutcome("Laplace pCN with rho 0", 0.95, (Rival("Langevin", 4.04), Riv
     ("choice", "text"),
     [
         (
-            chosen.VariatesMoved(2, (512.2, 70.4, 9.6), 1000),
+            selection.VariatesMoved(2, (512.2, 70.4, 9.6), 1000),
             "order 2: at this expansion point a decision needs about 10 of 1,000 blocks (10 with order 2, 70 with "
             "order 1, 512 with none)",
         ),
         (
-            chosen.Moved(500, 1.23, (125, 250), 9.6, 70.4, 1000),
+            selection.Moved(500, 1.23, (125, 250), 9.6, 70.4, 1000),
             "moved to the mean of the chains after 500 steps of warmup, as after 125 and 250, 1.2 sds from the one "
             "before: a decision needs about 10 of 1,000 blocks, 70 before",
         ),
         (
-            chosen.KeptForCost(500, 0.7, 70.4, None, 1000),
+            selection.KeptForCost(500, 0.7, 70.4, None, 1000),
             "kept: the mean of the chains after 500 steps of warmup is 0.7 sds from it; a decision needs about 70 of "
             "1,000 blocks",
         ),
         (
-            chosen.RaceWon(RACE, 10),
+            selection.RaceWon(RACE, 10),
             "Laplace pCN with rho 0 and one random-walk step in 10: 95% accepted, 4 times the effective draws per "
             "observation of Langevin and 21 times that of random walk",
         ),
         (
-            chosen.FirstLookFits(20, 31.0, chosen.LookTrial(0.02, 0.01, 4000, 0.001, 2000)),
+            selection.FirstLookFits(20, 31.0, selection.LookTrial(0.02, 0.01, 4000, 0.001, 2000)),
             "20 blocks, of 31 in a typical decision: |t| beyond its critical value in 0.02 of 4,000 trial subsets "
             "(0.01 expected), 0.001 of 2,000 trial decisions wrong",
         ),
-        (chosen.BlockSize(1, chosen.BlockReason.GIVEN), "1 observation each: as given"),
+        (selection.BlockSize(1, selection.BlockReason.GIVEN), "1 observation each: as given"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Chosen) else "",
 )
@@ -75,7 +75,7 @@ def test_sentences(choice: Chosen, text: str) -> None:
 
 
 def test_records_are_plain() -> None:
-    record: dict[str, Any] = chosen.RaceWon(RACE, 10).record()
+    record: dict[str, Any] = selection.RaceWon(RACE, 10).record()
     assert record == {
         "kind": "RaceWon",
         "walk_every": 10,

@@ -19,7 +19,7 @@ from stansub.tuning.adapt import (
     SgldAdapter,
     target_acceptance,
 )
-from stansub.tuning.named import Surroundings, check_proposal, make_adapter
+from stansub.tuning.proposal_names import Surroundings, check_proposal, make_adapter
 
 # Standard deviations 100 and 0.1 beside each other, and a correlation of 0.95.
 NARROW = np.array([[1e4, 9.5, 0.0], [9.5, 1e-2, 0.0], [0.0, 0.0, 1.0]])

@@ -10,12 +10,12 @@ import pytest
 import stansub
 from stansub import Barker, CompiledModel, Geometric, InputError, Penalty, cli
 from stansub.acceptance.normality import Pair, mean_square
-from stansub.chosen import FirstLookOfNoise
 from stansub.findings import NoiseTooLarge
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.output.record import record_of
 from stansub.output.words import sentence
+from stansub.selection import FirstLookOfNoise
 from stansub.tuning.race import choose_looks
 
 LOGISTIC = str(Path(__file__).parents[2] / "stan_models" / "logistic.stan")

@@ -18,7 +18,7 @@ from stansub.output.checks import findings_of
 from stansub.output.words import words
 from stansub.run import stages
 from stansub.target.taylor import ControlVariates, build
-from stansub.tuning import anchored, learned
+from stansub.tuning import bound_learning, mode_setup
 from stansub.tuning.mode import find_modes
 
 Array = NDArray[np.float64]
@@ -39,8 +39,8 @@ def sum_of(idata: Any, name: str) -> float:
 
 def _shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Constants a fiftieth of what they are, at the mode and where chains meet."""
-    for home in (anchored, stages):
-        monkeypatch.setattr(home, "learn", partial(learned.learn, factor=learned.FACTOR / 50))
+    for home in (mode_setup, stages):
+        monkeypatch.setattr(home, "learn", partial(bound_learning.learn, factor=bound_learning.FACTOR / 50))
 
 
 @pytest.mark.parametrize("kind", ["plain", "leverage", "heavy tails"])
@@ -103,17 +103,17 @@ def test_every_block_has_a_bound_that_holds_at_the_draws() -> None:
     factors = posterior(bounded=False)
     mode = find_modes(factors, np.random.default_rng(1)).best
     variates: ControlVariates = build(factors, mode.position, order=2, steps=mode.steps)
-    bounds = learned.learn(factors, variates, mode.cholesky, rng=np.random.default_rng(5))
+    bounds = bound_learning.learn(factors, variates, mode.cholesky, rng=np.random.default_rng(5))
     constants, evaluator = bounds.constants[0], factors.evaluator()
     assert constants.min() == np.median(constants) > 0 or constants.min() >= np.quantile(constants, 0.4)
     largest = 0.0
-    for z in np.random.default_rng(5).standard_normal((learned.DRAWS, 3)):
+    for z in np.random.default_rng(5).standard_normal((bound_learning.DRAWS, 3)):
         theta = mode.position + mode.cholesky @ z
         change = evaluator.block_log_lik(theta) - evaluator.block_log_lik(mode.position)
         remainders = change - variates.changes(mode.position, theta)
         largest = max(largest, float(np.max(np.abs(remainders) / constants / np.linalg.norm(z) ** 3)))
         assert np.linalg.norm(z) < bounds.radii[0]
-    assert largest == pytest.approx(1 / learned.FACTOR)
+    assert largest == pytest.approx(1 / bound_learning.FACTOR)
 
 
 def test_what_does_not_go_together_is_refused() -> None:

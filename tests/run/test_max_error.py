@@ -12,11 +12,11 @@ from scipy.stats import binom
 import stansub
 from stansub import Austerity, CompiledModel, DrawsWarning, Exact, Fixed, Geometric, InputError, Pocock, cli
 from stansub.acceptance.student import MAX_POCOCK_LOOKS, level_of_looks
-from stansub.chosen import Chosen, ErrorAudited, ErrorNotAudited
 from stansub.output import inference_data
 from stansub.output.words import sentence
 from stansub.run import choices, decisions
 from stansub.run import sample as run
+from stansub.selection import Chosen, ErrorAudited, ErrorNotAudited
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
 SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 60, "iter_sampling": 80, "seed": 5, "show_progress": False}

@@ -19,7 +19,7 @@ from stansub.output.checks import findings_of
 from stansub.stan.posterior import Posterior
 from stansub.target.remainders import RemainderBounds
 from stansub.target.taylor import build
-from stansub.tuning import learned
+from stansub.tuning import bound_learning
 from stansub.tuning.mode import find_modes
 
 SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 300, "iter_sampling": 500, "seed": 5}
@@ -79,7 +79,7 @@ def test_what_has_no_proved_bounds_is_refused() -> None:
     variates = build(posterior(), np.zeros(3), order=2)
     with pytest.raises(InputError, match="whose remainders have proved bounds"):
         Predictors(2).compiled(variates.surrogate, None)
-    learnt = learned.learn(posterior(), variates, np.eye(3) * 0.1, rng=np.random.default_rng(1))
+    learnt = bound_learning.learn(posterior(), variates, np.eye(3) * 0.1, rng=np.random.default_rng(1))
     with pytest.raises(InputError, match="whose remainders have proved bounds"):
         Predictors(2).compiled(variates.surrogate, learnt)
     with pytest.raises(InputError, match="nor a likelihood of linear predictors that is recognised"):

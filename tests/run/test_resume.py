@@ -452,7 +452,7 @@ def test_a_run_whose_processes_were_killed_says_how_to_resume(
     data, output = tmp_path / "data.json", tmp_path / "draws.nc"
     data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in mean_data.items()}))
     monkeypatch.setattr("stansub.run.executors.opened", lambda *given: contextlib.nullcontext(Dying(n_turns)))
-    monkeypatch.setattr("stansub.run.elsewhere._TURN", 0.0)
+    monkeypatch.setattr("stansub.run.remote._TURN", 0.0)
     command = ["sample", str(EXAMPLES / "normal_mean.stan"), str(data), "--output", str(output), "--quiet"]
     with pytest.raises(SystemExit) as ended:
         cli.main([*command, "--chains", "2", "--iter-warmup", "200", "--iter-sampling", "100000000", "--thin", "1000"])

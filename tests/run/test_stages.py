@@ -18,7 +18,7 @@ from stansub.progress import Progress
 from stansub.run import chains as chains_module
 from stansub.run import stages
 from stansub.run.executors import Outcome
-from stansub.tuning import anchored
+from stansub.tuning import mode_setup
 from stansub.tuning.mode import find_modes
 
 MAX_Z = 4.0
@@ -89,12 +89,12 @@ def displaced(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return replace(modes, found=(wrong,))
 
-    monkeypatch.setattr(anchored, "find_modes", elsewhere)
+    monkeypatch.setattr(mode_setup, "find_modes", elsewhere)
 
 
 def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows shrink by a fifth of their mean after their total was taken: more is added than the blocks give up."""
-    right = anchored.decider_with
+    right = mode_setup.decider_with
 
     def wrong(posterior: Any, evaluator: Any, test: Any, variates: Any, spread: Any = None) -> Any:
         if variates is None:
@@ -105,7 +105,7 @@ def wrong_total(monkeypatch: pytest.MonkeyPatch) -> None:
         rows[:] -= 0.2 * rows.mean(axis=0, dtype=np.float64)
         return decider
 
-    monkeypatch.setattr(anchored, "decider_with", wrong)
+    monkeypatch.setattr(mode_setup, "decider_with", wrong)
 
 
 def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(

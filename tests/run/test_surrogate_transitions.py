@@ -14,7 +14,7 @@ from stansub import CompiledModel, InputError, Posterior
 from stansub.kernels.surrogate import SurrogateTransitions
 from stansub.progress import Progress
 from stansub.target.approximation import Approximation
-from stansub.target.grouped import Joint
+from stansub.target.group_candidates import Joint
 from stansub.tuning.surrogate import Settled, settle
 
 PROGRAMS = Path(__file__).parent / "programs"

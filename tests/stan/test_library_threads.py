@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stansub.stan.compiled import compile_model
+from stansub.stan.compilation import compile_model
 
 REDUCE_SUM = Path(__file__).parents[2] / "stan_models" / "logistic_third_derivative.stan"
 

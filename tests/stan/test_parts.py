@@ -12,7 +12,7 @@ from stansub.stan.syntax import parse
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "stan_models"
-PROGRAMS = ROOT / "tests" / "model" / "programs"
+PROGRAMS = ROOT / "tests" / "programs"
 
 Divide = Callable[[str], Parts | None]
 

@@ -40,7 +40,7 @@ QUALIFYING = [
     *sorted((PROGRAMS / "sums").glob("*.stan")),
     *sorted((PROGRAMS.parents[2] / "stan_models").glob("*.stan")),
     *(
-        PROGRAMS.parents[1] / "model" / "programs" / f"{name}.stan"
+        PROGRAMS.parents[1] / "programs" / f"{name}.stan"
         for name in (
             "categorical",
             "centred",

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Refused, checked, is_candidate
 from stansub.stan.series.affine import Affine
-from stansub.stan.series.computed import Computed, DividedError, filling, unlooped, written
 from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
+from stansub.stan.series.row_variables import Computed, DividedError, filling, unlooped, written
 from stansub.stan.series.rows import Index, RefusedError, Rows, Stretch
 from stansub.stan.sizes import JOINT, changing_names, declarations, main_size
 from stansub.stan.syntax import (

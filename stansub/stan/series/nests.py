@@ -57,7 +57,7 @@ def adds(statement: Statement) -> bool:
 
 
 class Parts(Protocol):
-    """Computed variables, a stretch of their elements each (`stansub.stan.series.computed.Computed`)."""
+    """Computed variables, a stretch of their elements each (`stansub.stan.series.row_variables.Computed`)."""
 
     @property
     def variables(self) -> Mapping[str, Declaration]:

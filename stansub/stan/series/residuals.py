@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from stansub.stan.rewrite import extended
 from stansub.stan.rewriting import Refused, checked, is_candidate
-from stansub.stan.series.computed import filling, unlooped, written
+from stansub.stan.series.row_variables import filling, unlooped, written
 from stansub.stan.series.rows import ONE
 from stansub.stan.sizes import data_declarations, declarations
 from stansub.stan.syntax import (

@@ -1,0 +1,184 @@
+"""Chains in other processes: what they need is reopened there, and only values travel.
+
+A worker makes the posterior anew from its `PosteriorRecipe` (the compiled libraries are found in the user's cache) and
+the present setup from a file; a turn takes a chain there as a value and brings the next one back, with its records.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from stansub.codec import Encoded, NotKeptError
+from stansub.errors import InputError
+from stansub.kernels.base import Records
+from stansub.run import choices, executors
+from stansub.run.chain import Chain
+from stansub.run.functions import FunctionRecipe
+from stansub.run.prepare import Prepared, Setup, make_chain
+from stansub.run.stages import Meetings
+from stansub.stan.posterior import Posterior
+from stansub.stan.recipe import PosteriorRecipe
+from stansub.target.functions import FunctionFactors
+
+# Seconds of a turn: long beside what it takes to move a chain there and back.
+_TURN = 0.5
+_opening = threading.Lock()
+
+
+class RemoteChains:
+    """Takes the chains of a run to the workers of an executor.
+
+    Parameters
+    ----------
+    executor : Executor
+        Its workers see the files of this machine.
+    prepared : Prepared
+    folder : Path
+        For the files that workers read.
+
+    Raises
+    ------
+    InputError
+        When what the run does cannot be pickled, such as an unnamed function as proposal.
+    """
+
+    def __init__(self, executor: executors.Executor, prepared: Prepared, folder: Path) -> None:
+        self.executor = executor
+        self._setup, self._folder, self._number = prepared.setup, folder, 0
+        self._write("posterior", _recipe(prepared.posterior))
+        self.settle(None)
+
+    def settle(self, meetings: Meetings | None) -> None:
+        """Have workers go on with what the chains have found together."""
+        setup = self._setup
+        if meetings is not None:
+            setup = replace(setup, found=meetings.found, rule=meetings.test)
+        self._number += 1
+        self._write(f"setup-{self._number}", setup)
+
+    def work(self, chain: Chain, number: int) -> executors.Work:
+        """Turns of one chain with the present setup."""
+        return _Away(chain, number, str(self._folder), f"setup-{self._number}")
+
+    def _write(self, name: str, value: PosteriorRecipe | FunctionRecipe | Setup) -> None:
+        try:
+            (self._folder / name).write_bytes(pickle.dumps(value))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise _unsent(error) from error
+
+
+@contextmanager
+def going(
+    executor: str | executors.Executor | None, prepared: Prepared, parallel: int
+) -> Iterator[RemoteChains | None]:
+    """Where the chains run; None for threads of this process."""
+    with executors.opened(executor, parallel) as pool:
+        if pool is None:
+            yield None
+            return
+        # Pickles run whatever they say. Workers read these from a folder that this process has just made, and that
+        # nobody but this user can write to (`TemporaryDirectory` makes it with mode 700).
+        with TemporaryDirectory(prefix="stansub-") as folder:
+            try:
+                yield RemoteChains(pool, prepared, Path(folder))
+            finally:
+                _forget()
+
+
+@dataclass(frozen=True)
+class _Away:
+    """Turns of a chain in another process; between them it stands here."""
+
+    chain: Chain
+    number: int
+    folder: str
+    setup: str
+
+    def begin(self, executor: executors.Executor) -> Future[tuple[Encoded, Records, Records]]:
+        """Send the chain's state away."""
+        return executor.submit(turn, self.folder, self.setup, self.number, _saved(self.chain))
+
+    def end(self, result: tuple[Encoded, Records, Records]) -> bool:
+        """Have the chain here go on from where the other has come."""
+        state, warmup, sampling = result
+        self.chain.restore(state, (warmup, sampling))
+        return not (self.chain.done or self.chain.waits)
+
+
+def turn(folder: str, setup: str, number: int, state: Encoded) -> tuple[Encoded, Records, Records]:
+    """A turn of a chain, from its state: the next one, and what was kept of warmup and of sampling."""
+    with _opening:
+        chain = _chain(folder, setup, number)
+    chain.restore(state)
+    starts = chain.warmup.n_kept, chain.sampling.n_kept
+    executors.turn(chain, _TURN)
+    return _saved(chain), chain.warmup.rows(starts[0]), chain.sampling.rows(starts[1])
+
+
+def _saved(chain: Chain) -> Encoded:
+    try:
+        return chain.save()
+    except NotKeptError as error:
+        raise _unsent(error) from error
+
+
+def _unsent(error: Exception) -> InputError:
+    return InputError(
+        f"what these chains need cannot be sent to other processes ({error}): choose `executor='threads'`"
+    )
+
+
+def _recipe(posterior: Posterior) -> PosteriorRecipe | FunctionRecipe:
+    factors = posterior.population
+    return FunctionRecipe(factors) if isinstance(factors, FunctionFactors) else PosteriorRecipe.of(posterior)
+
+
+def _forget() -> None:
+    """Let go of what turns have opened in this process, if the executor's workers are its threads."""
+    with _opening:
+        for opened in (_chain, _setup, _posterior):
+            opened.cache_clear()
+
+
+@lru_cache(maxsize=1)
+def _posterior(folder: str) -> Posterior:
+    recipe: PosteriorRecipe | FunctionRecipe = pickle.loads((Path(folder) / "posterior").read_bytes())
+    return recipe.make()
+
+
+@lru_cache(maxsize=1)
+def _setup(folder: str, name: str) -> Setup:
+    _chain.cache_clear()  # those of the setup before
+    setup: Setup = pickle.loads((Path(folder) / name).read_bytes())
+    return setup
+
+
+@lru_cache(maxsize=64)
+def _chain(folder: str, name: str, number: int) -> Chain:
+    """A chain with this setup, to be given a state."""
+    posterior, setup = _posterior(folder), _setup(folder, name)
+    kind = "auto" if setup.range_kind == "none" else setup.range_kind
+    return make_chain(
+        posterior,
+        setup.rule,
+        choices.choose_range(setup.asked_rule, posterior, kind, order=setup.config.order),
+        setup.plan,
+        setup.moves,
+        np.zeros(posterior.dim),
+        seed=setup.seed,
+        chain=number,
+        n_chains=len(setup.starts),
+        stop=np.zeros(1, np.int32),
+        trial=setup.trial,
+        found=setup.found,
+    )

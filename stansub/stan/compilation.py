@@ -1,0 +1,427 @@
+"""A compiled Stan program: compile once, then give it data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import streams
+from stansub.errors import InputError, RunError
+from stansub.progress import Progress, as_progress
+from stansub.stan import data as data_module
+from stansub.stan import source, toolchain
+from stansub.stan.analysis import Analysis, explain
+from stansub.stan.cutting import Cut, InParts, Whole, find_sums, find_undefined, start_trials
+from stansub.stan.data import Data
+from stansub.stan.library import Library, Model
+from stansub.stan.loop_evaluator import LoopEvaluator, count_units
+from stansub.stan.parts import Parts
+from stansub.stan.plan import BLOCKS, DATA, PARTS, PREDICTORS, PROGRAM, SILENT, Plan, plan
+from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
+from stansub.stan.recognise import Form, plain, size_candidates
+from stansub.stan.remarks import find_line, locate_error
+from stansub.stan.series.rows import N_ROWS
+from stansub.stan.sizes import declarations, outcome_sizes
+from stansub.stan.source import Source
+from stansub.stan.sources import DataLike
+from stansub.stan.syntax import Name, Program, find, names, parse_expression
+from stansub.stan.whole_data import Uncut
+from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
+from stansub.target.remainders import NoPredictorsError
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Divided:
+    """The program in parts.
+
+    Attributes
+    ----------
+    parts : Parts
+    library : Library
+    exporting : Library or None
+        The program that hands out its transformed data; None where it needs none.
+    """
+
+    parts: Parts
+    library: Library
+    exporting: Library | None
+
+    @classmethod
+    def of(cls, parts: Parts, library: Future[Path], exporting: Future[Path] | None) -> Divided | None:
+        """From what is being compiled; None where that fails, since the whole program will do."""
+        try:
+            return cls(parts, Library(library.result()), Library(exporting.result()) if exporting else None)
+        except RunError as error:
+            if type(error) is not RunError:  # an interrupt, or the time limit
+                raise
+            return None
+
+    def with_data(self, values: Data, *, seed: int) -> InParts:
+        """How the data are cut, with ``seed`` for transformed data."""
+        return InParts.of(self.parts, self.library, self.exporting, values, seed=seed)
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    """A Stan program, what was recognised in it, and its libraries.
+
+    Attributes
+    ----------
+    name : str
+        Stem of the program's file.
+    source : str
+        The program as the user wrote it.
+    analysis : Analysis
+        What the text of its canonical form shows.
+    form : Form
+        The likelihood that was recognised.
+    original : Library
+        The user's untouched program, against which every cut into blocks is proved.
+    silent : Library
+        The same without what threads must not do at once (`stansub.stan.rewrite.silent`): the original itself for
+        most programs.
+    rewritten : Library or None
+        The program whose likelihood runs over blocks named from outside; None where there is nothing to rewrite.
+    divided : Divided or None
+        The program in parts; None where it is taken as a whole.
+    """
+
+    name: str
+    source: str
+    analysis: Analysis
+    form: Form
+    original: Library
+    silent: Library
+    rewritten: Library | None
+    divided: Divided | None = None
+
+    @property
+    def program(self) -> Program:
+        """The canonical form, parsed."""
+        return self.analysis.program
+
+    def __repr__(self) -> str:
+        names = [declaration.name for declaration in self.program.parameters.declarations]
+        return f"<CompiledModel {self.name} with {len(names):,} parameter{'s' * (len(names) != 1)} declared>"
+
+    def with_data(
+        self,
+        data: DataLike | Data,
+        *,
+        block_size: Callable[[int, bool], int] | int | None = None,
+        seed: int = 0,
+        observations: str | None = None,
+        evaluator: Literal["auto", "instances", "rewritten"] = "auto",
+        progress: Callable[[str], None] | None = None,
+    ) -> Posterior:
+        """Instantiate the program, cut the observations into blocks and prove the cut numerically.
+
+        Parameters
+        ----------
+        data : path, mapping, table, DataSources or Data
+            As `stansub.sample` takes them.
+        block_size : int or callable
+            Observations a block, or a function of (number of observations, whether each block costs an instance). When
+            not given it suits sampling about the mode, and `stansub.sample` takes another where its test wants one.
+        seed : int
+            Seed of the shuffle and of ``transformed data``.
+        observations : str, optional
+            Name of the integer data variable that counts the observations; found when not given.
+        evaluator : {"auto", "instances", "rewritten"}
+            Which evaluator serves the blocks; ``auto`` takes the rewritten program where there is one.
+        progress : callable, optional
+            Called with a line of text before something slow is done; a `Progress` notes how far it is, too.
+
+        Raises
+        ------
+        InputError
+            When the data do not fit, there are no parameters or observations, or the likelihood is not a sum over
+            observations.
+        """
+        log = as_progress(progress)
+        values = data if isinstance(data, Data) else self.read_data(data)
+        if evaluator == "rewritten" and self.rewritten is None:
+            raise InputError(
+                f"{self.name}: no `for` loop over log_lik_i and no reduce_sum was found to rewrite; "
+                "use the evaluator 'instances'"
+            )
+        library = None if evaluator == "instances" else self.rewritten
+        if library is None or self.divided is not None:
+            start_trials()
+        if block_size is None:
+            sized: Callable[[int, bool], int] = _default_size
+        else:
+            sized = block_size if callable(block_size) else lambda n, instances: block_size
+        given = self._given(values, seed, sized, log)
+        if not given.points:
+            raise InputError(self._undefined(given, library))
+        posterior = self._in_parts(given, observations) if evaluator != "rewritten" else None
+        if posterior is None:
+            posterior = self._rewritten(given, library) if library else self._whole(given, observations)
+        posterior.check(self.source)
+        return replace(posterior, any_block_size=block_size is None, observations=observations)
+
+    def uncut(
+        self, values: Data, *, seed: int = 0, observations: str | None = None, progress: Progress | None = None
+    ) -> Posterior:
+        """Instantiate the program for moves that look at no observation by itself: there is no cut to be proved.
+
+        Raises
+        ------
+        InputError
+            When the data do not fit, or there are no parameters.
+        NoPredictorsError
+            When there are no observations, or the log density is not finite anywhere.
+        """
+        size = observations or self.analysis.size
+        n = values.integer(size) if size in values.values else 0
+        if n < 1:
+            raise NoPredictorsError(f"{size or 'nothing'} counts {n} observations")
+        given = self._given(values, seed, _default_size, as_progress(progress))
+        if not given.points:
+            raise NoPredictorsError("the log density is not finite at any of the parameter values tried")
+        found = Uncut(given.full, n), None, Proof(len(given.points), 0.0)
+        return replace(self._posterior(given, *found, (size,)), observations=observations)
+
+    def _given(self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress) -> _Given:
+        """What posteriors are made from."""
+        log(f"Loading data: {values.source}")
+        try:
+            full = values.model(self.original, seed=seed)
+        except InputError as error:
+            raise InputError(f"{values.source}: {self._located(str(error))}") from error
+        if full.dim == 0:
+            raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
+        rng = streams.generator(seed, streams.Run.DATA)
+        return _Given(values, full, draw_points(rng, full, progress=log), rng, seed, sized, log)
+
+    def read_data(self, data: DataLike) -> Data:
+        """Read data and check them against the program's data block."""
+        return data_module.read(data, self.program.data.declarations)
+
+    def _rewritten(self, given: _Given, library: Library) -> Posterior:
+        named = self._counting()
+        values = given.values
+        alike: dict[int, tuple[str, ...]] = {}
+        for name in named:
+            n = values.integer(name)
+            alike[n] = (*alike.get(n, ()), name)
+        shuffles: dict[tuple[str, ...], Sequence[int]] = {names: (n,) for n, names in alike.items()}
+        for n in alike:
+            # Several variables may count the observations; the others of this length count something else.
+            shuffles[tuple(name for name in self._size_names() if values.integer(name) == n)] = (n,)
+
+        def arranged(sizes: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
+            return self._blocks_of(library, given, sizes, order)
+
+        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.log)
+        return self._posterior(given, *found, named)
+
+    def _blocks_of(
+        self, library: Library, given: _Given, sizes: tuple[str, ...], order: NDArray[np.int64] | None
+    ) -> LoopEvaluator:
+        """The rewritten program with reordered data."""
+        values = given.values if order is None else given.values.take(given.values.axes(sizes), order)
+        model, generator = values.model(library, seed=given.seed), library.rng(given.seed)
+        n = count_units(library, model, generator)
+        if n < 1:
+            raise InputError(
+                f"{values.source}: there are no observations ({self.form.n} is 0, or the program skips its likelihood)"
+            )
+        return LoopEvaluator(library, model, generator, Blocks(n, given.block_size(n, False)))
+
+    def _counting(self) -> tuple[str, ...]:
+        """Integers of the data block that determine the number of units, the likeliest first."""
+        words = [one.name for one in find(Name, [parse_expression(self.form.n)])]
+        dims = {d.name: names(*d.all_dims) for d in declarations(self.program)}
+        found = [size for word in reversed(words) for size in self._size_names() if size in {word, *dims.get(word, ())}]
+        return tuple(dict.fromkeys(found))
+
+    def _in_parts(self, given: _Given, observations: str | None) -> Posterior | None:
+        """From the program in parts; None where there is none, or it is not proved."""
+        if self.divided is None:
+            return None
+        if N_ROWS in self.divided.parts.sizes and observations == self.analysis.size:
+            observations = None  # rows of data are made of these
+        try:
+            found = self._cut(given, self.divided.with_data(given.values, seed=given.seed), observations)
+        except InputError:
+            return None
+        if not found.proof.holds:
+            return None
+        return found if self.form.kind == "sum" else replace(found, form=plain(self.program))
+
+    def _whole(self, given: _Given, observations: str | None) -> Posterior:
+        return self._cut(given, Whole(self.silent, given.values, self._size_names(), given.seed), observations)
+
+    def _cut(self, given: _Given, cut: Cut, observations: str | None) -> Posterior:
+        sums = self._sums(given, cut, observations)
+        counts = [cut.data.integer(names[0]) for names in sums]
+        size = given.block_size(sum(counts), True)
+
+        def arranged(_: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
+            n_blocks = len(Blocks.over(counts, size))
+            given.log(f"Making blocks: {n_blocks:,} of {size} observations", remedy="take a larger `block_size`")
+            return cut.instances(sums, order, size, given.points, given.log)
+
+        sizes = tuple(name for names in sums for name in names)
+        shuffles = {sizes: counts}
+        found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.log)
+        return self._posterior(given, *found, sizes)
+
+    def _posterior(
+        self,
+        given: _Given,
+        population: Population,
+        order: NDArray[np.int64] | None,
+        proof: Proof,
+        sizes: tuple[str, ...],
+    ) -> Posterior:
+        full = given.full
+        if self.silent is not self.original:
+            full = given.values.model(self.silent, seed=given.seed)
+        return Posterior(
+            full,
+            population,
+            order,
+            proof,
+            self.name,
+            self.analysis,
+            self.form,
+            given.values,
+            sizes,
+            given.points,
+            seed=given.seed,
+        )
+
+    def _size_names(self) -> list[str]:
+        return [candidate.name for candidate in size_candidates(self.program)]
+
+    def _sums(self, given: _Given, cut: Cut, observations: str | None) -> tuple[tuple[str, ...], ...]:
+        """What counts the observations: named by the user, or what has most of those that pass on a few rows."""
+        known = cut.sizes
+        if observations is not None and observations not in known:
+            text = f"it has {', '.join(known)}" if known else "it has none"
+            raise InputError(
+                f"`observations={observations!r}`: not an integer of the data block that sizes other data; {text}"
+            )
+        likely = [observations] if observations else outcome_sizes(self.program) or [self.analysis.size]
+        rows = {name: cut.data.integer(name) for name in likely if name in cut.data.values}
+        if rows and max(rows.values()) < 1:
+            said = ", ".join(f"{name} = {n}" for name, n in rows.items())
+            raise InputError(f"{cut.data.source}: there are no observations ({said})")
+        sums, reasons = find_sums(cut, given.full.dim, given.points, observations, check=given.log.check)
+        if not sums:
+            text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())
+            text = text or "there is no size of data"
+            raise explain(self.analysis, text, form=self.form, source=self.source)
+        if observations is None and (latent := self._latent(sums)):
+            # Pairs of neighbours, say, whose sum is a prior.
+            counts = " and ".join(" and ".join(names) for names in sums)
+            text = f"the observations, which {latent} counts, have parameters each; only what {counts} counts is a sum"
+            raise explain(self.analysis, text, form=self.form, source=self.source)
+        return sums
+
+    def _latent(self, sums: Sequence[Sequence[str]]) -> str:
+        """What counts the observations, where they have parameters each and none of some sums is over them."""
+        outcomes, counted = outcome_sizes(self.program), {name for names in sums for name in names}
+        of_parameters = {dim for one in self.program.parameters.declarations for dim in one.sizes}
+        return outcomes[0] if outcomes and not counted & set(outcomes) and set(outcomes) <= of_parameters else ""
+
+    def _undefined(self, given: _Given, library: Library | None) -> str:
+        """What to say where no parameters with a finite log density were found."""
+        theta = given.rng.uniform(-0.1, 0.1, given.full.dim)
+        if library:
+            place = explain_undefined(self._blocks_of(library, given, (), None), None, theta)
+        else:
+            cut = Whole(self.silent, given.values, self._size_names(), given.seed)
+            place = find_undefined(cut, given.full.dim, theta, check=given.log.check)
+        _, message = given.full.log_density_or_message(theta)
+        where, odd = f": {place}" if place else "", given.values.not_finite()
+        odd = f" ({odd})" if odd else ""
+        return (
+            f"{self.name}: the log density is not finite at any of the parameter values tried{where}"
+            f"{f' ({self._located(message)})' if message else ''}; look at these data{odd}, the priors and the "
+            "parameters' constraints"
+        )
+
+    def _located(self, message: str) -> str:
+        return locate_error(message, self.program.code, self.source, f"{self.name}.stan")
+
+
+def _default_size(n: int, instances: bool) -> int:
+    return fitting_size(VARIATES_BLOCK_SIZE, n, instances=instances)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What the blocks are made from: data, the untouched program with them, and points for the proof."""
+
+    values: Data
+    full: Model
+    points: Sequence[FloatArray]
+    rng: np.random.Generator
+    seed: int
+    block_size: Callable[[int, bool], int]
+    log: Progress
+
+
+def compile_model(
+    stan_file: str | Path | Source,
+    *,
+    progress: Callable[[str], None] | None = None,
+    rewritten: bool = True,
+    predictors: bool = False,
+    programs: Plan | None = None,
+) -> CompiledModel:
+    """Recognise the likelihood of a Stan program and compile what its evaluation needs.
+
+    Parameters
+    ----------
+    stan_file : path or Source
+        The ``.stan`` file, from whose folder ``#include`` is resolved, or what was read of it.
+    progress : callable, optional
+        Called with a line of text before something slow is done; the time limit of a `Progress` ends compilers.
+    rewritten : bool
+        Whether to compile the rewritten program too, where there is one.
+    predictors : bool
+        Whether the program that hands linear predictors out will be wanted (see `stansub.stan.predictors`): where the
+        text has any it is compiled beside the others.
+    programs : Plan, optional
+        What to compile in place of what parts of the data need (see `stansub.stan.plan.plan_transitions`).
+
+    Raises
+    ------
+    InputError
+        When the file is missing or is not a valid Stan program.
+    RunError
+        When there is no working compiler or the compilation fails.
+    """
+    read = stan_file if isinstance(stan_file, Source) else source.read(stan_file)
+    analysis, log = read.analysis, as_progress(progress)
+    form = replace(analysis.form, line=find_line(read.text, analysis.form.statement))
+    planned = plan(analysis, rewritten=rewritten) if programs is None else programs
+    with toolchain.in_background() as compiling:
+        jobs = {
+            one.role: compiling(one.code, name=f"{read.name}{one.suffix}", progress=log, **one.options)
+            for one in planned.programs
+            if predictors or one.role != PREDICTORS
+        }
+        whole = Library(jobs[PROGRAM].result())
+        return CompiledModel(
+            name=read.name,
+            source=read.text,
+            analysis=analysis,
+            form=form,
+            original=whole,
+            silent=Library(jobs[SILENT].result()) if SILENT in jobs else whole,
+            rewritten=Library(jobs[BLOCKS].result()) if BLOCKS in jobs else None,
+            divided=Divided.of(planned.parts, jobs[PARTS], jobs.get(DATA)) if planned.parts else None,
+        )

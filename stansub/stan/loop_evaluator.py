@@ -1,0 +1,81 @@
+"""Block log likelihoods from one library whose likelihood runs over blocks named from outside."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import _loop
+from stansub.stan.library import Library, Model, Rng
+from stansub.target.blocks import Blocks
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class LoopEvaluator:
+    """The block program (`stansub.stan.rewrite.block_program`) with data."""
+
+    library: Library
+    model: Model
+    rng: Rng
+    blocks: Blocks
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained parameters."""
+        return self.model.dim
+
+    def evaluator(self) -> _loop.LibraryEvaluator:
+        """An evaluator for one chain, with scratch space of its own; model and data are shared."""
+        return self._evaluator(self.blocks.starts, self.blocks.stops)
+
+    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
+        """Log likelihoods of single observations, shape (len(places),)."""
+        starts = places.astype(np.int32)
+        return self._evaluator(starts, starts + np.int32(1)).block_log_lik(theta)
+
+    def in_bulk(self) -> LoopEvaluator:
+        """Itself: one call evaluates many blocks."""
+        return self
+
+    def recut(self, size: int, points: Sequence[FloatArray]) -> LoopEvaluator:
+        """The same observations in blocks of another size."""
+        return replace(self, blocks=replace(self.blocks, size=size))
+
+    def _evaluator(self, starts: NDArray[np.int32], stops: NDArray[np.int32]) -> _loop.LibraryEvaluator:
+        return _loop.LibraryEvaluator(
+            self.dim,
+            self.model.pointer,
+            self.rng.pointer,
+            self.model.param_num(include_gq=True),
+            starts + np.int32(1),
+            stops,
+            self.library.address("bs_param_constrain"),
+            self.library.address("bs_log_density"),
+            self.library.address("bs_free_error_msg"),
+            self.library.address("stansub_set_blocks"),
+            owner=self,
+            log_density_gradient_address=self.library.address("bs_log_density_gradient"),
+        )
+
+
+def count_units(library: Library, model: Model, rng: Rng) -> int:
+    """Number of observations (units of the sum) that the block program announces."""
+    announce = library.handle.stansub_n_units
+    announce.restype = ctypes.c_int
+    announce.argtypes = []
+    set_blocks = library.handle.stansub_set_blocks
+    set_blocks.restype = None
+    set_blocks.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p]
+    # With an empty list the program evaluates no likelihood and still announces how many units there are.
+    set_blocks(None, None, 0, None)
+    try:
+        model.log_density_or_message(np.zeros(model.dim))
+        model.param_constrain(np.zeros(model.dim), include_gq=True, rng=rng)
+    finally:
+        set_blocks(None, None, -1, None)
+    return int(announce())

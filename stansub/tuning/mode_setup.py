@@ -1,0 +1,562 @@
+"""Sampling anchored at the mode: control variates there, and proposals that a short race chooses.
+
+Where the posterior is far from its normal approximation chains start with a random walk that learns, and what they have
+learned is taken up when they meet (`stansub.run.stages`).
+
+What is chosen depends on the seed and the data alone, not on the clock, so that the same seed gives the same draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from stansub import streams
+from stansub.acceptance.decide import Decider, make_decider
+from stansub.acceptance.noise import Penalty
+from stansub.acceptance.ranges import DERIVATIVES, Range
+from stansub.acceptance.stopping import Factorised, Poisson, StoppingRule
+from stansub.errors import InputError
+from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
+from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
+from stansub.progress import Progress, as_progress
+from stansub.selection import (
+    BetweenModes,
+    Choices,
+    Chosen,
+    ExactLost,
+    ExactTaken,
+    ExactWon,
+    JointTaken,
+    KappaTaken,
+    NoBounds,
+    NoVariatesForTest,
+    VariatesAsAsked,
+    VariatesForBounds,
+    VariatesOfObservations,
+    WalkSinceFewAccepted,
+    updated,
+)
+from stansub.target.factors import CutTarget, Evaluator, Target
+from stansub.target.observations import ObservationVariates, memory_needed
+from stansub.target.quadratic import global_quadratic
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.taylor import ControlVariates, build_at_modes, choose_order, max_memory_default
+from stansub.tuning.adapt import FirstWalk
+from stansub.tuning.bound_learning import DRAWS, learn
+from stansub.tuning.mode import Mode, Modes, find_modes
+from stansub.tuning.proposal_names import named, without_race
+from stansub.tuning.race import (
+    FIRST_LOOKS,
+    LEAST_ACCEPTED,
+    STEP_COST,
+    Candidate,
+    at_first_look,
+    choose_looks,
+    choose_test,
+    choose_variant,
+    counts_rightly,
+    mixed,
+    pairs_along,
+    race,
+)
+from stansub.types import FloatArray
+
+Variates = ControlVariates | ObservationVariates
+
+ORDERS = ("auto", "0", "1", "2")
+
+# Every mode is proposed with at least this probability, be its evidence as small as it is estimated to be, and so many
+# steps stay about the mode where they are.
+_LEAST_PROPOSED, _LOCAL_SHARE = 0.02, 0.5
+
+# Joint decisions are tried from so many candidates of a decision on, and taken where they make so many times the
+# effective draws of factorised ones.
+_LEAST_TO_SAVE, _WORTH_JOINT = 1.0, 1.2
+
+# Chains start so many sds of the Laplace approximation from the mode, in each direction: further apart than the
+# posterior is wide, for R-hat.
+_START_SDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked of control variates, proposals and tests.
+
+    Attributes
+    ----------
+    order : {"auto", "0", "1", "2"}
+        Of the control variates.
+    proposal : str
+        Its name (see `stansub.tuning.proposal_names.PROPOSALS`); any other for one that is given.
+    n_steps : int
+        That all chains together will take, about.
+    seed, threads : int
+    looks_given : bool
+        Whether the schedule of looks is the user's, and stays as it is.
+    test_free : bool
+        Whether the penalty method may take the test's place, where it pays.
+    exact_free : bool
+        Whether exact decisions by proved bounds may take it, where they pay.
+    spread : Range, optional
+        Where the range constant comes from, for tests that need one.
+    """
+
+    order: str = "auto"
+    proposal: str = "auto"
+    n_steps: int
+    seed: int
+    threads: int
+    looks_given: bool
+    test_free: bool = False
+    exact_free: bool = False
+    spread: Range | None = None
+
+
+@dataclass(frozen=True)
+class ModeSetup:
+    """What sampling about the mode rests on.
+
+    Attributes
+    ----------
+    modes : Modes
+    variates : ControlVariates, ObservationVariates or None
+        None where they do not pay.
+    proposal : BuiltIn or None
+        The winner of the race, with a share of random-walk steps, or a random walk that learns; None where the user has
+        named another.
+    name : str
+        Of the proposal, for the record.
+    rate : float
+        Share of its moves that were accepted in the race; 0 without one, and 1 where nothing has won it yet.
+    choices : mapping of str to Chosen
+        What was chosen, and why.
+    n_obs_evaluated : int
+        Observations whose log likelihood the race evaluated.
+    merit : float
+        Effective draws per observation of the proposal in the race; 0 without one.
+    """
+
+    modes: Modes
+    variates: Variates | None
+    proposal: BuiltIn | None
+    name: str
+    rate: float
+    choices: Choices
+    n_obs_evaluated: int
+    merit: float = 0.0
+
+    @property
+    def mode(self) -> Mode:
+        """The one with most evidence."""
+        return self.modes.best
+
+    @property
+    def order(self) -> int:
+        """Of the control variates."""
+        return self.variates.order if self.variates else 0
+
+    def decider(self, posterior: Target, evaluator: Evaluator, test: StoppingRule, spread: Any = None) -> Decider:
+        """Decisions with these control variates."""
+        return decider_with(posterior, evaluator, test, self.variates, spread)
+
+    def noting(self, choice: Chosen) -> ModeSetup:
+        """The same, with one more choice."""
+        return replace(self, choices=updated(self.choices, choice))
+
+    def evaluating(self, n: int) -> ModeSetup:
+        """The same, with so many more observations evaluated on the way to it."""
+        return replace(self, n_obs_evaluated=self.n_obs_evaluated + n)
+
+    def start(self, posterior: Target, rng: np.random.Generator, place: float = 0.0) -> FloatArray:
+        """A starting value, shape (dim,), from a wide normal distribution about a mode.
+
+        ``place`` between 0 and 1 says which: each has a share of the interval in proportion to its evidence.
+        """
+        number = int(np.searchsorted(np.cumsum(self.modes.weights[:-1]), place, side="right"))
+        mode = self.modes.found[number]
+        for attempt in range(100):
+            width = _START_SDS * 0.9**attempt
+            theta = mode.position + width * mode.cholesky @ rng.standard_normal(mode.dim)
+            if np.isfinite(posterior.full.log_density(theta)):
+                return np.asarray(theta)
+        return mode.position.copy()
+
+
+def check_order(order: int | str) -> str:
+    """The order of control variates as text.
+
+    Raises
+    ------
+    InputError
+        When it is unknown.
+    """
+    if str(order) not in ORDERS or isinstance(order, bool):
+        raise InputError(f"control_variates {order!r} is unknown; choose from {', '.join(ORDERS)}")
+    return str(order)
+
+
+def anchor(
+    posterior: CutTarget,
+    test: StoppingRule,
+    request: Request,
+    progress: Callable[[str], None],
+    modes: Modes | None = None,
+) -> tuple[ModeSetup, StoppingRule]:
+    """Find the mode, make control variates there, and choose a proposal.
+
+    ``modes`` are those of an earlier search, which then is not made again.
+
+    Returns
+    -------
+    ModeSetup
+    StoppingRule
+        The test, with looks that suit control variates, or another in its place.
+
+    Raises
+    ------
+    NoModeError
+        Where there is no mode with a normal approximation.
+    InputError
+        When the order asked for would take too much memory.
+    """
+    seed, threads, log = request.seed, request.threads, as_progress(progress)
+    mode_rng, order_rng, race_rng = (
+        streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
+    )
+    if modes is None:
+        known = _predictors(posterior, log) if request.exact_free or test.thins else None
+        modes = find_modes(posterior, mode_rng, threads=threads, predictors=known, progress=log)
+    site = _Site(posterior, test, request, modes, log)
+    return site.settle_exactly(order_rng, race_rng) if request.exact_free else site.settle(order_rng, race_rng)
+
+
+def _predictors(posterior: Target, log: Progress) -> LinearPredictors | None:
+    """Those of the posterior, where there are any."""
+    try:
+        return posterior.predictors(log)
+    except NoPredictorsError:
+        return None
+
+
+@dataclass(frozen=True)
+class _Site:
+    """Modes that were found, and what is to be made there.
+
+    Attributes
+    ----------
+    posterior : CutTarget
+    test : StoppingRule
+        As it was given.
+    request : Request
+    modes : Modes
+    log : Progress
+    """
+
+    posterior: CutTarget
+    test: StoppingRule
+    request: Request
+    modes: Modes
+    log: Progress
+
+    @property
+    def fitted(self) -> bool:
+        """Whether looks are chosen to fit control variates."""
+        return fits(self.test, self.request.looks_given)
+
+    @property
+    def free(self) -> bool:
+        """Whether the order of control variates is chosen by what they save."""
+        return free_order(self.test, self.request.order)
+
+    def first_look(self, variates: Variates | None, first: int) -> StoppingRule:
+        """The test with such a first look, where there are control variates for it to fit."""
+        return at_first_look(self.test, first) if variates is not None and self.fitted else self.test
+
+    def untried(self, variates: Variates | None) -> StoppingRule:
+        """The test with the latest of the first looks, where nothing has been tried."""
+        return self.first_look(variates, FIRST_LOOKS[-1])
+
+    def settle(self, order_rng: np.random.Generator, race_rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
+        """Control variates, a proposal, and looks or another test."""
+        site = self if self.test.thins and not self.test.learns_bounds else self.of_blocks()
+        variates, choice = site.variates(order_rng)
+        return site.suiting(variates)._settle_with(variates, choice, order_rng, race_rng)
+
+    def suiting(self, variates: Variates | None) -> _Site:
+        """The same, with blocks for decisions unless control variates are those of single observations."""
+        return self if variates is not None and variates.blockwise is None else self.of_blocks()
+
+    def of_blocks(self) -> _Site:
+        """The same for decisions that look at blocks."""
+        return replace(self, posterior=self.posterior.for_decisions(self.log))
+
+    def settle_exactly(
+        self, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """The same with exact decisions by proved bounds in the test's place, where they make more of the data."""
+        try:
+            variates, choice = self._proved()
+        except NoPredictorsError as error:
+            found, test = self.settle(order_rng, race_rng)
+            return found.noting(NoBounds(str(error))), test
+        exact, by_bounds = self._by_bounds(variates, choice)
+        size = self.posterior.decision_size or self.posterior.blocks.size
+        picked = variates.candidates(self.posterior)
+        least = min(FIRST_LOOKS[0] * size, self.posterior.blocks.n_observations)
+        raced = named(self.request.proposal).race is not None
+        if exact.merit * (STEP_COST + least) >= 1 or (not raced and picked <= FIRST_LOOKS[-1] * size):
+            return exact.noting(ExactTaken(by_bounds.name, least)), by_bounds
+        found, test = self.settle(order_rng, race_rng)
+        gain = exact.merit / found.merit if raced and found.merit else None
+        if raced and exact.merit > 0 and exact.merit >= found.merit:
+            return exact.evaluating(found.n_obs_evaluated).noting(ExactWon(by_bounds.name, test.name, gain)), by_bounds
+        lost = ExactLost(by_bounds.name, test.name, gain, picked)
+        return found.evaluating(exact.n_obs_evaluated).noting(lost), test
+
+    def _by_bounds(self, variates: Variates, choice: Chosen) -> tuple[ModeSetup, StoppingRule]:
+        """With factorised decisions, or joint ones where these make more of the data."""
+        seed, site = self.request.seed, self.suiting(variates)
+        own = streams.generator(seed, streams.Run.FACTORISED)
+        factors, test = replace(site, test=Factorised())._settle_with(variates, choice, own, own)
+        # Factorised decisions lose no more than half of the share of expected candidates to Metropolis and Hastings.
+        if variates.candidates(self.posterior) < _LEAST_TO_SAVE or named(self.request.proposal).race is None:
+            return factors, test
+        own = streams.generator(seed, streams.Run.JOINT)
+        joint, poisson = replace(site, test=Poisson())._settle_with(variates, choice, own, own)
+        if joint.merit > _WORTH_JOINT * factors.merit:
+            gain = joint.merit / factors.merit if factors.merit else None
+            return joint.evaluating(factors.n_obs_evaluated).noting(JointTaken(gain)), poisson
+        return factors.evaluating(joint.n_obs_evaluated), test
+
+    def _settle_with(
+        self, variates: Variates | None, choice: Chosen, order_rng: np.random.Generator, race_rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        modes, request = self.modes, self.request
+        choices = updated({}, modes.choice(), choice)
+        found = ModeSetup(modes, variates, None, request.proposal, 0.0, choices, 0)
+        moves = named(request.proposal)
+        if moves.race is None:
+            return found, self.untried(variates)
+        if len(modes.found) > 1:
+            choices = updated(choices, BetweenModes(len(modes.found)))
+            found = replace(found, proposal=between_modes(modes), name="laplace-mixture", choices=choices)
+            return found, self.untried(variates)
+        self.log("Trying proposals")
+        return self.race(found, list(moves.race(modes.best, "Laplace")), order_rng, race_rng)
+
+    def variates(self, rng: np.random.Generator) -> tuple[Variates | None, Chosen]:
+        """Control variates as they were asked for, as the range constant needs them, or as they pay; and why."""
+        order, spread = self.request.order, self.request.spread
+        if spread is not None and spread.by_predictors:
+            return self._for_range(spread.order)
+        if spread is not None and spread.order:
+            return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
+        if self.test.thins:
+            return self._for_thinning(2 if order == "auto" else int(order), rng)
+        if self.free:
+            return self._that_pay(rng)
+        if order == "auto":
+            return None, NoVariatesForTest(self.test.name)
+        return self._made(int(order)), VariatesAsAsked(int(order))
+
+    def _that_pay(self, rng: np.random.Generator, step: float | None = None) -> tuple[Variates | None, Chosen]:
+        request = self.request
+        choice = choose_order(
+            self.posterior,
+            self.modes.best,
+            rng=rng,
+            n_steps=request.n_steps,
+            threads=request.threads,
+            progress=self.log,
+            step=step,
+        )
+        return self._made(choice.order), choice.reason
+
+    def _for_thinning(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
+        if not order:
+            raise InputError(f"the {self.test.name} test needs control variates: leave `control_variates=0` out")
+        if self.test.learns_bounds:
+            return self._learned(order, rng)
+        try:
+            return self._proved(order)
+        except NoPredictorsError as error:
+            raise InputError(
+                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or "
+                "`bounds='learned'`, with which it is approximate"
+            ) from error
+
+    def _for_range(self, order: int) -> tuple[Variates, Chosen]:
+        """Those of blocks, with proved bounds from which a range follows."""
+        try:
+            return self._proved(order, single=False)
+        except NoPredictorsError as error:
+            raise InputError(
+                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or another "
+                "`range_source`"
+            ) from error
+
+    def _learned(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
+        """Those of blocks, with bounds on what they leave that are learned from draws."""
+        if len(self.modes.found) > 1:
+            raise InputError("bounds are learned about one mode, and the posterior has several: choose another test")
+        made, mode, threads = self._made(order), self.modes.best, self.request.threads
+        assert made is not None
+        bounds = learn(self.posterior, made, mode.cholesky, rng=rng, threads=threads, progress=self.log)
+        return replace(made, bounds=bounds), VariatesForBounds(order, DRAWS)
+
+    def _proved(self, order: int = 2, *, single: bool = True) -> tuple[Variates, Chosen]:
+        """Control variates with proved bounds on what they leave: of single observations, or of blocks where these are
+        not wanted, or memory or gradients from mini-batches ask for blocks.
+
+        Raises
+        ------
+        NoPredictorsError
+            Where there are no such bounds; the text says why.
+        """
+        if len(self.modes.found) > 1:
+            raise NoPredictorsError("the posterior has several modes")
+        mode, predictors = self.modes.best, _predictors(self.posterior, self.log)
+        if single and order == 2 and predictors is not None and self._fits(predictors):
+            self.log("Control variates of single observations")
+            of_each = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
+            n = self.posterior.blocks.n_observations
+            return of_each, VariatesOfObservations(of_each.order, of_each.expected, n)
+        site = self.of_blocks()
+        bounds = site.posterior.remainder_bounds(mode.position, mode.cholesky, order, progress=self.log)
+        made = site._made(order)
+        assert made is not None
+        function = "" if predictors is not None else DERIVATIVES[order]
+        return replace(made, bounds=bounds), VariatesForBounds(order, function=function)
+
+    def _fits(self, predictors: LinearPredictors) -> bool:
+        """Whether decisions can be about single observations."""
+        known = predictors.family.density is not None and not named(self.request.proposal).batches
+        return known and memory_needed(predictors) <= max_memory_default()
+
+    def _made(self, order: int) -> ControlVariates | None:
+        if not order:
+            return None
+        return build_at_modes(
+            self.posterior, self.modes.found, order=order, threads=self.request.threads, progress=self.log
+        )
+
+    def race(
+        self, found: ModeSetup, runners: list[Candidate], order_rng: np.random.Generator, rng: np.random.Generator
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """Choose one of several proposals, then looks and a test that suit it."""
+        mode, test = found.mode, self.first_look(found.variates, FIRST_LOOKS[1])
+        decider = self._decider(found.variates, test)
+        theta = mode.position + mode.cholesky @ rng.standard_normal(mode.dim)
+        decider.reset(theta)
+        result = race(decider, runners, mode.cholesky, rng, progress=self.log)
+        found = replace(found, n_obs_evaluated=decider.n_evaluated)
+        if named(self.request.proposal).fallback and result.first_rate < LEAST_ACCEPTED:
+            return self._walking(found, result.first_rate, order_rng)
+        mixture, won = mixed(result, mode.cholesky)
+        choices = updated(found.choices, won)
+        found = replace(
+            found, proposal=mixture, name=result.winner.name, rate=result.rate, choices=choices, merit=result.merit
+        )
+        if test.variants:
+            return self._with_variant(found, mixture, theta)
+        variates = found.variates.blockwise if found.variates is not None else None
+        if variates is None or not self.fitted:
+            return found, test
+        self.log("Trying first looks")
+        n_blocks, threads = len(self.posterior.blocks), self.request.threads
+        pairs, n_passes = pairs_along(self.posterior, decider, mixture, variates, rng, threads, progress=self.log)
+        test, look = choose_looks(pairs, test, n_blocks, rng)
+        evaluated = found.n_obs_evaluated + n_passes * self.posterior.blocks.n_observations
+        found = replace(found, choices=updated(choices, look), n_obs_evaluated=evaluated)
+        if self.request.test_free and self.test.error is not None:
+            penalty, looked = choose_looks(pairs, Penalty(epsilon=self.test.error.value), n_blocks, rng)
+            if counts_rightly(pairs, penalty, rng):
+                return self._compare(found, mixture, (test, penalty), looked, theta, rng)
+        return found, test
+
+    def _walking(self, found: ModeSetup, accepted: float, rng: np.random.Generator) -> tuple[ModeSetup, StoppingRule]:
+        """Begin with a random walk that learns, since moves about the mode are hardly accepted."""
+        mode, variates, choices = found.mode, found.variates, found.choices
+        if variates is None and self.free:
+            variates, choice = self._that_pay(rng, step=optimal_scale(mode.dim))
+            choices = updated(choices, choice)
+        choices = updated(choices, WalkSinceFewAccepted(accepted))
+        walk, name = FirstWalk(optimal_walk(mode.cholesky).cholesky), without_race(self.request.proposal)
+        found = replace(found, variates=variates, proposal=walk, name=name, rate=1.0, choices=choices)
+        return found, self.untried(variates)
+
+    def _with_variant(self, found: ModeSetup, proposal: BuiltIn, theta: FloatArray) -> tuple[ModeSetup, StoppingRule]:
+        """Choose one of the values of a setting that the test leaves open."""
+        self.log("Trying settings of the test")
+        runner, decider = Candidate(found.name, proposal), partial(self._decider, found.variates)
+        seeds = streams.sequence(self.request.seed, streams.Run.KAPPA)
+        best, result, tried, n = choose_variant(
+            self.test.variants, runner, found.mode, decider, theta, seeds, progress=self.log
+        )
+        values = {one: value for one in tried if (value := one.joint) is not None}
+        found = found.evaluating(n).noting(KappaTaken(values[best], tuple(values.values())))
+        return replace(found, rate=result.rate, merit=result.merit), best
+
+    def _compare(
+        self,
+        found: ModeSetup,
+        proposal: BuiltIn,
+        tests: tuple[StoppingRule, StoppingRule],
+        looked: Chosen,
+        theta: FloatArray,
+        rng: np.random.Generator,
+    ) -> tuple[ModeSetup, StoppingRule]:
+        """Take the latter of two tests, with its looks, if it is worth it."""
+        runner, decider = Candidate(found.name, proposal), partial(self._decider, found.variates)
+        better, compared, result, n = choose_test(*tests, runner, found.mode, decider, theta, rng, progress=self.log)
+        choices = updated(found.choices, compared, *([looked] if better else []))
+        evaluated = found.n_obs_evaluated + n
+        found = replace(found, rate=result.rate, choices=choices, n_obs_evaluated=evaluated, merit=result.merit)
+        return found, tests[better]
+
+    def _decider(self, variates: Variates | None, test: StoppingRule) -> Decider:
+        evaluator = self.posterior.population.evaluator()
+        return decider_with(self.posterior, evaluator, test, variates, self.request.spread)
+
+
+def between_modes(modes: Modes) -> Mixture:
+    """Moves between modes and about each."""
+    weights = np.maximum(modes.weights, _LEAST_PROPOSED)
+    mixture = LaplaceMixture(
+        np.array([mode.position for mode in modes.found]),
+        np.array([mode.cholesky for mode in modes.found]),
+        weights / weights.sum(),
+    )
+    local = NearestWalk(mixture, optimal_scale(modes.best.dim))
+    return Mixture([mixture, local], np.array([1 - _LOCAL_SHARE, _LOCAL_SHARE]))
+
+
+def fits(test: StoppingRule, looks_given: bool) -> bool:
+    """Whether the schedule of looks is chosen to fit control variates."""
+    return test.fits_looks and not looks_given
+
+
+def free_order(test: StoppingRule, order: str) -> bool:
+    """Whether the order of control variates is chosen by what they save."""
+    return order == "auto" and not (test.needs_range or test.exact or test.thins)
+
+
+def needs_bounds(test: StoppingRule, spread: Range | None) -> bool:
+    """Whether control variates need bounds on their remainders: for the test itself, or for the range that it needs."""
+    return test.thins or (test.needs_range and spread is not None and spread.by_predictors)
+
+
+def decider_with(
+    posterior: Target, evaluator: Evaluator, test: StoppingRule, variates: Variates | None, spread: Any = None
+) -> Decider:
+    """Decisions of one chain with such control variates."""
+    parts = variates.parts(posterior) if variates is not None else {}
+    # Beside what other tests look at the global part costs little.
+    box = variates.box if variates is not None and test.thins else None
+    quadratic = global_quadratic(evaluator, *box) if box else None
+    return make_decider(evaluator, posterior.blocks.sizes, test, spread=spread, quadratic=quadratic, **parts)

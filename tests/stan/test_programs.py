@@ -1,0 +1,185 @@
+"""Programs as people write them: every one is cut correctly, whatever its types and blocks."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from simulated import BRMS, PROGRAMS, ROOT, Compiled, example, simulated
+from test_identity import check_identity, points
+
+from stansub.errors import InputError
+from stansub.stan.instances import Instances
+from stansub.stan.loop_evaluator import LoopEvaluator
+from stansub.stan.posterior import explain_undefined, find_undefined
+
+# Number of units, whether they may be shuffled, and the evaluator.
+PROGRAM_FACTS = {
+    "brms_gaussian": (107, True, Instances),
+    "survival": (235, True, Instances),
+    "threading_brms_style": (71, True, LoopEvaluator),
+}
+SLOW_FACTS = {
+    "centred": (53, True, Instances),
+    "varying_dispersion": (53, True, Instances),
+    "mixture": (103, True, Instances),
+    "groups": (61, True, Instances),
+    "autoregression": (52, False, LoopEvaluator),
+    "random_walk": (53, False, LoopEvaluator),
+    "item_response": (143, True, Instances),
+    "partial_sums": (230, True, Instances),
+    "multivariate": (47, True, Instances),
+    "capture": (37, True, LoopEvaluator),
+    "training": (43, True, LoopEvaluator),
+    "sliced_parameters": (11, False, LoopEvaluator),
+}
+
+
+def file_of(name: str) -> Path:
+    return BRMS if name == BRMS.stem else PROGRAMS / f"{name}.stan"
+
+
+@pytest.mark.parametrize("block_size", [1, 8])
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [*PROGRAM_FACTS.items(), *(pytest.param(*item, marks=pytest.mark.slow) for item in SLOW_FACTS.items())],
+)
+def test_program(name: str, facts: tuple[int, bool, type], block_size: int, compiled: Compiled) -> None:
+    n, shuffled, evaluator = facts
+    model, data = compiled(file_of(name)), simulated(file_of(name))
+    posterior = model.with_data(data, block_size=block_size, seed=7)
+    assert posterior.blocks.n_observations == n
+    assert (posterior.order is not None) == shuffled
+    assert type(posterior.population) is evaluator
+    check_identity(posterior, model, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["groups_as_many", "groups_more"])
+def test_size_variables_of_equal_or_greater_value(name: str, compiled: Compiled) -> None:
+    model, data = compiled(PROGRAMS / "groups.stan"), simulated(PROGRAMS / f"{name}.stan")
+    posterior = model.with_data(data, block_size=4)
+    assert posterior.sizes == ("N",)
+    assert posterior.order is not None
+    check_identity(posterior, model, data)
+
+
+@pytest.mark.slow
+def test_global_part_of_a_program_that_needs_an_observation(compiled: Compiled) -> None:
+    file = PROGRAMS / "varying_dispersion.stan"
+    posterior = replace(compiled(file), divided=None).with_data(simulated(file), block_size=8)
+    assert len(posterior.population.global_models) == 3
+    theta = points(posterior, 1)[0]
+    beta, a, b = theta[:3], theta[3], np.tanh(theta[4] / 2)  # inverse logit onto (-1, 1)
+    prior = -0.5 * np.sum((beta / 2.5) ** 2) - 0.5 * a**2 - 3 * np.log(2.5) - 4 * 0.5 * np.log(2 * np.pi)
+    jacobian = np.log((1 - b**2) / 2)
+    assert posterior.population.evaluator().global_log_density(theta) == pytest.approx(prior + jacobian, rel=1e-10)
+
+
+@pytest.mark.slow
+def test_profiled_programs_are_evaluated_in_threads(compiled: Compiled) -> None:
+    file = PROGRAMS / "varying_dispersion.stan"
+    posterior = compiled(file).with_data(simulated(file), block_size=1)
+    theta = points(posterior, 1)[0]
+    expected = posterior.population.evaluator().block_log_lik(theta)
+
+    def many(_: int) -> bool:
+        evaluator = posterior.population.evaluator()
+        return all(np.array_equal(evaluator.block_log_lik(theta), expected) for _ in range(200))
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        assert all(pool.map(many, range(8)))
+
+
+@pytest.mark.slow
+def test_programs_print_nothing(compiled: Compiled, capfd: pytest.CaptureFixture[str]) -> None:
+    file = PROGRAMS / "varying_dispersion.stan"
+    posterior = compiled(file).with_data(simulated(file), block_size=8)
+    posterior.population.evaluator().block_log_lik(np.zeros(posterior.dim))
+    posterior.full.log_density(np.zeros(posterior.dim))
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.slow
+def test_rejection_is_a_log_density_of_minus_infinity(compiled: Compiled) -> None:
+    file = PROGRAMS / "mixture.stan"
+    posterior = compiled(file).with_data(simulated(file), block_size=8)
+    theta = points(posterior, 1)[0]
+    theta[-1] = np.log(1001.0)
+    evaluator = posterior.population.evaluator()
+    assert np.isfinite(evaluator.global_log_density(theta))
+    assert np.all(evaluator.block_log_lik(theta) == -np.inf)
+    assert find_undefined(posterior.population, theta) == ("block", 0)
+    _, message = posterior.full.log_density_or_message(theta)
+    assert "sigma is too large" in message
+
+
+@pytest.mark.slow
+def test_shuffling_moves_the_right_axis(compiled: Compiled) -> None:
+    file = PROGRAMS / "groups.stan"
+    data = simulated(file)
+    posterior = compiled(file).with_data(data, block_size=8)
+    theta = points(posterior, 1)[0]
+    beta, alpha, gamma, z, tau = theta[:2], 0.5 + 2 * theta[2:5], theta[5], theta[6:13], np.exp(theta[13])
+    effect = gamma * data["u"] + tau * z
+    eta = data["x"].T @ beta + effect[data["group"] - 1] + np.log(data["exposure"])
+    by_hand = np.zeros(61)
+    for t in range(3):
+        log_rate = alpha[t] + eta
+        factorials = np.array([np.sum(np.log(np.arange(1, count + 1))) for count in data["count"][t]])
+        by_hand += data["count"][t] * log_rate - np.exp(log_rate) - factorials
+    np.testing.assert_allclose(posterior.each(theta, np.arange(61)), by_hand[posterior.order], rtol=1e-9)
+
+
+def test_centring_inside_the_program_takes_the_rewritten_one(compiled: Compiled) -> None:
+    with pytest.raises(InputError, match="not a sum over observations"):
+        compiled(BRMS).with_data(simulated(BRMS), block_size=8, evaluator="instances")
+
+
+def test_likelihood_that_is_switched_off(compiled: Compiled) -> None:
+    with pytest.raises(InputError, match="the program skips its likelihood"):
+        compiled(BRMS).with_data({**simulated(BRMS), "prior_only": 1}, block_size=8)
+
+
+def test_no_rewritten_program_to_ask_for(compiled: Compiled) -> None:
+    file = ROOT / "stan_models" / "logistic.stan"
+    with pytest.raises(InputError, match="use the evaluator 'instances'"):
+        compiled(file).with_data(example(file), block_size=8, evaluator="rewritten")
+
+
+@pytest.mark.parametrize("observations", ["K", "absent"])
+def test_wrong_size_variable(observations: str, compiled: Compiled) -> None:
+    file = ROOT / "stan_models" / "logistic.stan"
+    with pytest.raises(InputError, match=r"`observations='absent'`: .*it has N, K|not a sum over observations .*K: "):
+        compiled(file).with_data(example(file), block_size=8, observations=observations)
+
+
+@pytest.mark.parametrize("name", ["linear", "normal_mean"])
+def test_impossible_observation_is_named(name: str, compiled: Compiled) -> None:
+    file = ROOT / "stan_models" / f"{name}.stan"
+    data = example(file)
+    data["y"][16] = 1e200
+    message = f"{name}: the log density is not finite at any .* observation 17 of the data is one"
+    with pytest.raises(InputError, match=message):
+        compiled(file).with_data(data, block_size=8)
+
+
+def test_impossible_observation_is_named_by_its_row_in_the_data(compiled: Compiled) -> None:
+    file = ROOT / "stan_models" / "linear.stan"
+    data = example(file)
+    data["y"][16] = 1e150
+    posterior = compiled(file).with_data(data, block_size=8, seed=6)
+    theta = np.zeros(posterior.dim)
+    assert explain_undefined(posterior.population, posterior.order, theta) == "no single observation is to blame"
+    theta[-1] = -10  # in units of so small a standard deviation the square of 1e150 overflows
+    text = explain_undefined(posterior.population, posterior.order, theta)
+    assert text == "observation 17 of the data is one that is impossible"
+
+
+def test_impossible_parameters_are_told_from_impossible_observations(compiled: Compiled) -> None:
+    file = ROOT / "stan_models" / "normal_mean.stan"
+    posterior = compiled(file).with_data(example(file), block_size=8)
+    theta = np.full(posterior.dim, 1e160)
+    assert find_undefined(posterior.population, theta) == ("global", None)
+    assert "priors" in explain_undefined(posterior.population, posterior.order, theta)

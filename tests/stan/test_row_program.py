@@ -1,0 +1,389 @@
+"""Likelihoods of one observation as programs: what the text says, derivatives, and bounds by interval arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from stansub import _loop
+from stansub.stan.predictors import is_proved
+from stansub.stan.row_program import _tail_rounding, predictors_of
+from stansub.stan.rowwise import NotFollowedError
+from stansub.stan.syntax import parse
+from stansub.target.blocks import Blocks
+from stansub.target.programs import Code, ProgramFamily
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
+
+Array = NDArray[np.float64]
+
+N = 40
+PROGRAM = """
+functions {{ {functions} }}
+data {{ int<lower=0> N; matrix[N, 2] x; array[N] int y; vector[N] z; vector[N] w; array[N] int c; array[N] int g; }}
+transformed data {{
+  matrix[N, 2] xc;
+  for (k in 1:2) xc[, k] = x[, k] - mean(x[, k]);
+}}
+parameters {{
+  real a; vector[2] b; real<lower=0> s; real<lower=0, upper=1> p; ordered[2] o; vector[3] r; real<lower=0> t;
+}}
+model {{ a ~ normal(0, 1); {model} }}
+"""
+ZERO_INFLATED = """
+real zi_lpmf(int y, real eta, real p) {
+  if (y == 0) {
+    return log_sum_exp(bernoulli_lpmf(1 | p), bernoulli_lpmf(0 | p) + poisson_log_lpmf(0 | eta));
+  }
+  return bernoulli_lpmf(0 | p) + poisson_log_lpmf(y | eta);
+}"""
+PARTIAL = """
+real part_lpdf(array[] real z, int start, int end, matrix x, real a, vector b, real s) {
+  real total = 0;
+  int n = end - start + 1;
+  vector[n] mu = rep_vector(0.0, n);
+  mu += a + x[start:end] * b;
+  total += normal_lpdf(z | mu, s);
+  return total;
+}"""
+
+
+def made(model: str, functions: str = "") -> tuple[LinearPredictors, dict[str, Any]]:
+    """What the text of a program shows, and its data."""
+    rng = np.random.default_rng(1)
+    values = {
+        "N": N,
+        "x": rng.standard_normal((N, 2)),
+        "y": rng.poisson(1.5, N),
+        "z": rng.uniform(0.1, 0.9, N),
+        "w": rng.uniform(0.5, 2, N),
+        "c": rng.integers(-1, 2, N),
+        "g": rng.integers(1, 4, N),
+    }
+    return predictors_of(parse(PROGRAM.format(model=model, functions=functions)), values, N), values
+
+
+class Point:
+    """Parameters at unconstrained ones."""
+
+    def __init__(self, theta: Array, values: dict[str, Any]) -> None:
+        self.a, self.b, self.s, self.p = theta[0], theta[1:3], np.exp(theta[3]), special.expit(theta[4])
+        self.o = np.array([theta[5], theta[5] + np.exp(theta[6])])
+        self.r, self.t = theta[7:10], np.exp(theta[10])
+        x = values["x"]
+        self.eta = self.a + (x - x.mean(0)) @ self.b
+
+
+LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
+    "gaussian": ("z ~ normal(a + xc * b, s);", lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s)),
+    "weights": (
+        "for (n in 1:N) target += w[n] * normal_lpdf(z[n] | a + xc[n] * b, s);",
+        lambda t, d: d["w"] * stats.norm.logpdf(d["z"], t.eta, t.s),
+    ),
+    "zero_inflated": (
+        "vector[N] mu = rep_vector(0.0, N); mu += a + xc * b; for (n in 1:N) target += zi_lpmf(y[n] | mu[n], p);",
+        lambda t, d: np.where(
+            d["y"] == 0,
+            np.log(t.p + (1 - t.p) * np.exp(-np.exp(t.eta))),
+            np.log1p(-t.p) + stats.poisson.logpmf(d["y"], np.exp(t.eta)),
+        ),
+    ),
+    "beta": (
+        "vector[N] mu = inv_logit(a + xc * b); target += beta_lpdf(z | mu * s, (1 - mu) * s);",
+        lambda t, d: stats.beta.logpdf(d["z"], special.expit(t.eta) * t.s, special.expit(-t.eta) * t.s),
+    ),
+    "mixture": (
+        "for (n in 1:N) target += log_mix(p, normal_lpdf(z[n] | o[1], s), normal_lpdf(z[n] | o[2], t));",
+        lambda t, d: np.log(
+            t.p * stats.norm.pdf(d["z"], t.o[0], t.s) + (1 - t.p) * stats.norm.pdf(d["z"], t.o[1], t.t)
+        ),
+    ),
+    "components": (
+        "for (n in 1:N) { array[2] real ps; ps[1] = log(p) + normal_lpdf(z[n] | a, s); "
+        "ps[2] = log1m(p) + normal_lpdf(z[n] | o[2], s); target += log_sum_exp(ps); }",
+        lambda t, d: np.log(t.p * stats.norm.pdf(d["z"], t.a, t.s) + (1 - t.p) * stats.norm.pdf(d["z"], t.o[1], t.s)),
+    ),
+    "censored": (
+        "for (n in 1:N) { if (c[n] == 0) { target += normal_lpdf(z[n] | a + xc[n] * b, s); } else if (c[n] == 1) "
+        "{ target += normal_lccdf(z[n] | a + xc[n] * b, s); } "
+        "else { target += normal_lcdf(z[n] | a + xc[n] * b, s); } }",
+        lambda t, d: np.select(
+            [d["c"] == 0, d["c"] == 1],
+            [stats.norm.logpdf(d["z"], t.eta, t.s), stats.norm.logsf(d["z"], t.eta, t.s)],
+            stats.norm.logcdf(d["z"], t.eta, t.s),
+        ),
+    ),
+    "weibull": (
+        "for (n in 1:N) { if (c[n] == 0) { target += weibull_lpdf(z[n] | s, exp(a + xc[n] * b)); } "
+        "else { target += weibull_lccdf(z[n] | s, exp(a + xc[n] * b)); } }",
+        lambda t, d: np.where(
+            d["c"] == 0,
+            stats.weibull_min.logpdf(d["z"], t.s, scale=np.exp(t.eta)),
+            stats.weibull_min.logsf(d["z"], t.s, scale=np.exp(t.eta)),
+        ),
+    ),
+    "truncated": (
+        "for (n in 1:N) z[n] ~ normal(a, s) T[0, 1];",
+        lambda t, d: (
+            stats.norm.logpdf(d["z"], t.a, t.s) - np.log(stats.norm.cdf(1, t.a, t.s) - stats.norm.cdf(0, t.a, t.s))
+        ),
+    ),
+    "groups": (
+        "vector[3] u = s * r; for (n in 1:N) target += bernoulli_logit_lpmf(c[n] > 0 | a + u[g[n]] * w[n]);",
+        lambda t, d: stats.bernoulli.logpmf(d["c"] > 0, special.expit(t.a + t.s * t.r[d["g"] - 1] * d["w"])),
+    ),
+    "student_t": (
+        "z ~ student_t(t + 1, a + xc * b, s);",
+        lambda t, d: stats.t.logpdf(d["z"], t.t + 1, t.eta, t.s),
+    ),
+    "ordered": (
+        "for (n in 1:N) target += ordered_logistic_lpmf(g[n] | x[n, 1] * b[1], o);",
+        lambda t, d: np.log(
+            np.diff(special.expit(np.array([-np.inf, *t.o, np.inf]) - d["x"][:, :1] * t.b[0]), axis=1)[
+                np.arange(N), d["g"] - 1
+            ]
+        ),
+    ),
+    "categories": (
+        "for (n in 1:N) { vector[3] mu = [0, a, x[n, 2] * b[2]]'; target += categorical_logit_lpmf(g[n] | mu); }",
+        lambda t, d: special.log_softmax(
+            np.stack([np.zeros(N), np.full(N, t.a), d["x"][:, 1] * t.b[1]], axis=1), axis=1
+        )[np.arange(N), d["g"] - 1],
+    ),
+    "exgaussian": (
+        "target += exp_mod_normal_lpdf(z | a + xc * b, s, inv(t));",
+        lambda t, d: stats.exponnorm.logpdf(d["z"], t.t / t.s, t.eta, t.s),
+    ),
+    "reduce_sum": (
+        "target += reduce_sum(part_lupdf, to_array_1d(z), 1, xc, a, b, s);",
+        lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s),
+    ),
+    "neg_binomial": (
+        "target += neg_binomial_2_log_lpmf(y | a + xc * b, s);",
+        lambda t, d: stats.nbinom.logpmf(d["y"], t.s, t.s / (t.s + np.exp(t.eta))),
+    ),
+    "gamma": (
+        "target += gamma_lpdf(z | s, s ./ exp(a + xc * b));",
+        lambda t, d: stats.gamma.logpdf(d["z"], t.s, scale=np.exp(t.eta) / t.s),
+    ),
+    "skew_normal": (
+        "target += skew_normal_lpdf(z | a, s, b[1]);",
+        lambda t, d: stats.skewnorm.logpdf(d["z"], t.b[0], t.a, t.s),
+    ),
+}
+FUNCTIONS = {"zero_inflated": ZERO_INFLATED, "reduce_sum": PARTIAL}
+
+
+def points(k: int = 5) -> Array:
+    return np.random.default_rng(2).uniform(-1, 1, (k, 11))
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_text_gives_the_log_likelihood_of_each_observation(name: str) -> None:
+    model, expected = LINES[name]
+    found, values = made(model, FUNCTIONS.get(name, ""))
+    for theta in points():
+        truth = expected(Point(theta, values), values)
+        assert np.allclose(found.log_lik(theta), truth, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_derivatives_are_those_of_the_log_likelihood(name: str) -> None:
+    found, _ = made(LINES[name][0], FUNCTIONS.get(name, ""))
+    family, step = found.family, 1e-5
+    eta = found.at(points(1)[0])
+    slopes, curves = family.derivatives((1, 2), eta)
+    for k in range(len(eta)):
+        move = step * (np.arange(len(eta)) == k)[:, np.newaxis]
+        numeric = (family.log_lik(eta + move) - family.log_lik(eta - move)) / (2 * step)
+        assert np.allclose(slopes[k], numeric, rtol=1e-6, atol=1e-6)
+        numeric = (family.gradient(eta + move) - family.gradient(eta - move)) / (2 * step)
+        assert np.allclose(curves[k], numeric, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_bounds_hold_and_are_not_far_off_on_small_boxes(name: str) -> None:
+    """Against third derivatives at random points, from differences of Hessians; what cancels is not seen to."""
+    found, _ = made(LINES[name][0], FUNCTIONS.get(name, ""))
+    family, rng = found.family, np.random.default_rng(3)
+    centre = found.at(points(1)[0])
+    q, step = len(centre), 1e-4
+    lengths = rng.uniform(0.01, 0.02, centre.shape)
+    bound = family.largest(3, centre, lengths, 2.0)
+    assert np.isfinite(bound).all()
+    sharp = np.zeros(N)
+    for _ in range(30):
+        at = centre + lengths * rng.uniform(-2, 2, centre.shape)
+        each = np.zeros(N)
+        for k in range(q):
+            move = step * (np.arange(q) == k)[:, np.newaxis]
+            third = (family.hessian(at + move) - family.hessian(at - move)) / (2 * step)
+            each += np.einsum("abn,an,bn->n", np.abs(third), lengths, lengths) * lengths[k]
+        assert (each <= bound * (1 + 1e-6) + 1e-8 * lengths.max() ** 2).all()
+        sharp = np.maximum(sharp, each)
+    assert bound.sum() < 6 * sharp.sum() + 1e-9
+
+
+@pytest.mark.parametrize("name", ["zero_inflated", "censored", "beta"])
+def test_a_wrong_instruction_is_seen(name: str) -> None:
+    """Each operation, sign and constant has a say in the log likelihood."""
+    found, _ = made(LINES[name][0], FUNCTIONS.get(name, ""))
+    theta = points(1)[0]
+    eta, right = found.at(theta), found.log_lik(theta)
+    family = found.family
+    assert isinstance(family, ProgramFamily)
+    code = family.code
+    kinds = _loop.OPERATIONS
+    blocks, near, refused = Blocks(N, 4), list(points(3)), 0
+    terms = [found.sums(found.log_lik(one), blocks) for one in near]
+    assert is_proved(found, blocks, near, terms, rounding=_tail_rounding)
+    for at in range(len(code.codes)):
+        wrong, values = code.codes.copy(), code.values.copy()
+        kind = kinds[wrong[at, 0]]
+        if kind == "constant":
+            values[at] += 1e-6
+        else:
+            swaps = {
+                "sum": "difference",
+                "difference": "sum",
+                "product": "sum",
+                "data": "constant",
+                "argument": "constant",
+            }
+            other = swaps.get(kind, "exp" if kind != "exp" else "inv_logit")
+            wrong[at, 0] = kinds.index(other)
+        changed = replace(family, code=Code(code.starts, wrong, values), _made=[])
+        with np.errstate(all="ignore"):
+            assert not np.allclose(changed.log_lik(eta), right, rtol=1e-9, atol=1e-9), (at, kind)
+            # The proof sees changes between points, in which terms without parameters cancel.
+            wrongly = replace(found, family=changed)
+            changes = [one.log_lik(near[1]) - one.log_lik(near[0]) for one in (wrongly, found)]
+            if not np.allclose(*changes, rtol=0, atol=1e-4):
+                refused += 1
+                assert not is_proved(wrongly, blocks, near, terms, rounding=_tail_rounding), (at, kind)
+    assert refused > len(code.codes) / 2
+
+
+REFUSED = {
+    "for (n in 1:N) target += normal_lpdf(fabs(z[n] - a) | 0, s);": "kink",
+    "for (n in 1:N) { if (z[n] < a) target += a - z[n]; else target += s * (z[n] - a); }": "kink",
+    "target += poisson_binomial_lpmf(y | rep_vector(p, N));": "poisson_binomial",
+    "a ~ normal(0, s);": "no statement adds for each observation",
+    "for (n in 2:N) target += normal_lpdf(z[n] | z[n - 1] * a, s);": "no statement adds for each observation",
+}
+
+
+@pytest.mark.parametrize("model", REFUSED)
+def test_what_cannot_be_followed_is_refused_in_a_line(model: str) -> None:
+    with pytest.raises((NotFollowedError, NoPredictorsError), match=REFUSED[model]):
+        made(model)
+
+
+# --- operations, one by one ----------------------------------------------------------------------------------------
+
+OF_MPMATH: dict[str, Callable[[Any], Any]] = {
+    "exp": mpmath.exp,
+    "log": mpmath.log,
+    "log1p": lambda x: mpmath.log(1 + x),
+    "log1p_exp": lambda x: mpmath.log(1 + mpmath.exp(x)),
+    "inv_logit": lambda x: 1 / (1 + mpmath.exp(-x)),
+    "log1m_exp": lambda x: mpmath.log(1 - mpmath.exp(x)),
+    "square": lambda x: x * x,
+    "inv": lambda x: 1 / x,
+    "sqrt": mpmath.sqrt,
+    "lgamma": mpmath.loggamma,
+    "digamma": mpmath.digamma,
+    "std_normal_lcdf": lambda x: mpmath.log(mpmath.ncdf(x)),
+    "cos": mpmath.cos,
+}
+# Centres and radii of intervals.
+INTERVALS = {
+    name: [(0.7, 0.3), (2.5, 1.0), (9.0, 2.0), (30.0, 4.0)] for name in ("log", "inv", "sqrt", "lgamma", "digamma")
+} | {"log1m_exp": [(-0.5, 0.2), (-3.0, 1.0), (-9.0, 2.0)], "log1p": [(-0.5, 0.2), (2.0, 1.5)]}
+EVERYWHERE = [(0.3, 0.4), (1.3, 1.0), (-1.9, 1.3), (-7.0, 1.5), (2.3, 2.5), (4.0, 0.5)]
+SEVENTH = _loop.OPERATIONS.index("exp")
+
+
+def program(*codes: tuple[str, int, int], n_arguments: int = 1) -> _loop.Program:
+    """A program of such instructions."""
+    numbers = np.array([(_loop.OPERATIONS.index(kind), a, b) for kind, a, b in codes], np.int32)
+    return _loop.Program(np.array([0, len(codes)], np.int32), numbers, np.zeros(len(codes)), n_arguments, 1)
+
+
+def largest(of: _loop.Program, order: int, centre: list[float], lengths: list[float], radius: float) -> float:
+    out = np.empty((1, 1))
+    rows = (np.array(each, float)[:, np.newaxis] for each in (centre, lengths))
+    at, moves = rows
+    of.largest(order, np.zeros((1, 1)), at, moves, radius, out)
+    return float(out[0, 0])
+
+
+def test_every_operation_is_held_against_mpmath() -> None:
+    assert set(_loop.OPERATIONS[SEVENTH:]) == set(OF_MPMATH)
+
+
+@pytest.mark.parametrize("name", OF_MPMATH)
+def test_values_are_those_of_mpmath(name: str) -> None:
+    of = program(("argument", 0, 0), (name, 0, 0))
+    for centre, radius in INTERVALS.get(name, EVERYWHERE):
+        at = np.linspace(centre - radius, centre + radius, 9)[np.newaxis]
+        out = np.empty((4, 9))
+        of.expand(3, np.zeros((1, 9)), at, out)
+        for k in range(4):
+            truth = [float(mpmath.diff(OF_MPMATH[name], x, k)) / float(mpmath.factorial(k)) for x in at[0]]
+            assert np.allclose(out[k], truth, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("order", [2, 3, 4])
+@pytest.mark.parametrize("name", OF_MPMATH)
+def test_bounds_are_the_suprema_of_derivatives(name: str, order: int) -> None:
+    """Never below, and so near that a bound 1 % smaller fails."""
+    of = program(("argument", 0, 0), (name, 0, 0))
+    ratios = []
+    for centre, radius in INTERVALS.get(name, EVERYWHERE):
+        grid = np.linspace(centre - radius, centre + radius, 41)
+        with mpmath.workdps(30):
+            truth = max(abs(float(mpmath.diff(OF_MPMATH[name], mpmath.mpf(x), order))) for x in grid)
+        bound = largest(of, order, [centre], [1.0], radius)
+        assert bound >= truth * (1 - 1e-12)
+        ratios.append(bound / truth if truth > 1e-12 else 1.0)
+    assert min(ratios) < 1.01
+
+
+BINARY: dict[str, tuple[tuple[tuple[str, int, int], ...], float]] = {
+    # third derivatives of e^a e^b at 0, of which there are eight, all 1; of e^(a + b) and e^(a - b) as well
+    "product": ((("argument", 0, 0), ("argument", 1, 0), ("exp", 0, 0), ("exp", 1, 0), ("product", 2, 3)), 8.0),
+    "sum": ((("argument", 0, 0), ("argument", 1, 0), ("sum", 0, 1), ("exp", 2, 0)), 8.0),
+    "difference": ((("argument", 0, 0), ("argument", 1, 0), ("difference", 0, 1), ("exp", 2, 0)), 8.0),
+}
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_bounds_of_two_arguments(name: str) -> None:
+    """The supremum on the box is that at its corner, e^(a + b)."""
+    codes, at_centre = BINARY[name]
+    of = program(*codes, n_arguments=2)
+    for radius in (1e-6, 0.01, 0.05):
+        truth = at_centre * np.exp(2 * radius)
+        bound = largest(of, 3, [0.0, 0.0], [1.0, 1.0], radius)
+        assert truth * (1 - 1e-12) <= bound
+        assert bound < 1.01 * truth
+
+
+def test_beyond_where_a_function_is_defined_there_is_no_bound() -> None:
+    of = program(("argument", 0, 0), ("log", 0, 0))
+    assert largest(of, 3, [1.0], [1.0], 1.5) == np.inf
+    assert np.isfinite(largest(of, 3, [1.0], [1.0], 0.5))
+
+
+def test_programs_that_read_what_is_not_there_are_refused() -> None:
+    with pytest.raises(ValueError, match="reads what is not there"):
+        program(("argument", 1, 0))
+    with pytest.raises(ValueError, match="reads what is not there"):
+        program(("exp", 0, 0))

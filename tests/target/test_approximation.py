@@ -1,0 +1,120 @@
+"""What stands for a likelihood in a surrogate: corrections beside what they correct."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from stansub.progress import Progress
+from stansub.target.approximation import LIMIT, Approximation, approximation
+from stansub.target.families import Binomial, Poisson
+from stansub.target.groupings import Recentred
+from stansub.target.multi_argument import LocationScale, NormalErrors
+from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.tuning.surrogate import _ridge_mode
+
+Array = NDArray[np.float64]
+N, J, M = 2400, 40, 43
+
+
+def likelihood(kind: str) -> SparsePredictors:
+    """An intercept, a slope and a grouping; and, for one of them, a scale."""
+    rng = np.random.default_rng(1)
+    x, g = rng.standard_normal(N), 2 + rng.integers(J, size=N)
+    numbers = sp.csr_array((np.ones(N), g, np.arange(N + 1)), shape=(N, M))
+    row = SparseRows(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
+    eta = 0.7 + 0.5 * x + rng.normal(0, 0.5, J)[g - 2]
+    if kind == "binomial":
+        return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
+    if kind == "poisson":
+        return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
+    scale = SparseRows(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
+    return SparsePredictors((row, scale), LocationScale(eta + rng.standard_normal(N), NormalErrors()))
+
+
+def normal(predictors: SparsePredictors, n: int, seed: int) -> list[Array]:
+    """Draws of a normal distribution whose precision is the likelihood's, and a normal prior's."""
+    expansion, _ = _ridge_mode(predictors, Progress())
+    point, precision = expansion.point, expansion.precision.toarray() + 4 * np.eye(M)
+    root = np.linalg.cholesky(np.linalg.inv(precision))
+    return [point + root @ one for one in np.random.default_rng(seed).standard_normal((n, M))]
+
+
+KINDS = ["binomial", "poisson", "normal"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_corrections_leave_less_out(kind: str) -> None:
+    predictors = likelihood(kind)
+    found = approximation(predictors, normal(predictors, 60, 1))
+    after = normal(predictors, 200, 2)
+
+    def noise(one: Approximation) -> float:
+        return float(np.std([predictors.log_lik(phi) - one(phi) for phi in after]))
+
+    plain = noise(Approximation.plain(found.quadratic))
+    sloped = noise(replace(Approximation.plain(found.quadratic), slope=_mean_gradient(predictors, found)))
+    assert sloped < 0.75 * plain
+    assert noise(found) < (0.75 if kind == "normal" else 0.35) * plain
+    assert noise(replace(found, slope=-found.slope)) > plain
+
+
+def _mean_gradient(predictors: SparsePredictors, found: Approximation) -> Array:
+    plain = Approximation.plain(found.quadratic)
+    phis = normal(predictors, 60, 1)
+    return np.asarray(np.mean([predictors.gradient(phi) - plain.gradient(phi) for phi in phis], axis=0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients(kind: str) -> None:
+    predictors = likelihood(kind)
+    phis = normal(predictors, 20, 1)
+    found = approximation(predictors, phis)
+    for f, gradient in ((found, found.gradient(phis[0])), (predictors.log_lik, predictors.gradient(phis[0]))):
+        numerical = [(f(phis[0] + step) - f(phis[0] - step)) / 2e-5 for step in 1e-5 * np.eye(M)]
+        np.testing.assert_allclose(gradient, numerical, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_cancels_is_not_corrected(kind: str) -> None:
+    predictors = likelihood(kind)
+    phis = normal(predictors, 20, 1)
+    found = approximation(predictors, phis)
+    shift = np.zeros(M)
+    shift[0], shift[2 : 2 + J] = -0.5, 0.5
+    assert predictors.log_lik(phis[1] + shift) == pytest.approx(predictors.log_lik(phis[1]), abs=1e-8)
+    assert found.correction(phis[1] + shift) == pytest.approx(found.correction(phis[1]), abs=1e-7)
+
+
+def test_profiles_are_those_of_the_likelihood_one_by_one() -> None:
+    predictors = likelihood("poisson")
+    found = approximation(predictors, normal(predictors, 60, 1))
+    recentred = Recentred(predictors, found.point)
+    profiles, expected = [], []
+    for phi in normal(predictors, 20, 3):
+        change, alone = recentred(phi) - found.point, 0.0
+        for j in range(2, 2 + J):
+            moved = found.point + change[j] * (np.arange(M) == j)
+            alone += predictors.log_lik(moved) - found.quadratic(moved)
+        profiles.append(found.profiles.at(phi - found.point)[0])
+        expected.append(alone)
+    assert np.std(np.subtract(profiles, expected)) < 0.1 * np.std(expected)
+
+
+def test_profiles_are_bounded() -> None:
+    predictors = likelihood("poisson")
+    profiles = approximation(predictors, normal(predictors, 60, 1)).profiles
+    most = np.abs(profiles.coefficients).T @ LIMIT ** np.array([3, 4, 5])
+    for far in np.random.default_rng(4).normal(0, 1e6, (20, M)):
+        assert abs(profiles.at(far)[0]) <= most.sum()
+
+
+def test_of_no_coefficients() -> None:
+    row = SparseRows(np.ones((N, 1)), np.array([0], np.int64), sp.csr_array((N, 1)), np.zeros(1))
+    predictors = SparsePredictors((row,), Poisson(np.random.default_rng(1).poisson(2.0, N).astype(float), np.ones(N)))
+    found = approximation(predictors, [np.array([0.6]), np.array([0.8])])
+    assert not found.profiles.places.size
+    assert found.correction(np.array([1.0])) == pytest.approx(found.slope[0] * 0.3)

@@ -1,0 +1,103 @@
+"""Joint decisions about an expansion with sparse rows: exact, with bounds that hold, from what cancels in no bound."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from stansub._loop import SurrogateDecider
+from stansub.target.families import Binomial, Poisson
+from stansub.target.group_candidates import choose_joint, grouped
+from stansub.target.groupings import Recentred
+from stansub.target.multi_argument import LocationScale, NormalErrors
+from stansub.target.sparse import SparsePredictors, SparseRows
+
+Array = NDArray[np.float64]
+N, J, K, M = 400, 8, 5, 16
+N_DECISIONS, MAX_Z = 20_000, 4.5
+
+
+def likelihood(kind: str) -> SparsePredictors:
+    """An intercept and a slope, two groupings, of which one has slopes of its own; and, for one of them, a scale."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(N)
+    g, h = 2 + rng.integers(J, size=N), 2 + J + rng.integers(K, size=N)
+    numbers = sp.csr_array(
+        (np.column_stack([np.ones(N), x]).ravel(), np.column_stack([g, h]).ravel(), np.arange(0, 2 * N + 1, 2)),
+        shape=(N, M),
+    )
+    row = SparseRows(np.column_stack([np.ones(N), x]), np.array([0, 1], np.int64), numbers, np.zeros(1))
+    eta = row(rng.normal(0, 0.4, M))
+    if kind == "binomial":
+        return SparsePredictors((row,), Binomial((rng.random(N) < expit(eta)).astype(float), np.ones(N)))
+    if kind == "poisson":
+        return SparsePredictors((row,), Poisson(rng.poisson(np.exp(eta)).astype(float), np.ones(N)))
+    scale = SparseRows(np.ones((1, 1)), np.array([M - 1], np.int64), sp.csr_array((N, M)), np.zeros(1))
+    return SparsePredictors((row, scale), LocationScale(eta + rng.standard_normal(N), NormalErrors()))
+
+
+def moves(sd: float = 0.15) -> tuple[Array, list[Array], Array]:
+    """A point, and places about it."""
+    rng = np.random.default_rng(2)
+    point, sds = 0.1 * rng.standard_normal(M), np.full(M, sd)
+    return point, [point + sds * rng.standard_normal(M) for _ in range(6)], sds
+
+
+def accepted(decider: SurrogateDecider, a: Array, b: Array, seed: int) -> float:
+    rng = np.random.default_rng(seed)
+    taken = [
+        decider.decide(a, b, np.log1p(-rng.random()), rng.bit_generator.capsule).accepted for _ in range(N_DECISIONS)
+    ]
+    return float(np.mean(taken))
+
+
+@pytest.mark.parametrize("kind", ["binomial", "poisson", "normal"])
+@pytest.mark.parametrize("kappa", [1.0, 8.0])
+def test_flows_there_and_back_are_those_of_the_remainders(kind: str, kappa: float) -> None:
+    predictors = likelihood(kind)
+    point, places, sds = moves(0.15 if kind == "binomial" else 0.05)  # where not all observations are looked at
+    quadratic = predictors.expansion(point)
+    decider = SurrogateDecider(grouped(predictors, quadratic, sds), kappa, 1e9)
+
+    def remainder(phi: Array) -> float:
+        return predictors.log_lik(phi) - quadratic(phi)
+
+    seen = 0.0
+    for seed, (a, b) in enumerate(pairwise(places)):
+        there, back = accepted(decider, a, b, seed), accepted(decider, b, a, 100 + seed)
+        error = np.sqrt((1 / there - 1) / N_DECISIONS + (1 / back - 1) / N_DECISIONS)
+        expected = remainder(b) - remainder(a)
+        assert abs(np.log(there / back) - expected) < MAX_Z * error
+        seen = max(seen, abs(expected) / error)
+    assert seen > 2 * MAX_Z  # had nothing been decided, the two would be the same
+    assert 0 < decider.bound_tightness <= 1 + 1e-9
+    assert decider.n_candidates > 0
+
+
+def test_what_cancels_is_in_no_bound() -> None:
+    predictors = likelihood("binomial")
+    point, places, sds = moves()
+    recentred = Recentred(predictors, point)
+    shift = np.zeros(M)
+    shift[0], shift[2 : 2 + J] = -3.0, 3.0  # the intercept, and all of a grouping
+    for phi in places:
+        found = recentred(phi)
+        np.testing.assert_allclose(predictors.at(found), predictors.at(phi), atol=1e-12)
+        np.testing.assert_allclose(recentred(phi + shift), found, atol=1e-12)
+    decider = SurrogateDecider(grouped(predictors, predictors.expansion(point), sds), 1.0, 1.0)
+    wide = decider.costs(places[0] + shift, places[1] + shift)[0]
+    assert decider.costs(recentred(places[0] + shift), recentred(places[1] + shift))[0] < 0.1 * wide
+
+
+def test_a_few_observations_are_all_looked_at() -> None:
+    predictors = likelihood("binomial")
+    point, places, sds = moves()
+    observations = grouped(predictors, predictors.expansion(point), sds)
+    assert choose_joint(observations, places, 100) is None
+    found = choose_joint(observations, places, 10**7)
+    assert found is not None
+    assert found.kappa >= 1
+    assert found.candidates <= found.most

@@ -1,0 +1,138 @@
+"""Sparse rows beside the same as one matrix."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.errors import RunError
+from stansub.target.families import Binomial, Poisson
+from stansub.target.multi_argument import LocationScale, NormalErrors
+from stansub.target.remainders import Family
+from stansub.target.sparse import SparsePredictors, SparseRows
+from stansub.tuning.differences import Differences
+from stansub.tuning.surrogate import _start, cholesky
+
+Array = NDArray[np.float64]
+N, P, J, M = 200, 3, 12, 17
+RNG = np.random.default_rng(1)
+
+
+def rows(*, places: list[int], gathered: bool, constant: bool = False) -> SparseRows:
+    """Some of all M places as numbers that all have, and, perhaps, one of J levels each and a slope."""
+    dense = RNG.standard_normal((1 if constant else N, len(places)))
+    if gathered:
+        index = P + RNG.integers(J, size=(N, 1))
+        found = sp.csr_array((RNG.standard_normal(N), index.ravel(), np.arange(N + 1)), shape=(N, M))
+    else:
+        found = sp.csr_array((N, M))
+    return SparseRows(dense, np.array(places, np.int64), found, RNG.standard_normal(N))
+
+
+def matrix(row: SparseRows) -> Array:
+    found = row.gathered.toarray()
+    found[:, row.places] += row.dense
+    return np.asarray(found)
+
+
+VARIED = [
+    rows(places=[0, 1, 2], gathered=True),
+    rows(places=[15], gathered=False, constant=True),
+    rows(places=[], gathered=True),
+    rows(places=[1, 16], gathered=False),
+]
+
+
+@pytest.mark.parametrize("row", VARIED)
+@pytest.mark.parametrize("other", VARIED)
+def test_products(row: SparseRows, other: SparseRows) -> None:
+    change, slopes, weights = RNG.standard_normal(M), RNG.standard_normal(N), RNG.standard_normal(N)
+    np.testing.assert_allclose(row(change), matrix(row) @ change, atol=1e-12)
+    np.testing.assert_allclose(row.back(slopes), slopes @ matrix(row), atol=1e-12)
+    expected = matrix(row).T @ (weights[:, np.newaxis] * matrix(other))
+    np.testing.assert_allclose(row.weighted(weights, other).toarray(), expected, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("predictors", "family"),
+    [
+        (VARIED[:1], Binomial(RNG.integers(0, 2, N).astype(float), np.ones(N))),
+        (VARIED[:1], Poisson(RNG.poisson(2, N).astype(float), np.ones(N))),
+        (VARIED[:2], LocationScale(RNG.standard_normal(N), NormalErrors())),
+    ],
+)
+def test_an_expansion_is_of_second_order(predictors: list[SparseRows], family: Family) -> None:
+    found = SparsePredictors(tuple(predictors), family, constant=3.0)
+    point, direction = 0.3 * RNG.standard_normal(M), RNG.standard_normal(M)
+    expansion = found.expansion(point)
+    assert expansion(point) == pytest.approx(found.log_lik(point))
+    errors = [abs(found.log_lik(point + h * direction) - expansion(point + h * direction)) for h in (2e-2, 1e-2, 5e-3)]
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(3, abs=0.4)
+    assert np.log2(errors[1] / errors[2]) == pytest.approx(3, abs=0.4)
+
+
+def product(precision: Array) -> Array:
+    """The matrix whose factor is found."""
+    factor = cholesky(sp.csc_array(precision))
+    lower = sp.csc_array((factor.values, factor.rows, factor.starts), shape=precision.shape).toarray()
+    assert (factor.rows[factor.starts[:-1]] == np.arange(len(precision))).all()
+    found = np.empty_like(precision)
+    found[np.ix_(factor.order, factor.order)] = lower @ lower.T
+    return found
+
+
+def test_a_sparse_cholesky_factor() -> None:
+    dense = np.diag(RNG.uniform(1, 2, 30))
+    dense[0, 1:] = dense[1:, 0] = 0.1
+    dense[0, 0] = 5.0
+    np.testing.assert_allclose(product(dense), dense, atol=1e-12)
+
+
+def test_where_a_matrix_is_not_definite_its_diagonal_alone_is_more() -> None:
+    dense = np.diag([2.0, -3.0, 1.0])
+    dense[0, 2] = dense[2, 0] = 0.5
+    more = product(dense) - dense
+    assert more[1, 1] > 3
+    more[1, 1] = 0
+    np.testing.assert_allclose(more, 0, atol=1e-12)
+
+
+class Undefined:
+    """A log density that is nowhere defined."""
+
+    dim = 2
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        return -np.inf, np.zeros(2)
+
+
+def test_where_nothing_is_defined_there_is_no_start() -> None:
+    with pytest.raises(RunError, match="at which the surrogate is defined"):
+        _start(Undefined(), 2, np.random.default_rng(0))
+
+
+class Arrow:
+    """A log density of two parameters that interact with all others, which interact with their neighbours."""
+
+    dim = 40
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(2)
+        self.matrix = np.diag(rng.uniform(3, 4, self.dim)) + np.diag(np.full(self.dim - 1, 0.5), 1)
+        self.matrix[:2] += rng.standard_normal((2, self.dim))
+        self.matrix = self.matrix + self.matrix.T
+        self.n_gradients = 0
+
+    def log_density_gradient(self, theta: Array) -> tuple[float, Array]:
+        self.n_gradients += 1
+        return 0.0, -self.matrix @ theta - 4 * theta**3
+
+
+def test_hessians_take_few_gradients() -> None:
+    density, rng = Arrow(), np.random.default_rng(3)
+    differences = Differences(density, rng.standard_normal(density.dim))
+    assert density.n_gradients == 2 * density.dim
+    theta = rng.standard_normal(density.dim)
+    expected = density.matrix + np.diag(12 * theta**2)
+    np.testing.assert_allclose(differences(density, theta).toarray(), expected, atol=1e-5)
+    assert density.n_gradients - 2 * density.dim == differences.n_gradients <= 2 * (2 + 5)
