@@ -11,9 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.stan.rowwise import Expression, Mask, NotFollowedError, Number, affine, data, is_kind, known, pick, select
+from stansub.stan.rowwise import (
+    Expression,
+    Mask,
+    NotFollowedError,
+    Number,
+    Slopes,
+    affine,
+    data,
+    is_kind,
+    known,
+    pick,
+    select,
+    stacked,
+)
 
 Value = Any
 
@@ -254,11 +268,13 @@ def dot(a: NDArray[Any], b: NDArray[Any]) -> Number:
     return found
 
 
-def _line(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+def _line(a: NDArray[Any], b: NDArray[Any]) -> tuple[Slopes, NDArray[Any]] | None:
     """Slopes and constants of the product where b is affine, the same for all observations."""
     if not len(b) or not all(is_kind(one, "affine") and one.is_single for one in b):
         return None
-    return a @ np.concatenate([one.slopes for one in b]), a @ np.concatenate([one.values for one in b])
+    slopes = stacked([one.slopes for one in b])
+    own = sp.csr_array(a, dtype=np.float64) if isinstance(slopes, sp.csr_array) else a
+    return own @ slopes, a @ np.concatenate([one.values for one in b])
 
 
 def chosen(mask: Mask, first: Value, other: Value, n: int) -> Value:
