@@ -1,8 +1,8 @@
 """Sums over all observations from a random subset of them, by the difference estimator, and what PSIS-LOO makes of it.
 
 A sum over N observations of values that are costly, known for m of them drawn without replacement, is estimated by the
-sum of cheap surrogates of all N and N times the mean difference of the m (Magnusson, Andersen, Jonasson and Vehtari
-2020, equations 7 to 9).
+sum of cheap surrogates of all N plus N times the mean difference of the m (Magnusson, Vehtari, Jonasson and Andersen
+2020).
 """
 
 from __future__ import annotations

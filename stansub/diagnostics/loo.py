@@ -52,7 +52,7 @@ def loo(
     """Estimate the expected log predictive density of draws' model by PSIS-LOO on a subset of the observations.
 
     The log likelihoods of all observations at the posterior mean, from one pass over the data, are the surrogates of a
-    difference estimator (Magnusson, Andersen, Jonasson and Vehtari 2020); PSIS-LOO on a simple random sample without
+    difference estimator (Magnusson, Vehtari, Jonasson and Andersen 2020); PSIS-LOO on a simple random sample without
     replacement corrects their sum. With all observations the result is that of `arviz.loo`.
 
     Parameters
