@@ -346,7 +346,10 @@ class TestRender:
             ({"attrs": {"n_decisions": [0] * 4}}, "; no accept/reject decisions;"),
             ({"chains": 1}, "One chain, convergence not checked (ESS "),
             ({"draws": 3}, "Convergence not checked; "),
-            ({"posterior": {"x": autoregressive(0.8, (4, 800), seed=4)}}, "Too few effective draws (R-hat 1.005, ESS 366)"),
+            (
+                {"posterior": {"x": autoregressive(0.8, (4, 800), seed=4)}},
+                "Too few effective draws (R-hat 1.005, ESS 366)",
+            ),
             ({"posterior": {"x": autoregressive(0.995, (4, 1000))}}, "Not converged (R-hat "),
             ({"attrs": {"wall_time": 3.0, "setup_time": 1.0, "compile_time": 50.0}}, " a decision, 54 s."),
         ],
