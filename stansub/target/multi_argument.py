@@ -1,8 +1,8 @@
 """Log likelihoods of one observation as functions of several arguments, and how large their derivatives get on boxes.
 
 Each derivative is written as a sum of products of functions of one variable whose extremes on an interval are known,
-and bounded by interval arithmetic: exact on a point, and the closer the smaller the box. docs/families.md has the
-derivations, and what the bounds lose on wide boxes.
+and bounded by interval arithmetic: exact on a point, and the closer the smaller the box. docs/reference/families.md has
+the derivations, and what the bounds lose on wide boxes.
 """
 
 from __future__ import annotations
