@@ -22,8 +22,10 @@ from stansub.stan.sizes import main_size
 from stansub.stan.syntax import Program, parse
 from stansub.target import remainders
 from stansub.target.blocks import Blocks
+from stansub.target.categories import Categorical, Ordered
+from stansub.target.dispersion import Gamma, NegativeBinomial2
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
-from stansub.target.multi_argument import Categorical, Gamma, LocationScale, NegativeBinomial2, Ordered
+from stansub.target.location_scale import LocationScale
 from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 
