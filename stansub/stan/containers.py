@@ -118,13 +118,20 @@ def simplest(x: Value) -> Value:
 def by_row(x: Value) -> Value:
     """Return what an observation has of an array with an entry for each of them."""
     if x.dtype == object:
-        every = np.arange(len(x))
         if x.ndim == 1:
-            return pick(list(x), every)
-        return _each(lambda place: pick([row[place] for row in x], every), x.shape[1:])
+            return _by_entry(x)
+        return _each(lambda place: _by_entry(x[(slice(None), *place)]), x.shape[1:])
     if x.ndim == 1:
         return data(x)
     return _each(lambda place: data(np.ascontiguousarray(x[(slice(None), *place)])), x.shape[1:])
+
+
+def _by_entry(x: NDArray[Any]) -> Value:
+    """What an observation has of an array of expressions, of which many may have the same."""
+    ids = np.fromiter(map(id, x), np.int64, len(x))
+    _, first, places = np.unique(ids, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return pick(list(x[first[order]]), np.argsort(order)[places])
 
 
 def _each(of: Callable[[tuple[int, ...]], Value], shape: tuple[int, ...]) -> NDArray[Any]:
