@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.target.families import PEAK, Columns, Separate, box, power, softplus, softplus_derivative
+from stansub.target.rows import Rows, compact
 from stansub.types import FloatArray
 
 # Exponents are kept within this, where no product of powers below overflows; bounds are beyond all use long before.
@@ -104,7 +105,7 @@ class Errors(ABC):
         """What F takes beside the error, of each observation or the same for all."""
         return ()
 
-    def part(self, rows: slice) -> Errors:
+    def part(self, rows: Rows) -> Errors:
         """Of some observations."""
         return self
 
@@ -159,7 +160,7 @@ class StudentErrors(Errors):
     def data(self) -> tuple[FloatArray, ...]:
         return (self.degrees,)
 
-    def part(self, rows: slice) -> StudentErrors:
+    def part(self, rows: Rows) -> StudentErrors:
         return self if len(self.degrees) == 1 else StudentErrors(self.degrees[rows])
 
     def each(self, order: int, x: FloatArray) -> FloatArray:
@@ -262,9 +263,13 @@ class LocationScale(Separate):
         """Shape (p, n)."""
         return np.array(np.broadcast_arrays(self.y, *self.errors.data))
 
-    def part(self, rows: slice) -> LocationScale:
+    def part(self, rows: Rows) -> LocationScale:
         """Of some observations."""
-        return LocationScale(self.y[rows], self.errors.part(rows))
+        return LocationScale(np.asarray(self.y[rows], np.float64), self.errors.part(rows))
+
+    def compacted(self) -> LocationScale:
+        """Return the same, in less memory."""
+        return LocationScale(compact(self.y), self.errors)
 
     def _standard(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
         precision = np.exp(np.clip(-eta[1], -_LOG_MAX, _LOG_MAX))
@@ -513,7 +518,7 @@ class _Categories(Separate):
         """Shape (1, n)."""
         return np.asarray(self.category[np.newaxis], np.float64)
 
-    def part(self, rows: slice) -> Self:
+    def part(self, rows: Rows) -> Self:
         """Of some observations."""
         return replace(self, category=self.category[rows])
 
