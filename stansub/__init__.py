@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from stansub.diagnostics.calibration import Calibration, calibrate
     from stansub.diagnostics.compare import compare
     from stansub.diagnostics.comparison import Comparison
+    from stansub.diagnostics.elpd import Loo, loo_compare
     from stansub.diagnostics.exact import compare_exact
+    from stansub.diagnostics.loo import loo
     from stansub.diagnostics.normality import diagnose
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
@@ -69,6 +71,7 @@ __all__ = [
     "Hoeffding",
     "InputError",
     "Jump",
+    "Loo",
     "Metropolis",
     "Mixture",
     "Moved",
@@ -94,6 +97,8 @@ __all__ = [
     "compare_exact",
     "compile_model",
     "diagnose",
+    "loo",
+    "loo_compare",
     "read_checkpoint",
     "read_draws",
     "reference",
@@ -127,6 +132,8 @@ _HOMES = {
     "compare": "diagnostics.compare",
     "compare_exact": "diagnostics.exact",
     "Comparison": "diagnostics.comparison",
+    **dict.fromkeys(("Loo", "loo_compare"), "diagnostics.elpd"),
+    "loo": "diagnostics.loo",
     "diagnose": "diagnostics.normality",
     "risk": "diagnostics.risk",
     "read_draws": "output.inference_data",

@@ -59,6 +59,9 @@ def command(arguments: list[str], **environment: str) -> subprocess.CompletedPro
     )
 
 
+WRITTEN = "Draws: logistic.nc. Next: stansub plot logistic.nc; details: stansub summary logistic.nc --verbose\n"
+
+
 def data(n: int = 400, **changes: Any) -> dict[str, Any]:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((n, 1))
@@ -111,8 +114,9 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     assert code == 0
     assert "ess_bulk" in out
     assert "beta[1]" in out
-    assert "Bounds" in out
-    assert err == "Draws: logistic.nc (2 warnings below the summary)\n", "nothing else where nobody looks"
+    assert "decisions exact" in out
+    assert "Bounds" not in out
+    assert err == WRITTEN, "nothing else where nobody looks"
     assert out.count("Warning: ") == 2
     draws = inference_data.read(place / "logistic.nc")
     assert inference_data.group(draws, "posterior")["beta"].shape == (2, 60, 1)
@@ -120,6 +124,9 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     code, again, err = run(["summary", "logistic.nc"], capsys)
     assert (code, err) == (0, "")
     assert again == out
+    code, details, err = run(["summary", "logistic.nc", "--verbose"], capsys)
+    assert (code, err) == (0, "")
+    assert all(label in details for label in ("\nDraws  ", "\nDecisions  ", "\nBounds  ", "\nSpeed  ", "\nTime  "))
 
     code, pictures, err = run(["plot", "logistic.nc"], capsys)
     assert (code, err) == (0, "")
@@ -431,8 +438,7 @@ def test_draws_are_written_before_they_are_summarised(
     code, _, err = run(options(*QUICK), capsys)
     assert code == 1
     assert err == (
-        "Draws: logistic.nc (2 warnings below the summary)\n"
-        "stansub: error: internal error: ZeroDivisionError: no draws per nothing; --debug shows where\n"
+        f"{WRITTEN}stansub: error: internal error: ZeroDivisionError: no draws per nothing; --debug shows where\n"
     )
     inference_data.read("logistic.nc")
 
@@ -552,7 +558,7 @@ def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
     out, err = running.communicate(timeout=HANGS)
     assert running.returncode == 3, err
     assert err.splitlines()[0].startswith("Stopping after the current step")
-    assert err.splitlines()[1].startswith("Draws: logistic.nc (")
+    assert err.splitlines()[1].startswith("Draws: logistic.nc")
     assert len(err.splitlines()) == 2
     assert "The run stopped before its last iteration: interrupted" in out
     draws = inference_data.group(inference_data.read("logistic.nc"), "posterior")
@@ -820,7 +826,7 @@ def test_output_whose_encoding_lacks_characters(place: Path) -> None:
 def test_closed_output_does_not_get_into_the_draws(place: Path) -> None:
     codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(QUICK)} --quiet >&-")
     assert codes == [1]
-    assert err == f"Draws: logistic.nc (2 warnings below the summary)\n{LOST}Bad file descriptor\n"
+    assert err == f"{WRITTEN}{LOST}Bad file descriptor\n"
     inference_data.read("logistic.nc")
 
 

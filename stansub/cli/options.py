@@ -61,7 +61,10 @@ Columns = Annotated[
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show how the sampler was chosen, and why.", rich_help_panel=OUTPUT)
+    bool,
+    typer.Option(
+        "--verbose", "-v", help="Show audits, speed, times and how the sampler was chosen too.", rich_help_panel=OUTPUT
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
 

@@ -1,4 +1,4 @@
-"""What is printed about draws: the table, the facts below it, and the warnings with their remedies."""
+"""Print draws: a table, one sentence on whether to trust them and what they cost, and warnings with their remedies."""
 
 import math
 import textwrap
@@ -9,6 +9,7 @@ from rich.text import Text
 
 from stansub.findings import Finding, Severity
 from stansub.output.checks import R_HAT_MAX, findings_of
+from stansub.output.headline import headline, observations
 from stansub.output.inference_data import attrs
 from stansub.output.record import (
     LEARNED,
@@ -99,14 +100,14 @@ def render(
     verbose: bool = False,
     **options: Any,
 ) -> None:
-    """Print the table, whether the draws can be trusted, what they cost, and the findings, each with its remedy.
+    """Print the table, one sentence on convergence, exactness and cost, and the findings with their remedies.
 
     Parameters
     ----------
-    verbose
-        Whether to show how the sampler was chosen, too.
     summary
-        What `summarise` made of the draws; made here, with `options`, where there is none yet.
+        Result of `summarise`; computed with `options` if not given.
+    verbose
+        Whether to print decisions, audits, speed and the choices of the sampler too.
     """
     shown, facts = summary or summarise(idata, **options), attrs(idata)
 
@@ -124,18 +125,21 @@ def render(
         if finding.severity is Severity.REJECT:
             warn(finding, "bold red")
     _write_table(shown, write)
-    parts = [_trust, _cost, *([_details] if verbose else [])]
-    for part in parts:
+    write("")
+    doubted = any(one.severity is not Severity.COST for one in shown.findings)
+    line = headline(shown.statistics, shown.record, facts, shown.findings)
+    for wrapped in textwrap.wrap(line, _WIDTH):
+        write(wrapped, "bold yellow" if doubted else "bold green")
+    for part in (_trust, _cost, _details) if verbose else ():
         write("")
         for label, text in part(shown.record, facts):
             for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", _WIDTH, subsequent_indent=" " * _LABEL):
                 write(line)
-    write("")
-    if not shown.findings:
-        write("These checks found nothing to warn of.", "green")
-    for finding in shown.findings:
-        if finding.severity is not Severity.REJECT:
-            warn(finding, "bold yellow")
+    others = [one for one in shown.findings if one.severity is not Severity.REJECT]
+    if others:
+        write("")
+    for finding in others:
+        warn(finding, "bold yellow")
 
 
 def _write_table(shown: Summary, write: Callable[[str, str], None]) -> None:
@@ -210,10 +214,8 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
     """What the draws took."""
     parts = []
     if record.share_of_data is not None:
-        used = record.share_of_data * facts["n_observations"]
-        # of exact decisions by bounds most look at none
-        part = f"{used:.2g}" if used < 10 else percent(record.share_of_data)
-        parts.append(f"{part} of the {facts['n_observations']:,} observations per decision")
+        n = facts["n_observations"]
+        parts.append(f"{observations(record.share_of_data, n)} of the {n:,} observations per decision")
         if record.undecided_share is not None and error_level(facts).value != 0:
             parts.append(f"{percent(record.undecided_share)} of the decisions needed all")
     if record.passes_per_step is not None:

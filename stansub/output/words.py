@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stansub import findings, memory, selection
 from stansub.findings import (
@@ -23,6 +23,9 @@ from stansub.findings import (
     TrialDecisionsWrong,
 )
 from stansub.selection import BlockReason, Chosen, LookTrial, RaceOutcome
+
+if TYPE_CHECKING:
+    from stansub.output.record import RunRecord
 
 # Parameters that are named.
 _MOST_NAMED = 4
@@ -432,6 +435,17 @@ def audited_decisions(audit: Audit, which: str = "audited") -> str:
         f"{audit.n_wrong:,} of {audit.n_audited:,} {which} decisions were wrong: decision error {error} "
         "with 95 % confidence. This is about single decisions, not the error of the posterior."
     )
+
+
+def short_audit(record: RunRecord) -> str:
+    """Return what the audit of a run gave, in a few words."""
+    if record.audit is not None:
+        return f"{record.audit.n_wrong:,} of {record.audit.n_audited:,} audited decisions wrong"
+    if record.estimates is not None:
+        return f"audited estimates off by {math.sqrt(record.estimates.mean_square):.2f} standard errors"
+    if record.acceptances is not None:
+        return f"audited acceptance probabilities off by {percent(record.acceptances.mean)}"
+    return "none audited"
 
 
 def one_step_bias(limit: float) -> str:

@@ -116,10 +116,9 @@ class Instances:
         """An evaluator for one chain; the models are shared between chains."""
         return self._evaluator(self.models)
 
-    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
-        """Log likelihoods of single observations, shape (len(places),)."""
-        models = [_model(self.slicers, self.blocks, place, place + 1) for place in places.tolist()]
-        return self._evaluator(models).block_log_lik(theta)
+    def single(self, places: NDArray[np.int64]) -> _loop.InstanceEvaluator:
+        """Return an evaluator whose blocks are the observations at these places, one each."""
+        return self._evaluator([_model(self.slicers, self.blocks, place, place + 1) for place in places.tolist()])
 
     def in_bulk(self) -> Instances:
         """In few instances, each of which evaluates the parameters once."""

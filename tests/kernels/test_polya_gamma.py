@@ -207,8 +207,9 @@ class TestRecipe:
         record = record_of(idata)
         assert (record.share_of_data, record.passes_per_step, record.audit) == (None, 1.0, None)
         out = StringIO()
-        render(idata, Console(file=out, width=120))
+        render(idata, Console(file=out, width=120), verbose=True)
         shown = " ".join(out.getvalue().split())
+        assert "; no accept/reject decisions; 1 pass over the data a step" in shown
         assert "Decisions none: each step is drawn" in shown
         assert "Data 1 passes over the data evaluated per step" in shown
         assert "Audit" not in shown
