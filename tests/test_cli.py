@@ -170,6 +170,7 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
         "compare",
         "risk",
         "plot",
+        "ppc",
         "export",
     }
     assert {name for name, options in taken.items() if "output" in options} == {

@@ -273,7 +273,7 @@ class TestRecipe:
 
 
 def test_the_script_of_the_page_runs() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "kernels.md").read_text(encoding="utf-8")
     script = next(one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "PolyaGamma" in one)
     made: dict[str, Any] = {}
     exec(script.replace("seed=1)", "seed=1, show_progress=False)"), made)
