@@ -134,7 +134,8 @@ def sampler(density: Density, coordinates: Coordinates) -> SurrogateNuts:
     )
 
     def called(model, propto, jacobian, theta, value, gradient, error):  # type: ignore[no-untyped-def]
-        found, slope = density(np.ctypeslib.as_array(theta, (4,)))
+        with np.errstate(all="ignore"):  # trees may run far off
+            found, slope = density(np.ctypeslib.as_array(theta, (4,)))
         value[0] = found
         np.ctypeslib.as_array(gradient, (4,))[:] = slope
         return 0
