@@ -171,8 +171,11 @@ class InstanceEvaluator(Evaluator):
     Parameters
     ----------
     dim : int
-    block_models : ndarray of uint64, shape (M,)
-        Addresses of the blocks' models.
+    n_blocks : int
+        M.
+    block_model : callable
+        From a block to the address of its model, and whether that stays; otherwise it does until the next one is asked
+        for. Called when a block is first evaluated, and again where its model does not stay.
     global_models : ndarray of uint64, shape (1,) or (3,)
         A model without observations, or the models of row 1, row 2, and both: the global part is then
         lp(row 1) + lp(row 2) - lp(rows 1 and 2).
@@ -189,7 +192,8 @@ class InstanceEvaluator(Evaluator):
     def __init__(
         self,
         dim: int,
-        block_models: NDArray[np.uint64],
+        n_blocks: int,
+        block_model: Callable[[int], tuple[int, bool]],
         global_models: NDArray[np.uint64],
         log_density_address: int,
         free_error_address: int,

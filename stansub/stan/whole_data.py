@@ -54,6 +54,10 @@ class Uncut:
         except RunError:
             return None
 
+    def in_passing(self) -> Uncut:
+        """Itself."""
+        return self
+
     def in_bulk(self) -> Uncut:
         """Itself: it is one block."""
         return self
@@ -62,6 +66,6 @@ class Uncut:
         """Itself: there are no smaller blocks."""
         return self
 
-    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
-        """Not known: NaN for each observation."""
-        return np.full(len(places), np.nan)
+    def single(self, places: NDArray[np.int64]) -> FunctionEvaluator:
+        """Raise an error: a posterior that is not cut knows no single observation."""
+        raise RunError("the posterior is not cut into observations")
