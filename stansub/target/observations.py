@@ -263,7 +263,7 @@ class _Site:
 
     def _rows(self, order: int, which: NDArray[np.int32]) -> tuple[FloatArray, list[FloatArray]]:
         """Records of some observations, without constants, and their rows."""
-        part = self.predictors.part(which.astype(np.int64))
+        part = self.predictors.part(which)
         start, records = self.start(part, ()), np.empty((len(which), _width(self.predictors, order)))
         derivatives = part.family.derivatives(range(1, order + 1), start.centre)
         _record(records, part, start, np.zeros(len(which)), derivatives)
