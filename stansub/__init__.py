@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from stansub.diagnostics.calibration import Calibration, calibrate
     from stansub.diagnostics.compare import compare
     from stansub.diagnostics.comparison import Comparison
+    from stansub.diagnostics.elpd import Loo, loo_compare
     from stansub.diagnostics.exact import compare_exact
+    from stansub.diagnostics.loo import loo
     from stansub.diagnostics.normality import diagnose
+    from stansub.diagnostics.ppc import ppc
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
     from stansub.kernels.jumps import Auxiliary, Jump, Moved, ReversibleJump, Symmetric
@@ -69,6 +72,7 @@ __all__ = [
     "Hoeffding",
     "InputError",
     "Jump",
+    "Loo",
     "Metropolis",
     "Mixture",
     "Moved",
@@ -94,6 +98,9 @@ __all__ = [
     "compare_exact",
     "compile_model",
     "diagnose",
+    "loo",
+    "loo_compare",
+    "ppc",
     "read_checkpoint",
     "read_draws",
     "reference",
@@ -127,6 +134,9 @@ _HOMES = {
     "compare": "diagnostics.compare",
     "compare_exact": "diagnostics.exact",
     "Comparison": "diagnostics.comparison",
+    **dict.fromkeys(("Loo", "loo_compare"), "diagnostics.elpd"),
+    "loo": "diagnostics.loo",
+    "ppc": "diagnostics.ppc",
     "diagnose": "diagnostics.normality",
     "risk": "diagnostics.risk",
     "read_draws": "output.inference_data",

@@ -1,5 +1,7 @@
 """Fixtures that several test files share."""
 
+import atexit
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -35,8 +37,12 @@ SURROUNDINGS = ("CI", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "FORCE_COLOR", "G
 
 def pytest_configure() -> None:
     """Give tests, and the programs that they start, the same surroundings wherever they run."""
-    # A shell's background jobs ignore interrupts, and so would what they start.
+    # A shell's background jobs ignore interrupts, and those of `nohup` hang-ups; so would what they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.SIG_DFL)
+    # Cycles left by failed or interrupted calls are freed before the extension module counts what is alive.
+    atexit.register(gc.collect)
     os.umask(0o022)
     toolchain._PROGRAMS_FIRST = 0
     os.environ["TERM"] = "xterm"

@@ -59,6 +59,9 @@ def command(arguments: list[str], **environment: str) -> subprocess.CompletedPro
     )
 
 
+WRITTEN = "Draws: logistic.nc. Next: stansub plot logistic.nc; details: stansub summary logistic.nc --verbose\n"
+
+
 def data(n: int = 400, **changes: Any) -> dict[str, Any]:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((n, 1))
@@ -94,11 +97,11 @@ def test_a_missed_mode_stands_above_the_table_and_in_the_exit_code(
     monkeypatch.setattr(collect, "check_modes", lambda *_, **__: ModeCheck(21, 2, (missed,)))
     code, out, _ = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
     assert code == 4
-    assert out.startswith("Warning: Chains missed a mode: about 90 % of the posterior is where no chain has been")
+    assert out.startswith("Warning: Chains missed a mode: no chain visited about 90 % of the posterior")
     assert out.count("Chains missed a mode") == 1
     assert out.index("Chains missed") < out.index("ess_bulk")
     draws = inference_data.read(place / "logistic.nc")
-    assert str(draws.attrs["warnings"]).startswith("Chains missed a mode: about 90 %")
+    assert str(draws.attrs["warnings"]).startswith("Chains missed a mode: no chain visited about 90 %")
     code, out, _ = run(["compare", "logistic.nc", "logistic.nc", "--json", "c.json"], capsys)
     assert code == 4
     assert "missed a mode that holds about 90 % of the posterior" in out
@@ -111,8 +114,9 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     assert code == 0
     assert "ess_bulk" in out
     assert "beta[1]" in out
-    assert "Bounds" in out
-    assert err == "Draws: logistic.nc (2 warnings below the summary)\n", "nothing else where nobody looks"
+    assert "decisions exact" in out
+    assert "Bounds" not in out
+    assert err == WRITTEN, "nothing else where nobody looks"
     assert out.count("Warning: ") == 2
     draws = inference_data.read(place / "logistic.nc")
     assert inference_data.group(draws, "posterior")["beta"].shape == (2, 60, 1)
@@ -120,6 +124,9 @@ def test_sample_prints_the_table_and_writes_the_draws(place: Path, capsys: pytes
     code, again, err = run(["summary", "logistic.nc"], capsys)
     assert (code, err) == (0, "")
     assert again == out
+    code, details, err = run(["summary", "logistic.nc", "--verbose"], capsys)
+    assert (code, err) == (0, "")
+    assert all(label in details for label in ("\nDraws  ", "\nDecisions  ", "\nBounds  ", "\nSpeed  ", "\nTime  "))
 
     code, pictures, err = run(["plot", "logistic.nc"], capsys)
     assert (code, err) == (0, "")
@@ -163,6 +170,7 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
         "compare",
         "risk",
         "plot",
+        "ppc",
         "export",
     }
     assert {name for name, options in taken.items() if "output" in options} == {
@@ -431,8 +439,7 @@ def test_draws_are_written_before_they_are_summarised(
     code, _, err = run(options(*QUICK), capsys)
     assert code == 1
     assert err == (
-        "Draws: logistic.nc (2 warnings below the summary)\n"
-        "stansub: error: internal error: ZeroDivisionError: no draws per nothing; --debug shows where\n"
+        f"{WRITTEN}stansub: error: internal error: ZeroDivisionError: no draws per nothing; --debug shows where\n"
     )
     inference_data.read("logistic.nc")
 
@@ -552,7 +559,7 @@ def test_an_interrupt_writes_what_there_is(place: Path, signals: str) -> None:
     out, err = running.communicate(timeout=HANGS)
     assert running.returncode == 3, err
     assert err.splitlines()[0].startswith("Stopping after the current step")
-    assert err.splitlines()[1].startswith("Draws: logistic.nc (")
+    assert err.splitlines()[1].startswith("Draws: logistic.nc")
     assert len(err.splitlines()) == 2
     assert "The run stopped before its last iteration: interrupted" in out
     draws = inference_data.group(inference_data.read("logistic.nc"), "posterior")
@@ -678,7 +685,7 @@ def test_an_interrupt_of_imports_within_a_command_is_told(place: Path) -> None:
 @pytest.mark.parametrize(
     ("stage", "told"),
     [
-        ("check_modes", "Whether the chains missed a mode could not be found out"),
+        ("check_modes", "stansub could not check whether the chains missed a mode"),
         ("constrain", "were interrupted and are left out"),
     ],
 )
@@ -820,7 +827,7 @@ def test_output_whose_encoding_lacks_characters(place: Path) -> None:
 def test_closed_output_does_not_get_into_the_draws(place: Path) -> None:
     codes, err = shell(f"stansub sample {LOGISTIC} data.json {' '.join(QUICK)} --quiet >&-")
     assert codes == [1]
-    assert err == f"Draws: logistic.nc (2 warnings below the summary)\n{LOST}Bad file descriptor\n"
+    assert err == f"{WRITTEN}{LOST}Bad file descriptor\n"
     inference_data.read("logistic.nc")
 
 

@@ -44,14 +44,20 @@ def test_links_lead_somewhere(name):
     assert [link for link in links if not ((ROOT / name).parent / link).exists()] == []
 
 
-def test_every_page_is_linked_from_the_readme_or_from_that_of_its_folder():
-    text = (ROOT / "README.md").read_text()
-    for name in DOCS:
-        folder = (ROOT / name).parent
-        if folder == ROOT / "docs" or name.endswith("README.md"):
-            assert f"]({name})" in text
-        else:
-            assert f"]({Path(name).name})" in (folder / "README.md").read_text()
+def listed(page: Path) -> set[Path]:
+    """The pages in the tables of contents of this one."""
+    trees = re.findall(r"```{toctree}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    names = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    return {(page.parent / f"{name}.md").resolve() for name in names}
+
+
+def test_every_page_is_reached_from_the_first():
+    pages = {ROOT / name for name in DOCS}
+    reached, ahead = set(), {ROOT / "docs" / "index.md"}
+    while ahead:
+        reached |= ahead
+        ahead = {below for page in ahead for below in listed(page)} & pages - reached
+    assert pages == reached
 
 
 def test_every_module_has_its_line_in_the_architecture():

@@ -1,4 +1,4 @@
-"""The worked examples of docs/extending.md: each is right against a known truth, and no longer than the page says."""
+"""The worked examples of docs/howto/extending.md: each is right against a known truth, no longer than the page says."""
 
 from __future__ import annotations
 
@@ -82,20 +82,20 @@ class TestPage:
     @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
     def test_lines_are_counted(self, path: Path) -> None:
         """Of each example there is a row with its number of lines, which for a test and a proposal is below 70."""
-        page = (ROOT / "docs" / "extending.md").read_text()
-        row = re.search(rf"^\|.*\]\(\.\./examples/extending/{path.name}\) \| (\d+) \|", page, re.MULTILINE)
+        page = (ROOT / "docs" / "howto" / "extending.md").read_text()
+        row = re.search(rf"^\|.*\]\(\.\./\.\./examples/extending/{path.name}\) \| (\d+) \|", page, re.MULTILINE)
         assert row is not None
         assert int(row[1]) == len(path.read_text().splitlines())
         if path.stem in ("brownian_bridge", "independence"):
             assert int(row[1]) < 70
 
     def test_examples_that_are_named_exist(self) -> None:
-        page = (ROOT / "docs" / "extending.md").read_text()
-        named = re.findall(r"\(\.\./examples/extending/(\w+\.py)\)", page)
+        page = (ROOT / "docs" / "howto" / "extending.md").read_text()
+        named = re.findall(r"\(\.\./\.\./examples/extending/(\w+\.py)\)", page)
         assert sorted(named) == sorted(path.name for path in EXAMPLES.glob("*.py"))
 
     def test_the_script_runs(self) -> None:
-        page = (ROOT / "docs" / "extending.md").read_text()
+        page = (ROOT / "docs" / "howto" / "extending.md").read_text()
         script = re.findall(r"```python\n(import numpy.*?)```", page, flags=re.DOTALL)[0]
         made: dict[str, Any] = {}
         # Shorter than on the page.
@@ -228,7 +228,7 @@ class TestAdaptiveProposal:
             self.drawn(Malformed(np.ones(2)))
 
     def test_the_page_s_walk_learns(self) -> None:
-        page = (ROOT / "docs" / "extending.md").read_text()
+        page = (ROOT / "docs" / "howto" / "extending.md").read_text()
         code = re.findall(r"```python\n(from dataclasses.*?)```", page, flags=re.DOTALL)[0]
         made: dict[str, Any] = {"__name__": "walks"}
         exec(compile(code, "the page", "exec", dont_inherit=True), made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from stansub.stan import source
 from stansub.stan.syntax import Program, names
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
-MODULES = ("run", "page", "measure", "published", "corpus")
+MODULES = ("run", "page", "measure", "published", "corpus", "brms")
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +30,14 @@ def reach() -> Iterator[Any]:
         patch.syspath_prepend(str(BENCHMARKS / "reach"))
         for name in MODULES:
             patch.delitem(sys.modules, name, raising=False)
+        import brms
         import corpus
         import measure
         import page
         import published
         import run
 
-        yield SimpleNamespace(corpus=corpus, measure=measure, page=page, published=published, run=run)
+        yield SimpleNamespace(brms=brms, corpus=corpus, measure=measure, page=page, published=published, run=run)
         for name in MODULES:
             sys.modules.pop(name, None)
 
@@ -108,7 +110,7 @@ def row(program: str, is_sum: bool, text: str, qualifies: bool, **more: Any) -> 
     cut = {"observations": 400, "parameters": 3, "block_size": 2, "proof": 1e-15, "set_up_s": 0.2, "block_s": 1e-6}
     cost: dict[str, Any] = {**cut, "times_whole": 1.5} if qualifies else {"reason": "it is | none", "named": True}
     facts = {"program": program, "about": "A regression", "is_sum": is_sum, "obstacle": obstacle, "text": text}
-    return {**facts, "qualifies": qualifies, **cost, **more}
+    return {**facts, "qualifies": qualifies, "exact": qualifies, **cost, **more}
 
 
 RIGHT = (row("brms_a", True, "qualifies", True), row("b", False, "will not qualify", False))
@@ -144,13 +146,14 @@ def test_page(reach: Any, tmp_path: Path) -> None:
         {**row("f-g", True, "may qualify", False), "is_sum": None},
     ]
     machine = {"cpu": "c", "cores": 2, "date": "2026-01-01T00", "versions": {"stan": "2", "stansub": "1"}}
-    result = {"command": "python x", "machine": machine, "observations": "about 400 observations"}
+    result = {"command": "python x", "machine": machine, "observations": "about 400 observations", "brms": False}
     text = reach.page.write(result, reach.page.Findings(rows), tmp_path).read_text(encoding="utf-8")
     assert "1 of 3 that were sampled agree with NUTS; decisions were exact in 2" in text
     assert "not seen to agree: `d`, `e`" in text
     assert "Of posteriordb's programs with reference draws 0 of 1 qualify" in text
     assert "4 of 4 programs whose likelihood is a sum qualify; of those in brms's style 1 of 1" in text
     assert "No verdict, for something failed: `h`" in text
+    assert "Of those that qualify, decisions are exact in 4 of 4" in text
     assert "it is \\| none" in text
     for table in text.split("\n\n"):
         if table.startswith("|"):
@@ -175,6 +178,37 @@ def test_published_programs_of_a_checkout(reach: Any, tmp_path: Path, monkeypatc
     monkeypatch.setenv(reach.published.VARIABLE, str(tmp_path / "missing"))
     with pytest.raises(reach.published.InputError, match="no posteriordb checkout"):
         reach.published.folder()
+
+
+def test_programs_of_brms_are_listed_with_what_they_are(reach: Any, tmp_path: Path) -> None:
+    rows = ["name,about,obstacle", "a,y ~ x,", "b,y ~ gp(x),a Gaussian process"]
+    (tmp_path / "formulas.csv").write_text("\n".join(rows) + "\n")
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.stan").write_text("data { int N; real y[N]; } model { y ~ normal(0, 1); }")
+        (tmp_path / f"{name}.R").write_text("N <- 2\ny <-\nc(1.5, 2)\n")
+    first, second = reach.brms.subjects(tmp_path)
+    assert (first.name, first.is_sum, second.is_sum, second.obstacle.name) == ("a", True, False, "a Gaussian process")
+    assert first.data["y"].tolist() == [1.5, 2]
+    assert "array[N] real y" in first.path.read_text()
+
+
+def test_without_r_there_are_no_programs_of_brms(reach: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(reach.brms.InputError, match="no Rscript found"):
+        reach.brms.write(tmp_path, 10)
+
+
+@pytest.mark.slow
+def test_of_brms_itself_no_program_is_misread(reach: Any, tmp_path: Path) -> None:
+    if shutil.which("Rscript") is None:
+        pytest.skip("R is not installed")
+    try:
+        reach.brms.write(tmp_path, 100)
+    except reach.brms.InputError as error:
+        pytest.skip(str(error))
+    rows = [reach.measure.by_text(subject) for subject in reach.brms.subjects(tmp_path)]
+    assert len(rows) > 80
+    assert reach.page.Findings(rows).misread == []
 
 
 def test_run_by_the_text(

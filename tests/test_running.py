@@ -1,4 +1,4 @@
-"""What docs/running.md, kernels.md and output.md say: options exist, examples run, statistics have their sentences."""
+"""What the pages on running, kernels and output say: options exist, examples run, statistics have their sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from stansub.run import config
 from stansub.run.collect import descriptions
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-RUNNING, KERNELS, OUTPUT = ((DOCS / name).read_text() for name in ("running.md", "kernels.md", "output.md"))
+PAGES = ("howto/running.md", "howto/kernels.md", "reference/output.md")
+RUNNING, KERNELS, OUTPUT = ((DOCS / name).read_text() for name in PAGES)
 
 
 def blocks(language: str) -> list[str]:

@@ -87,6 +87,11 @@ class Answer(NamedTuple):
         return next((word for word in (REFUSED, MAYBE, QUALIFIES) if word in head), NO_WORD)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether decisions of a run would be exact."""
+        return "exact decisions: yes" in " ".join(self.out.split())
+
+    @property
     def reason(self) -> str:
         """In one line, why it refuses, and what it says of another form."""
         errors = [line for line in self.error.splitlines() if line.startswith(_ERROR)]
@@ -136,6 +141,7 @@ def measure(subject: Subject, *, sampled: bool, seed: int) -> Row:
         if answer.code not in (_YES, _NO):
             return row | {"failure": answer.reason}
         row["qualifies"] = answer.code == _YES
+        row["exact"] = answer.is_exact
         if not row["qualifies"]:
             row["reason"] = answer.reason
             row["named"] = _names(answer, subject.obstacle)

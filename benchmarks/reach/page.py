@@ -112,6 +112,8 @@ def sentences(found: Findings) -> list[str]:
     if sums:
         of_brms = f"; of those in brms's style {_share(in_style, 'qualifies')}" if in_style else ""
         texts.append(f"With data, {_share(sums, 'qualifies')} programs whose likelihood is a sum qualify{of_brms}")
+    if qualifying := [row for row in sums if row["qualifies"] and "exact" in row]:
+        texts.append(f"Of those that qualify, decisions are exact in {_share(qualifying, 'exact')}")
     texts += [
         f"Refused although they are sums: {_names(found.false_refusals)}",
         f"Accepted although they are none: {_names(found.false_approvals)}",
@@ -163,6 +165,7 @@ def write(result: Mapping[str, Any], found: Findings, folder: Path) -> Path:
         "command": result["command"],
         "machine": result["machine"],
         "observations": result["observations"],
+        "brms": result["brms"],
         "measured": found.measured,
         "sampled": bool(found.sampled),
         "n": len(found.known),
@@ -181,8 +184,9 @@ def _sum_cells(row: Row, measured: bool) -> list[str]:
     """The verdicts and, where any was measured, the cut and the draws."""
     cells = [f"`{row['program']}`", row["about"], row["text"], *([_with_data(row)] if measured else [])]
     if not row.get("qualifies"):
-        return [*cells, *([""] * 8 if measured else [])]
+        return [*cells, *([""] * 9 if measured else [])]
     cells += [
+        "yes" if row["exact"] else "no",
         f"{row['observations']:,}",
         f"{row['parameters']:,}",
         f"{row['proof']:.0e}",

@@ -4,6 +4,7 @@ python benchmarks/reach/run.py                  # 400 observations each; the fir
 python benchmarks/reach/run.py --size full      # more observations, and draws beside NUTS: hours
 python benchmarks/reach/run.py --size text      # what is said of the text alone, without data or compilers: a minute
 python benchmarks/reach/run.py --only ar1 hmm   # some of them
+python benchmarks/reach/run.py --brms           # programs and data that brms writes (R with brms): an hour or two
 
 With STANSUB_POSTERIORDB naming a checkout of posteriordb, its programs that have reference draws are asked about too.
 Writes reports/reach/README.md and results.json, which is kept up to date while it runs (--resume goes on from there),
@@ -18,11 +19,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent))
 
+import brms  # noqa: E402
 import page  # noqa: E402
 import published  # noqa: E402
 from corpus import CASES  # noqa: E402
@@ -32,7 +35,7 @@ from suite.machine import facts  # noqa: E402
 from stansub.errors import StansubError  # noqa: E402
 
 REPORTS = HERE.parent.parent / "reports"
-SMALL = 400
+SMALL, FULL_BRMS = 400, 2000
 SIZES = ("text", "small", "full")
 
 
@@ -40,11 +43,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=SIZES, default="small", help="small by default")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="programs by name")
+    parser.add_argument("--brms", action="store_true", help="programs that brms writes, in place of those here")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--output-dir", type=Path, default=REPORTS / "reach")
+    parser.add_argument("--output-dir", type=Path, help="by default reports/reach, or reports/brms with --brms")
     parser.add_argument("--resume", action="store_true", help="measure only programs that are not there yet")
     parser.add_argument("--force", action="store_true", help="overwrite what is in the folder")
     options = parser.parse_args(arguments)
+    if options.output_dir is None:
+        options.output_dir = REPORTS / ("brms" if options.brms else "reach")
     options.results = options.output_dir / "results.json"
     if options.seed < 0:
         parser.error("--seed must be at least 0")
@@ -56,6 +62,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def subjects(options: argparse.Namespace) -> Iterator[Subject]:
     """The programs asked for, with data."""
     full = options.size == "full"
+    if options.brms:
+        with TemporaryDirectory() as folder:
+            brms.write(Path(folder), FULL_BRMS if full else SMALL)
+            for subject in brms.subjects(Path(folder)):
+                if not options.only or subject.name in options.only:
+                    yield subject
+        return
     for name, case in CASES.items():
         if not options.only or name in options.only:
             yield Subject.of(case, case.full if full else SMALL, options.seed)
@@ -69,13 +82,20 @@ def command(options: argparse.Namespace) -> str:
     """What makes the same figures."""
     only = f" --only {' '.join(options.only)}" if options.only else ""
     seed = f" --seed {options.seed}" if options.seed != 1 else ""
-    return f"python benchmarks/reach/run.py --size {options.size}{only}{seed}"
+    corpus = " --brms" if options.brms else ""
+    return f"python benchmarks/reach/run.py --size {options.size}{corpus}{only}{seed}"
 
 
 def header(options: argparse.Namespace) -> dict[str, Any]:
     """What the results begin with."""
     about = f"{SMALL:,} observations" if options.size != "full" else "thousands of observations"
-    return {"command": command(options), "seed": options.seed, "observations": f"about {about}", "machine": facts()}
+    return {
+        "command": command(options),
+        "seed": options.seed,
+        "observations": f"about {about}",
+        "brms": options.brms,
+        "machine": facts(),
+    }
 
 
 def make(options: argparse.Namespace) -> dict[str, Any]:

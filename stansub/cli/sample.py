@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -120,15 +121,16 @@ def sample(
     found = run.check(result)
     written, trouble = inference_data.write_anywhere(result, target, overwrite=replacing)
     try:
-        lines = result.attrs["warnings"].splitlines()
-        note = f" ({len(lines)} warning{'s' * (len(lines) > 1)} below the summary)" if lines else ""
-        console.print(f"Draws: {written}{note}", soft_wrap=True)
         if exporting is not None:
             paths = export.write(result, *exporting, overwrite=replacing)
             console.print(f"CmdStan's CSV: {', '.join(map(str, paths))}", soft_wrap=True)
         summary.render(result, FlagConsole(), summary=found, verbose=verbose)
     except KeyboardInterrupt:
-        raise InterruptError(trouble or f"interrupted; the draws are in {written}", written=True) from None
+        raise InterruptError(trouble or "interrupted; the draws are written", written=True) from None
+    finally:  # whether or not the summary could be printed
+        file = shlex.quote(str(written))
+        details = "" if verbose else f"; details: stansub summary {file} --verbose"
+        console.print(f"Draws: {written}. Next: stansub plot {file}{details}", soft_wrap=True)
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []
     if stopped.startswith(BROKEN) and (checkpoint := Path(options["checkpoint"])).is_file():

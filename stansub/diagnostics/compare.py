@@ -18,9 +18,9 @@ from stansub.nuts.reference import describe
 from stansub.nuts.reference import reference as make_reference
 from stansub.output import files, inference_data
 from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.provenance import data_of
 from stansub.run.sample import read_draws
-from stansub.stan import data as data_module
-from stansub.stan.sources import DataLike, DataSources
+from stansub.stan.sources import DataLike
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
@@ -138,7 +138,7 @@ def _obtain(
         return kept
     with stage_progress(console, show=show) as log:
         log("Reading the data")
-        source = _data(facts, data, program)
+        source = data_of(facts, data, program.syntax.data.declarations)
     if path is not None:
         files.check_target(path, overwrite=force)
     made = make_reference(
@@ -175,23 +175,6 @@ def _stored(
         if force:
             return None
         raise
-
-
-def _data(facts: Mapping[str, Any], data: DataLike | None, program: Program) -> DataLike:
-    """The data that the draws were made from, once it is known that they are the same."""
-    if data is None:
-        recorded = DataSources.restored(str(facts.get("data_file") or ""))
-        if recorded is None:
-            raise InputError("the draws do not record a data file: give `data`")
-        if missing := recorded.missing():
-            raise InputError(f"{missing}: the data of the draws are not there any more; give `data`")
-        data = recorded
-    read = data_module.read(data, program.syntax.data.declarations)
-    if read.digest() != facts.get("data_hash"):
-        raise InputError(
-            f"{DataSources.of(data).name}: not the data that the draws were made from; give those as `data`"
-        )
-    return data
 
 
 def _print(console: Console, line: str) -> None:

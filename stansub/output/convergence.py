@@ -36,6 +36,11 @@ def ess_tail(draws: FloatArray) -> FloatArray:
     return _statistic("ess", draws, method="tail", prob=_TAILS)
 
 
+def ess_mean(draws: FloatArray) -> FloatArray:
+    """Effective sample size for means, shape (quantity,)."""
+    return _statistic("ess", draws, method="mean")
+
+
 def mcse_mean(draws: FloatArray) -> FloatArray:
     """Standard errors of means, shape (quantity,)."""
     return _statistic("mcse", draws, method="mean")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # What tests promise that are not of this package, and those by thinning whose bounds were learned.
 UNKNOWN, LEARNED = "unknown", "approximate: bounds learned"
 # Guarantees of decisions that are those of an exact kernel.
-_EXACT = ("exact", "exact by proved bounds")
+EXACT = ("exact", "exact by proved bounds")
 # Tests that take decisions by thinning, and by concentration bounds.
 THINNED = ("factorised", "poisson")
 BOUNDS = ("hoeffding", "bernstein", "bernstein-serfling")
@@ -174,7 +174,7 @@ def step_bias(record: RunRecord, facts: Mapping[str, Any]) -> float | None:
     """
     if record.estimates is not None or counts_noise(facts) or "n_decisions" in facts:
         return None
-    if facts.get("guarantee") in _EXACT and not (record.audit and record.audit.n_wrong):
+    if facts.get("guarantee") in EXACT and not (record.audit and record.audit.n_wrong):
         return 0.0
     if record.acceptances is not None:
         return record.acceptances.limit

@@ -6,8 +6,8 @@ within epsilon of it in total variation in every state (assumption 2.2). Total v
 differences, between 0 and 1. Mean-square errors are those of functions whose values lie within an interval of length 2,
 |f|_* = 1 in the paper: for other bounded functions multiply by the square of half the length.
 
-What these assumptions are for a run, and which of them it can show, is in docs/approximation.md. Every function takes
-numbers or arrays that broadcast against each other.
+What these assumptions are for a run, and which of them it can show, is in docs/explanation/approximation.md. Every
+function takes numbers or arrays that broadcast against each other.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def stated_mean_square_bound(n: Numbers, epsilon: Numbers, alpha: Numbers, *, mi
     (1 - alpha_eps)^k for k = 0, ..., n - 1. The proof adds the squares of the distance between the stationary
     distributions and of that of the start; the square of their sum has a cross term, of order 1 / n, which the factor 2
     of S does not always cover. The page
-    docs/approximation.md has a chain of two states that breaks it.
+    docs/explanation/approximation.md has a chain of two states that breaks it.
 
     Parameters
     ----------

@@ -14,17 +14,15 @@ import numpy as np
 import scipy
 
 from stansub.stan.linearity import Shape
+from stansub.target.categories import Categorical, Ordered
+from stansub.target.dispersion import Gamma, NegativeBinomial2
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
-from stansub.target.multi_argument import (
-    Categorical,
+from stansub.target.location_scale import (
     Errors,
     ExtremeErrors,
-    Gamma,
     LocationScale,
     LogisticErrors,
-    NegativeBinomial2,
     NormalErrors,
-    Ordered,
     StudentErrors,
 )
 from stansub.target.remainders import Family

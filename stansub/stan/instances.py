@@ -177,10 +177,10 @@ class Instances:
 
         return self._evaluator(len(self.blocks), model)
 
-    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
-        """Log likelihoods of single observations, shape (len(places),)."""
+    def single(self, places: NDArray[np.int64]) -> _loop.InstanceEvaluator:
+        """Return an evaluator whose blocks are the observations at these places, one each."""
         models = [_model(self.slicers, self.blocks, place, place + 1) for place in places.tolist()]
-        return self._evaluator(len(models), lambda k: (models[k].pointer, True)).block_log_lik(theta)
+        return self._evaluator(len(models), lambda k: (models[k].pointer, True))
 
     def in_passing(self) -> Instances:
         """The same to evaluate each block once or twice: it keeps few instances, where making them costs little."""

@@ -33,10 +33,10 @@ class LoopEvaluator:
         """An evaluator for one chain, with scratch space of its own; model and data are shared."""
         return self._evaluator(self.blocks.starts, self.blocks.stops)
 
-    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
-        """Log likelihoods of single observations, shape (len(places),)."""
+    def single(self, places: NDArray[np.int64]) -> _loop.LibraryEvaluator:
+        """Return an evaluator whose blocks are the observations at these places, one each."""
         starts = places.astype(np.int32)
-        return self._evaluator(starts, starts + np.int32(1)).block_log_lik(theta)
+        return self._evaluator(starts, starts + np.int32(1))
 
     def in_passing(self) -> LoopEvaluator:
         """Itself."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from stansub._loop import Evaluator
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress
@@ -81,7 +82,9 @@ class Whole(factors.Density, Protocol):
 class Population(factors.Population, Protocol):
     """Blocks of a program's observations."""
 
-    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray: ...
+    def single(self, places: NDArray[np.int64]) -> Evaluator:
+        """Return an evaluator whose blocks are the observations at these places, one each."""
+        ...
 
     def recut(self, size: int, points: Sequence[FloatArray]) -> Population: ...
 
@@ -409,7 +412,7 @@ class Posterior:
 
     def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
         """Log likelihoods of the observations at the given places, shape (len(places),)."""
-        return self.population.each(theta, places)
+        return self.population.single(places).block_log_lik(theta)
 
 
 def draw_points(
@@ -461,7 +464,7 @@ def prove(
         terms = np.concatenate(team.map(values, parts, watch=progress.advance), axis=1) if usable else ()
         for own, (_, whole), shared in zip(terms, usable, shares, strict=True):
             found.append(own)
-            errors.append(_error(whole, shared, own))
+            errors.append(relative_error(whole, shared, own))
             if math.isinf(errors[-1]):
                 break
             same = np.abs(own - found[0]) <= TOLERANCE * max(1.0, abs(shared))
@@ -470,7 +473,7 @@ def prove(
     return Proof(len(errors), max(errors, default=0.0), is_empty and len(errors) > 1, compared)
 
 
-def _error(whole: float, shared: float, terms: FloatArray) -> float:
+def relative_error(whole: float, shared: float, terms: FloatArray) -> float:
     """The difference of a log density from the sum of its parts, relative to what they sum up."""
     if not np.isfinite(shared) or not np.isfinite(terms).all():
         return math.inf
@@ -537,7 +540,7 @@ def explain_undefined(population: Population, order: Places | None, theta: Float
     if block is None or isinstance(population, Uncut):
         return "no single observation is to blame"
     places = np.arange(population.blocks.starts[block], population.blocks.stops[block], dtype=np.int64)
-    bad = np.flatnonzero(~np.isfinite(population.each(theta, places)))
+    bad = np.flatnonzero(~np.isfinite(population.single(places).block_log_lik(theta)))
     first = int(places[bad[0] if bad.size else 0])
     row = first if order is None else int(order[first])
     ends = list(accumulate(population.blocks.sums))

@@ -66,6 +66,6 @@ class Uncut:
         """Itself: there are no smaller blocks."""
         return self
 
-    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
-        """Not known: NaN for each observation."""
-        return np.full(len(places), np.nan)
+    def single(self, places: NDArray[np.int64]) -> FunctionEvaluator:
+        """Raise an error: a posterior that is not cut knows no single observation."""
+        raise RunError("the posterior is not cut into observations")

@@ -121,10 +121,12 @@ class FunctionFactors:
         """Those of the linear predictors that were given."""
         return self.predictors(progress).bounds(anchor, cholesky, self.blocks, order)
 
-    def each(self, theta: FloatArray, places: NDArray[np.int64]) -> FloatArray:
-        """Log likelihoods of the observations at some places; -inf where they are not defined."""
-        values = self._log_lik(theta, places.astype(np.int32))
-        return np.full(len(places), -np.inf) if values is None else _of_shape(values, places.shape, "log_lik")
+    def single(self, places: NDArray[np.int64]) -> FunctionEvaluator:
+        """Return an evaluator whose blocks are the observations at these places, one each."""
+        single, chosen = self.recut(1), places.astype(np.int32)
+        return FunctionEvaluator(
+            self.dim, len(places), self._global, lambda theta, which: single._factors(theta, chosen[which])
+        )
 
     @property
     def full(self) -> FunctionFactors:

@@ -15,19 +15,11 @@ from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Factorised, StoppingRule
 from stansub.acceptance.rules import Poisson as JointDecisions
 from stansub.target import observations
+from stansub.target.categories import Categorical, Ordered
+from stansub.target.dispersion import Gamma, NegativeBinomial2
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
 from stansub.target.functions import FunctionFactors
-from stansub.target.multi_argument import (
-    Categorical,
-    ExtremeErrors,
-    Gamma,
-    LocationScale,
-    LogisticErrors,
-    NegativeBinomial2,
-    NormalErrors,
-    Ordered,
-    StudentErrors,
-)
+from stansub.target.location_scale import ExtremeErrors, LocationScale, LogisticErrors, NormalErrors, StudentErrors
 from stansub.target.observations import ObservationVariates
 from stansub.target.remainders import Family, LinearPredictors
 from stansub.target.rows import ColumnRows

@@ -278,7 +278,7 @@ def test_draws_follow_the_weights_of_each_series() -> None:
 
 
 def test_the_script_of_the_page_runs() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "kernels.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "kernels.md").read_text()
     script = next(one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "ParticleGibbs" in one)
     made: dict[str, Any] = {}
     # Shorter than on the page.

@@ -207,8 +207,9 @@ class TestRecipe:
         record = record_of(idata)
         assert (record.share_of_data, record.passes_per_step, record.audit) == (None, 1.0, None)
         out = StringIO()
-        render(idata, Console(file=out, width=120))
+        render(idata, Console(file=out, width=120), verbose=True)
         shown = " ".join(out.getvalue().split())
+        assert "; no accept/reject decisions; 1 pass over the data a step" in shown
         assert "Decisions none: each step is drawn" in shown
         assert "Data 1 passes over the data evaluated per step" in shown
         assert "Audit" not in shown
@@ -272,7 +273,7 @@ class TestRecipe:
 
 
 def test_the_script_of_the_page_runs() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "kernels.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "kernels.md").read_text(encoding="utf-8")
     script = next(one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "PolyaGamma" in one)
     made: dict[str, Any] = {}
     exec(script.replace("seed=1)", "seed=1, show_progress=False)"), made)

@@ -1,4 +1,5 @@
 import io
+import re
 from typing import Any
 
 import numpy as np
@@ -203,17 +204,17 @@ class TestFindings:
             (
                 {"test": "own", "epsilon": None, "n_audit_wrong": [1] * 4},
                 WrongDecisions,
-                "the test own states no error that it allows",
+                "the test own declares no error level",
             ),
             (
                 {"test": "own", "epsilon": float("nan"), "n_audit_wrong": [0, 0, 1, 0]},
                 WrongDecisions,
-                "states no error that it allows",
+                "declares no error level",
             ),
             (
                 {"test": "own", "epsilon": None, "n_audited": [2] * 4},
                 TooFewAudits,
-                "(8) to tell how many go the wrong way",
+                "(8) to tell how many are wrong",
             ),
             (
                 {"test": "own", "epsilon": 0.05, "n_audit_wrong": [15] * 4},
@@ -304,7 +305,7 @@ class TestFindings:
         idata = run(attrs={"mode_check": found, "n_accepted": [990] * 4})
         assert [one.severity for one in findings_of(idata)] == [Severity.REJECT, Severity.COST]
         text = printed(idata)
-        assert text.startswith("Warning: Chains missed a mode: about 40 % of the posterior")
+        assert text.startswith("Warning: Chains missed a mode: no chain visited about 40 % of the posterior")
         assert text.index("mcse_mean") < text.index("Warning: 99 % of the proposals")
 
 
@@ -327,11 +328,33 @@ def test_interval_ends_have_the_tail_probability_that_defines_them(n: int, k: in
 class TestRender:
     def test_a_healthy_run(self) -> None:
         text = printed(run())
-        assert "of 100,000 observations per decision" in text.replace("the ", "")
-        assert "austerity with epsilon = 0.05" in text
-        assert "found nothing to warn of" in text
+        line = " ".join(text.partition("\n\n")[2].split())
+        assert re.fullmatch(
+            r"Converged \(R-hat 1\.\d{3}, ESS [\d,]+\); decisions approximate \(austerity with epsilon = 0\.05, "
+            r"0 of \d+ audited decisions wrong\); [\d.]+ % of 100,000 observations a decision\.",
+            line,
+        )
         assert "Warning" not in text
         assert "\x1b" not in text
+
+    @pytest.mark.parametrize(
+        ("changes", "expected"),
+        [
+            ({"attrs": {"guarantee": "exact", "test": "exact"}}, "Converged"),
+            ({"attrs": {"guarantee": "exact", "test": "exact"}}, "; decisions exact;"),
+            ({"attrs": {"guarantee": "bound", "test": "bernstein"}}, "; decisions with bounded error (bernstein"),
+            ({"attrs": {"n_decisions": [0] * 4}}, "; no accept/reject decisions;"),
+            ({"chains": 1}, "One chain, convergence not checked (ESS "),
+            ({"draws": 3}, "Convergence not checked; "),
+            ({"posterior": {"x": autoregressive(0.8, (4, 800), 4)}}, "Too few effective draws (R-hat 1.005, ESS 366)"),
+            ({"posterior": {"x": autoregressive(0.995, (4, 1000))}}, "Not converged (R-hat "),
+            ({"attrs": {"wall_time": 3.0, "setup_time": 1.0, "compile_time": 50.0}}, " a decision, 54 s."),
+        ],
+    )
+    def test_one_line_says_whether_to_trust_the_draws(self, changes: dict[str, Any], expected: str) -> None:
+        text = " ".join(printed(run(**changes)).split())
+        assert expected in text
+        assert "Converged" not in text or expected[0] in "C; "
 
     def test_what_an_audit_says_about_the_posterior_is_shown_to_who_asks_for_more(self) -> None:
         audited = {"n_audited": [53] * 4, "n_audit_wrong": [0] * 4}
@@ -352,7 +375,7 @@ class TestRender:
     @pytest.mark.parametrize("guarantee", ["exact", "exact by proved bounds"])
     def test_exact_decisions_have_no_bias_whatever_was_audited(self, guarantee: str) -> None:
         audited = {"test": "exact", "guarantee": guarantee, "n_audited": [53] * 4, "n_audit_wrong": [0] * 4}
-        assert "none: exact decisions leave the posterior as it is" in printed(run(attrs=audited), verbose=True)
+        assert "none: exact decisions leave the posterior unchanged" in printed(run(attrs=audited), verbose=True)
         # Not where an audit says otherwise, or a step is several decisions, of which others may be approximate.
         wrong = run(attrs=audited | {"n_audit_wrong": [1] * 4})
         limit = step_bias(record_of(wrong), inference_data.attrs(wrong))
@@ -362,7 +385,7 @@ class TestRender:
         assert step_bias(record_of(several), inference_data.attrs(several)) is None
 
     def test_audit_is_printed_with_its_interval(self) -> None:
-        text = " ".join(printed(run(attrs={"n_audited": [53] * 4, "n_audit_wrong": [0] * 4})).split())
+        text = " ".join(printed(run(attrs={"n_audited": [53] * 4, "n_audit_wrong": [0] * 4}), verbose=True).split())
         assert "0 of 212 audited decisions were wrong: decision error at most 1.7 % with 95 % confidence" in text
 
     def test_decimal_points_stand_below_each_other(self) -> None:

@@ -1,4 +1,4 @@
-"""What docs/approximation.md lets a user quote, for runs whose bias and alpha are known."""
+"""What docs/explanation/approximation.md lets a user quote, for runs whose bias and alpha are known."""
 
 from __future__ import annotations
 

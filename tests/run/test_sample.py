@@ -479,8 +479,8 @@ class HastyWithLevel(Hasty):
 @pytest.mark.parametrize(
     ("test", "level", "told", "remedy"),
     [
-        (Hasty(), None, "the test hasty states no error that it allows", "attribute epsilon"),
-        (HastyWithLevel(), 0.01, "more than epsilon = 0.01 allows", "Have the test ask for more"),
+        (Hasty(), None, "the test hasty declares no error level", "attribute epsilon"),
+        (HastyWithLevel(), 0.01, "more than epsilon = 0.01 allows", "Make the test stricter"),
     ],
 )
 def test_wrong_decisions_of_a_test_of_the_users_own_are_warned_of(

@@ -24,8 +24,10 @@ from stansub.stan.recognise import recognise
 from stansub.stan.sizes import main_size
 from stansub.stan.syntax import parse
 from stansub.target import remainders
+from stansub.target.categories import Categorical, Ordered
+from stansub.target.dispersion import Gamma, NegativeBinomial2
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
-from stansub.target.multi_argument import Categorical, Gamma, LocationScale, NegativeBinomial2, Ordered
+from stansub.target.location_scale import LocationScale
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
 
 Array = NDArray[np.float64]

@@ -168,5 +168,5 @@ def test_groups_are_not_read_as_observations() -> None:
 
 
 def test_the_page_about_programs_names_each_structure() -> None:
-    page = (PROGRAMS.parents[2] / "docs" / "programs.md").read_text()
+    page = (PROGRAMS.parents[2] / "docs" / "reference" / "programs.md").read_text()
     assert [one.name for one in STRUCTURES if f"| {one.name} | {one.why} |" not in page] == []

@@ -12,7 +12,7 @@ from stansub.progress import Progress
 from stansub.target.approximation import LIMIT, Approximation, approximation
 from stansub.target.families import Binomial, Poisson
 from stansub.target.groupings import Recentred
-from stansub.target.multi_argument import LocationScale, NormalErrors
+from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.tuning.surrogate import _ridge_mode
 

@@ -12,7 +12,7 @@ from stansub._loop import SurrogateDecider
 from stansub.target.families import Binomial, Poisson
 from stansub.target.group_candidates import choose_joint, grouped
 from stansub.target.groupings import Recentred
-from stansub.target.multi_argument import LocationScale, NormalErrors
+from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.sparse import SparsePredictors, SparseRows
 
 Array = NDArray[np.float64]

@@ -20,20 +20,16 @@ from mpmath import iv
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from stansub.target.multi_argument import (
-    Categorical,
+from stansub.target.categories import Categorical, Ordered
+from stansub.target.dispersion import Gamma, NegativeBinomial2, _rising
+from stansub.target.intervals import Interval, extremes
+from stansub.target.location_scale import (
     Errors,
     ExtremeErrors,
-    Gamma,
     LocationScale,
     LogisticErrors,
-    NegativeBinomial2,
     NormalErrors,
-    Ordered,
-    Range,
     StudentErrors,
-    _rising,
-    extremes,
 )
 from stansub.target.remainders import Family
 
@@ -258,7 +254,7 @@ def test_errors_by_interval_arithmetic(name: str, n_scale: int, interval: tuple[
         inner = first + x * (3 * second + x * third)
         return (third, 2 * second + x * third, inner, x * inner)[n_scale]
 
-    over = Range(*(np.array([end]) for end in interval))
+    over = Interval(*(np.array([end]) for end in interval))
     bound = float(np.max(extremes(lambda at: law.mixed(3, n_scale, at), over, law.critical(3, n_scale)).largest))
     seen = np.abs(np.broadcast_to(mixed(np.linspace(*interval, 20_001)), 20_001)).max()
     assert 0.9999 * bound <= seen <= bound * (1 + 1e-12) + 1e-15

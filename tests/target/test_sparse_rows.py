@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import RunError
 from stansub.target.families import Binomial, Poisson
-from stansub.target.multi_argument import LocationScale, NormalErrors
+from stansub.target.location_scale import LocationScale, NormalErrors
 from stansub.target.remainders import Family
 from stansub.target.sparse import SparsePredictors, SparseRows
 from stansub.tuning.differences import Differences

@@ -1,0 +1,92 @@
+"""One sentence about draws: have they converged, are their decisions exact, and what did they cost?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stansub import findings
+from stansub.findings import Finding
+from stansub.output.record import EXACT, RunRecord, error_level, n_decisions, total
+from stansub.output.words import percent, short_audit, with_level
+from stansub.progress import duration
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_APART = (findings.MissedMode, findings.StuckChain, findings.HighRHat)
+_FEW = (findings.TooFewDraws, findings.LowEss)
+
+
+def headline(statistics: pd.DataFrame, record: RunRecord, facts: Mapping[str, Any], found: Sequence[Finding]) -> str:
+    """Return convergence, exactness and cost of a run in one sentence.
+
+    Parameters
+    ----------
+    statistics : DataFrame
+        A row for each quantity, as `stansub.output.statistics.table` returns it.
+    record : RunRecord
+    facts : mapping
+        Attributes of the draws.
+    found : sequence of Finding
+        Findings of the checks, which decide whether the sentence says "Converged".
+    """
+    return "; ".join([_converged(statistics, found), *_decisions(record, facts), *_cost(record, facts)]) + "."
+
+
+def _converged(statistics: pd.DataFrame, found: Sequence[Finding]) -> str:
+    kinds = tuple(map(type, found))
+    figures = []
+    r_hat, ess = float(statistics["r_hat"].max()), float(statistics[["ess_bulk", "ess_tail"]].min().min())
+    if math.isfinite(r_hat):
+        figures.append(f"R-hat {r_hat:.3f}")
+    if math.isfinite(ess):
+        figures.append(f"ESS {ess:,.0f}")
+    if not figures:
+        return "Convergence not checked"
+    if any(kind in _APART for kind in kinds):
+        verdict = "Not converged"
+    elif findings.OneChain in kinds:
+        verdict = "One chain, convergence not checked"
+    else:
+        verdict = "Too few effective draws" if any(kind in _FEW for kind in kinds) else "Converged"
+    return f"{verdict} ({', '.join(figures)})"
+
+
+def _decisions(record: RunRecord, facts: Mapping[str, Any]) -> Iterator[str]:
+    """Return how far single decisions can be trusted; nothing if the draws do not record it."""
+    if "n_gradients" in facts:
+        yield f"NUTS with {total(facts, 'n_divergences') or 0:,.0f} divergences"
+    elif "test" in facts and n_decisions(facts) == 0:
+        yield "no accept/reject decisions"
+    elif "test" in facts:
+        guarantee, audit = str(facts.get("guarantee", "")), short_audit(record)
+        if guarantee in EXACT and not (record.audit and record.audit.n_wrong):
+            yield "decisions exact"
+        else:
+            kind = "decisions with bounded error" if guarantee == "bound" else "decisions approximate"
+            yield f"{kind} ({with_level(str(facts['test']), error_level(facts))}, {audit})"
+
+
+def _cost(record: RunRecord, facts: Mapping[str, Any]) -> Iterator[str]:
+    parts = []
+    if record.share_of_data is not None:
+        n = facts["n_observations"]
+        parts.append(f"{observations(record.share_of_data, n)} of {n:,} observations a decision")
+    elif record.passes_per_step is not None:
+        passes = f"{record.passes_per_step:.2g}"
+        parts.append(f"{passes} pass{'es' * (passes != '1')} over the data a step")
+    elif "n_gradients" in facts:
+        gradients = sum(total(facts, name) or 0 for name in ("n_gradients", "warmup_n_gradients"))
+        parts.append(f"{gradients:,.0f} gradient evaluations")
+    if "wall_time" in facts:
+        parts.append(duration(sum(facts.get(name, 0.0) for name in ("compile_time", "setup_time", "wall_time"))))
+    if parts:
+        yield ", ".join(parts)
+
+
+def observations(share: float, n_observations: int) -> str:
+    """Return the mean number of observations of a decision, or their share if there are many."""
+    used = share * n_observations  # exact decisions by bounds mostly use none
+    return f"{used:.2g}" if used < 10 else percent(share)

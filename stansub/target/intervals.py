@@ -1,0 +1,80 @@
+"""Extremes of functions on intervals, and sums of derivatives on boxes: for likelihoods of several arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from stansub.target.families import box, power
+from stansub.types import FloatArray
+
+# Exponents are kept within this, where no product of powers below overflows; bounds are beyond all use long before.
+LOG_MAX = 150.0
+
+Function = Callable[[FloatArray], FloatArray]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The least and the largest value, shape (n,) each."""
+
+    low: FloatArray
+    high: FloatArray
+
+    def __add__(self, other: Interval) -> Interval:
+        return Interval(self.low + other.low, self.high + other.high)
+
+    def __neg__(self) -> Interval:
+        return Interval(-self.high, -self.low)
+
+    def __mul__(self, other: Interval) -> Interval:
+        corners = [self.low * other.low, self.low * other.high, self.high * other.low, self.high * other.high]
+        return Interval(np.minimum.reduce(corners), np.maximum.reduce(corners))
+
+    def times(self, factor: FloatArray) -> Interval:
+        """Scaled by numbers that are not negative."""
+        return Interval(self.low * factor, self.high * factor)
+
+    @property
+    def largest(self) -> FloatArray:
+        """In absolute value."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+
+def extremes(function: Function, over: Interval, critical: Sequence[FloatArray | float] = ()) -> Interval:
+    """The range of a function of one variable that is monotone between its critical points."""
+    ends = function(over.low), function(over.high)
+    least, most = np.minimum(*ends), np.maximum(*ends)
+    for point in critical:
+        there, value = np.atleast_1d(point), function(np.atleast_1d(point))
+        inside = (over.low < there) & (there < over.high)
+        least, most = np.where(inside, np.minimum(least, value), least), np.where(inside, np.maximum(most, value), most)
+    return Interval(least, most)
+
+
+def exponential(over: Interval) -> Interval:
+    return Interval(np.exp(np.clip(over.low, -LOG_MAX, LOG_MAX)), np.exp(np.clip(over.high, -LOG_MAX, LOG_MAX)))
+
+
+def boxes(centre: FloatArray, lengths: FloatArray, radius: float) -> list[Interval]:
+    low, high = box(centre, lengths, radius)
+    return [Interval(*ends) for ends in zip(low, high, strict=True)]
+
+
+def binomial_sum(derivatives: Sequence[FloatArray], a: FloatArray, b: FloatArray) -> FloatArray:
+    """sum_j C(p, j) |f_j| a^(p - j) b^j, with f_j the derivative p - j times in the one and j times in the other."""
+    order = len(derivatives) - 1
+    terms = [math.comb(order, j) * f * power(a, order - j) * power(b, j) for j, f in enumerate(derivatives)]
+    return np.asarray(sum(terms))
+
+
+def symmetric(first: FloatArray, mixed: FloatArray, second: FloatArray) -> FloatArray:
+    return np.array([[first, mixed], [mixed, second]])
+
+
+def softplus_third(x: FloatArray) -> FloatArray:
+    return np.asarray(-scipy.special.expit(x) * scipy.special.expit(-x) * np.tanh(x / 2))
