@@ -247,7 +247,7 @@ def test_the_command_compares(place: Path, capsys: pytest.CaptureFixture[str]) -
         (["draws.nc", "draws.nc"], "the same file is given twice"),
         (["draws.nc", "--observations", "1"], "observations 1 must be an integer of at least 2"),
         (["draws.nc", "--data", "others.json"], "not the data that the draws were made from"),
-        (["moved.nc"], "the data of the draws are not there any more; give --data"),
+        (["moved.nc"], "the data of the draws no longer exist there; give --data"),
     ],
 )
 def test_wrong_use(
