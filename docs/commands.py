@@ -22,7 +22,9 @@ class Commands(SphinxDirective):
             section = nodes.section(ids=[nodes.make_id(f"stansub {name}")], names=[f"stansub {name}"])
             section += nodes.title("", f"stansub {name}")
             every = any("--help-all" in one.opts for one in command.params)
-            shown = CliRunner().invoke(app, [name, "--help-all" if every else "--help"], color=False, prog_name="stansub")
+            shown = CliRunner().invoke(
+                app, [name, "--help-all" if every else "--help"], color=False, prog_name="stansub"
+            )
             section += nodes.literal_block("", shown.output.strip(), language="text")
             found.append(section)
         return found

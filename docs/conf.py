@@ -16,7 +16,14 @@ author = "The stansub developers"
 copyright = author
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinxcontrib.mermaid", "commands"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinxcontrib.mermaid",
+    "commands",
+]
 root_doc = "docs/index"
 include_patterns = ["docs/**", "reports/**", "CONTRIBUTING.md", "CHANGELOG.md"]
 exclude_patterns = [".*", "build", "dist", "site", "tests", "stansub", "**/*.html"]
