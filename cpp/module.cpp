@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
@@ -55,6 +56,19 @@ std::vector<const void*> to_pointers(const Vector<std::uint64_t>& addresses) {
   for (std::size_t k = 0; k < addresses.shape(0); ++k)
     pointers.push_back(from_address<const void*>(addresses(k), "a model"));
   return pointers;
+}
+
+// A Python function from a block to the address of its model, and whether that stays. The lock is taken for each call.
+ModelSource to_source(nb::callable function) {
+  const auto shared = std::shared_ptr<nb::callable>(new nb::callable(std::move(function)), [](nb::callable* held) {
+    nb::gil_scoped_acquire lock;
+    delete held;
+  });
+  return [shared](std::int32_t block) {
+    nb::gil_scoped_acquire lock;
+    const auto found = nb::cast<std::pair<std::uintptr_t, bool>>((*shared)(block));
+    return std::pair<const void*, bool>(from_address<const void*>(found.first, "a model"), found.second);
+  };
 }
 
 BridgeStan to_bridgestan(std::uintptr_t log_density, std::uintptr_t free_error, std::uintptr_t gradient) {
@@ -553,15 +567,17 @@ NB_MODULE(_loop, m) {
   nb::class_<InstanceEvaluator, EvaluatorObject>(m, "InstanceEvaluator")
       .def(
           "__init__",
-          [](InstanceEvaluator* self, std::int32_t dim, const Vector<std::uint64_t>& block_models,
+          [](InstanceEvaluator* self, std::int32_t dim, std::int32_t n_blocks, nb::callable block_model,
              const Vector<std::uint64_t>& global_models, std::uintptr_t log_density, std::uintptr_t free_error,
              const nb::object&, std::uintptr_t log_density_gradient, bool alone) {
             const BridgeStan api = to_bridgestan(log_density, free_error, log_density_gradient);
-            new (self) InstanceEvaluator(dim, to_pointers(block_models), to_pointers(global_models), api, alone);
+            if (n_blocks < 1) throw std::invalid_argument("an evaluator needs at least one block");
+            new (self) InstanceEvaluator(dim, static_cast<std::size_t>(n_blocks), to_source(std::move(block_model)),
+                                         to_pointers(global_models), api, alone);
           },
-          "dim"_a, "block_models"_a, "global_models"_a, "log_density_address"_a, "free_error_address"_a,
+          "dim"_a, "n_blocks"_a, "block_model"_a, "global_models"_a, "log_density_address"_a, "free_error_address"_a,
           "owner"_a = nb::none(), nb::kw_only(), "log_density_gradient_address"_a = 0, "alone"_a = false,
-          nb::keep_alive<1, 7>());
+          nb::keep_alive<1, 8>());
 
   nb::class_<LibraryEvaluator, EvaluatorObject>(m, "LibraryEvaluator")
       .def(

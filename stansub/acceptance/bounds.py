@@ -84,8 +84,8 @@ class BernsteinSerfling(_Bound):
     """The empirical Bernstein-Serfling bound for draws without replacement (Bardenet and Maillard 2015).
 
     On each side ``|m - mu|`` is at most sd sqrt(2 rho_n log(1 / d) / n) + kappa R log(1 / d) / n with probability
-    1 - 5 d, kappa = 7/3 + 3/sqrt(2), sd with divisor n. ``delta`` bounds the probability of a wrong decision; look k spends
-    10 d = delta / (2 k^2), over both sides.
+    1 - 5 d, kappa = 7/3 + 3/sqrt(2), sd with divisor n. ``delta`` bounds the probability of a wrong decision; look k
+    spends 10 d = delta / (2 k^2), over both sides.
 
     Raises
     ------

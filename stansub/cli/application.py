@@ -20,6 +20,7 @@ from stansub.cli.export import export
 from stansub.cli.flags import in_one_line
 from stansub.cli.loo import loo
 from stansub.cli.plan import plan
+from stansub.cli.ppc import ppc
 from stansub.cli.reference import reference
 from stansub.cli.risk import risk
 from stansub.cli.sample import sample
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (sample, summary, plot, export, compare, loo, reference, diagnose, risk, plan, check, doctor):
+for _command in (sample, summary, plot, export, compare, loo, ppc, reference, diagnose, risk, plan, check, doctor):
     app.command()(_command)
 
 

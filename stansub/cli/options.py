@@ -30,7 +30,10 @@ __all__ = [
     "Draws",
     "HelpAll",
     "Model",
+    "Moved",
     "Quiet",
+    "SubsetSeed",
+    "SubsetSize",
     "Verbose",
     "declared",
     "shared",
@@ -59,6 +62,18 @@ Columns = Annotated[
         rich_help_panel=DATA,
     ),
 ]
+Moved = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DATA",
+        help="Data, if the files have been moved since sampling; may be given several times.",
+        rich_help_panel=DATA,
+    ),
+]
+SubsetSize = Annotated[
+    int, typer.Option("--observations", metavar="M", help="Size of the random subset; all if there are no more.")
+]
+SubsetSeed = Annotated[int, typer.Option("--seed", help="Seed of the subset.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Verbose = Annotated[
     bool,

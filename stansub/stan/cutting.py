@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
-from stansub.progress import Progress
 from stansub.stan import transformed_data, trials
 from stansub.stan.data import Data
 from stansub.stan.instances import Instances, Slicer, build, made
@@ -68,7 +67,6 @@ class Cut(Protocol):
         order: NDArray[np.int64] | None,
         size: int,
         points: Sequence[FloatArray],
-        progress: Progress | None = None,
     ) -> Instances:
         """Blocks of so many observations, which stand in an order that is counted on from one sum to the next.
 
@@ -107,12 +105,11 @@ class Whole:
         order: NDArray[np.int64] | None,
         size: int,
         points: Sequence[FloatArray],
-        progress: Progress | None = None,
     ) -> Instances:
         """See `Cut`."""
         (names,) = sums
         blocks = Blocks(self.data.integer(names[0]), size)
-        return build(Slicer(self.library, self.data, names, order, self.seed), blocks, points, progress=progress)
+        return build(Slicer(self.library, self.data, names, order, self.seed), blocks, points)
 
 
 @dataclass(frozen=True)
@@ -163,7 +160,6 @@ class InParts:
         order: NDArray[np.int64] | None,
         size: int,
         points: Sequence[FloatArray],
-        progress: Progress | None = None,
     ) -> Instances:
         """See `Cut`."""
         counts, groups, slicers = [self.data.integer(names[0]) for names in sums], self.parts.groups, []
@@ -174,7 +170,7 @@ class InParts:
             slicers.append(Slicer(self.library, data, names, places))
         cut = set().union(*sums)
         shared = self._with([cut.isdisjoint(group) for group in groups], sums).model(self.library)
-        return made(tuple(slicers), Blocks.over(counts, size), (shared,), alone=True, progress=progress)
+        return made(tuple(slicers), Blocks.over(counts, size), (shared,), alone=True)
 
     def _with(self, switches: Sequence[bool], left_out: Sequence[Names]) -> Data:
         """Data with some groups switched on, without the rows of some sums."""

@@ -71,6 +71,11 @@ class Data:
         """The data as JSON for the compiled program."""
         return _dump(self.values)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(value.nbytes for value in self.values.values() if isinstance(value, np.ndarray))
+
     def not_finite(self) -> str:
         """The first element of each variable that is not finite, in words; nothing where all are."""
         found = []

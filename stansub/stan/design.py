@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.data import Data
+from stansub.target.rows import ColumnRows, Design
 from stansub.types import FloatArray
 
 # Rows on which columns are told from each other, beside those where they first change; the relative rounding of a step.
@@ -73,10 +74,12 @@ def guessed(steps: FloatArray, few: Data, axes: Mapping[str, int]) -> list[Colum
     return found
 
 
-def fill(out: FloatArray, columns: Sequence[Column], rows: Data, axes: Mapping[str, int]) -> None:
-    """Write the design of some rows of the data, shape (n, dim), or the one row that is the same for all of them."""
-    for place, source in _runs(columns, rows, axes):
-        out[:, place] = source
+def design_of(columns: Sequence[Column], values: Data, axes: Mapping[str, int], n: int) -> Design:
+    """Return the design of all rows of the data, computed from their columns, or the one row that all of them have."""
+    runs = tuple(_runs(columns, values, axes))
+    if any(isinstance(one, DataColumn) for one in columns):
+        return ColumnRows((n, len(columns)), runs)
+    return ColumnRows((1, len(columns)), runs)[:]
 
 
 def _runs(

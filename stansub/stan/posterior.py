@@ -40,8 +40,8 @@ TOLERANCE = 1e-10
 _N_POINTS = 3
 _MAX_TRIES = 100
 
-# Parts in which all blocks are evaluated, for progress, and observations that each has at least.
-_PARTS, _PART = 20, 1 << 14
+# Observations of the parts in which all blocks are evaluated.
+_PART = 1 << 12
 
 
 class Writer(Protocol):
@@ -450,30 +450,27 @@ def prove(
     blocks, errors = population.blocks, []
     found: list[FloatArray] = []
     is_empty = True
-    n_parts = max(1, min(_PARTS, len(blocks), blocks.n_observations // _PART))
+    # A block is evaluated at all points before the next one, since its instance may not be kept.
+    n_parts = max(1, len(blocks) if blocks.size > _PART else blocks.n_observations // _PART)
     parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
-    with Team(population, threads=THREADS, progress=progress) as team:
+    with Team(population.in_passing(), threads=THREADS, progress=progress) as team:
         wholes = team.map(lambda _, at: full.log_density(at), points)
-        for number, (theta, whole) in enumerate(zip(points, wholes, strict=True)):
-            progress.check()
-            if not np.isfinite(whole):
-                continue
+        usable = [(theta, whole) for theta, whole in zip(points, wholes, strict=True) if np.isfinite(whole)]
 
-            def values(own: factors.Evaluator, part: NDArray[np.int32], theta: FloatArray = theta) -> FloatArray:
-                return own.block_log_lik(theta, part)
+        def values(own: factors.Evaluator, part: NDArray[np.int32]) -> FloatArray:
+            return np.array([own.block_log_lik(theta, part) for theta, _ in usable])
 
-            def watch(done: int, tasks: int, before: int = number * n_parts) -> None:
-                progress.advance(before + done, len(points) * n_parts)
-
-            shared = team.map(lambda own, at: own.global_log_density(at), [theta])[0]
-            found.append(np.concatenate(team.map(values, parts, watch=watch)))
-            errors.append(relative_error(whole, shared, found[-1]))
+        shares = team.map(lambda own, at: own.global_log_density(at[0]), usable)
+        terms = np.concatenate(team.map(values, parts, watch=progress.advance), axis=1) if usable else ()
+        for own, (_, whole), shared in zip(terms, usable, shares, strict=True):
+            found.append(own)
+            errors.append(relative_error(whole, shared, own))
             if math.isinf(errors[-1]):
                 break
-            same = np.abs(found[-1] - found[0]) <= TOLERANCE * max(1.0, abs(shared))
+            same = np.abs(own - found[0]) <= TOLERANCE * max(1.0, abs(shared))
             is_empty = is_empty and bool(same.all())
-    terms = found if len(found) == len(points) else ()
-    return Proof(len(errors), max(errors, default=0.0), is_empty and len(errors) > 1, terms)
+    compared = found if len(found) == len(points) else ()
+    return Proof(len(errors), max(errors, default=0.0), is_empty and len(errors) > 1, compared)
 
 
 def relative_error(whole: float, shared: float, terms: FloatArray) -> float:
@@ -517,7 +514,7 @@ def arrange(
     progress = progress or Progress()
 
     def proved(population: Population) -> Proof:
-        progress("Proving the cut into blocks")
+        progress("Proving the cut into blocks", remedy="take a larger `block_size`")
         return prove(population, full, points, progress=progress)
 
     for sizes, sums in shuffles.items():
@@ -525,11 +522,11 @@ def arrange(
         order = np.concatenate([first + rng.permutation(rows) for first, rows in zip(firsts, sums, strict=False)])
         try:
             population = build(sizes, order)
+            if population.blocks.n_observations == n and (proof := proved(population)).holds:
+                return population, order, proof
         except InputError:
             # Data that refer to each other's places (neighbour lists, offsets) may not even load when reordered.
             continue
-        if population.blocks.n_observations == n and (proof := proved(population)).holds:
-            return population, order, proof
     population = build((), None)
     return population, None, proved(population)
 

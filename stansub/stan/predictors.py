@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from stansub.errors import InputError, RunError
@@ -28,13 +29,14 @@ from stansub.stan.arguments import (
 )
 from stansub.stan.data import Data
 from stansub.stan.densities import SPECS, Link, Rows, Spec
-from stansub.stan.design import DataColumn, fill, guessed, telling_rows
+from stansub.stan.design import design_of, guessed, telling_rows
 from stansub.stan.library import Library
 from stansub.stan.recognise import Form
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.rows import Design, compact
 from stansub.types import FloatArray
 
 T = TypeVar("T")
@@ -45,6 +47,8 @@ _PART, _ROWS = 1 << 14, 1 << 15
 # Points at which predictors are compared before there are any of the posterior.
 _N_POINTS = 3
 _AFFINE, _SAME = 1e-9, 1e-8
+# Numbers of designs from which their rows are computed when they are needed, and what rounding makes of an offset of 0.
+_COMPUTED, _NOISE = 1 << 23, 1e-14
 
 
 @dataclass(frozen=True)
@@ -238,14 +242,16 @@ def _by_columns_of_data(source: HandedOut, values: Data, sizes: Sequence[str]) -
         known = [one for one in guesses if one is not None]
         if len(known) < len(guesses):
             return None
-        design = [np.empty((n if any(isinstance(k, DataColumn) for k in one) else 1, len(one))) for one in known]
+        design = [design_of(one, values, axes, n) for one in known]
+        in_memory = sum(z.shape[0] * z.shape[1] for z in design) <= _COMPUTED
+        if in_memory:
+            design = [z[:] for z in design]
 
         def part(first: int) -> _Affine:
             rows = slice(first, min(first + _ROWS, n))
-            own, data = [z if len(z) == 1 else z[rows] for z in design], values.rows(axes, sizes, rows)
-            for z, one in zip(own, known, strict=True):
-                fill(z, one, data, axes)
-            return _affine(source.density, source.columns(data, rows.stop - rows.start), own, points)
+            own, data = [z[rows if len(z) > 1 else slice(1)] for z in design], values.rows(axes, sizes, rows)
+            found = _affine(source.density, source.columns(data, rows.stop - rows.start), own, points)
+            return found if in_memory else _without_noise(found, own, points[0])
 
         return _joined(columns.spec, _at_once(part, range(0, n, _ROWS)), design)
     except InputError:
@@ -264,15 +270,17 @@ class _Affine(NamedTuple):
 
     Attributes
     ----------
-    given : ndarray, shape (rows, n)
-        Observations and known arguments.
-    base, offset : ndarray, shape (q, n)
-        The other arguments after their links: at a point, and less the design's part in that.
+    given : list of ndarray, shape (n,)
+        Observations and known arguments, in little memory.
+    base : list of ndarray, shape (n,), or None
+        The other arguments after their links, if they do not depend on parameters.
+    offset : list of ndarray, shape (n,)
+        The other arguments at a point, less the design's part in that.
     """
 
-    given: FloatArray
-    base: FloatArray
-    offset: FloatArray
+    given: list[NDArray[Any]]
+    base: list[FloatArray | None]
+    offset: list[NDArray[Any]]
 
 
 def _affine(density: str, columns: Columns, design: Sequence[FloatArray], points: Sequence[FloatArray]) -> _Affine:
@@ -288,16 +296,39 @@ def _affine(density: str, columns: Columns, design: Sequence[FloatArray], points
             k, link = columns.argument(row)
             if not _is_affine(value, z, o, theta, link):
                 raise NoPredictorsError(not_affine(density, k, link))
-    return _Affine(given, base, offset)
-
-
-def _joined(spec: Spec, parts: Sequence[_Affine], design: Sequence[FloatArray]) -> LinearPredictors:
-    """The linear predictors of all observations from those of parts of them."""
-    given, base, offset = (np.concatenate(rows, axis=1) for rows in zip(*parts, strict=True))
     constant = [None if z.any() else row for row, z in zip(base, design, strict=True)]
-    family, kept = spec.choose(Rows(given[0], list(given[1:]), constant))
-    offsets = [offset[kept[0]], *(_shortest([offset[row]])[0] for row in kept[1:])]
+    return _Affine([compact(row) for row in given], constant, list(offset))
+
+
+def _without_noise(part: _Affine, design: Sequence[FloatArray], point: FloatArray) -> _Affine:
+    """Return the same in less memory: offsets that are rounding alone are 0."""
+    noise = [_NOISE * (1 + np.abs(o) + 2 * np.abs(z) @ np.abs(point)) for o, z in zip(part.offset, design, strict=True)]
+    offset = [np.where(np.abs(o) <= most, 0.0, o) for o, most in zip(part.offset, noise, strict=True)]
+    return part._replace(offset=[compact(row) for row in offset])
+
+
+def _joined(spec: Spec, parts: Sequence[_Affine], design: Sequence[Design]) -> LinearPredictors:
+    """The linear predictors of all observations from those of parts of them."""
+    given = [_row(rows) for rows in zip(*(part.given for part in parts), strict=True)]
+    bases = zip(*(part.base for part in parts), strict=True)
+    constant = [None if any(row is None for row in rows) else _row(rows) for rows in bases]
+    family, kept = spec.choose(Rows(given[0], given[1:], constant))
+    offset = [[part.offset[row] for part in parts] for row in kept]
+    first = np.broadcast_to(offset[0][0][0], len(given[0])) if _is_one_number(offset[0]) else _row(offset[0])
+    offsets = [first, *(_shortest([_row(rows)])[0] for rows in offset[1:])]
+    if not all(isinstance(z, np.ndarray) for z in design):
+        family = family.compacted()
     return LinearPredictors(tuple(design[row] for row in kept), tuple(offsets), family)
+
+
+def _row(parts: Sequence[NDArray[Any] | None]) -> FloatArray:
+    """Return one row of all observations from those of parts of them."""
+    return np.concatenate([part for part in parts if part is not None], dtype=np.float64)
+
+
+def _is_one_number(parts: Sequence[NDArray[Any]]) -> bool:
+    """Return whether all rows repeat the same number, which takes no memory."""
+    return all(part.strides == (0,) and part[0] == parts[0][0] for part in parts)
 
 
 def _is_affine(value: FloatArray, z: FloatArray, o: FloatArray, theta: FloatArray, link: Link) -> bool:
@@ -340,12 +371,23 @@ def is_proved(
     """
     if predictors.n_observations != blocks.n_observations or predictors.design[0].shape[1] != len(points[0]):
         return False
-    at_first = predictors.log_lik(points[0], threads=THREADS)
-    for theta, term in zip(points[1:], terms[1:], strict=False):
-        at_theta = predictors.log_lik(theta, threads=THREADS)
-        own, given = at_theta - at_first, term - terms[0]
-        scale = 1 + np.abs(terms[0]) + predictors.sums(np.abs(own), blocks)
-        lost = predictors.sums(rounding(at_first) + rounding(at_theta), blocks)
-        if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale + lost).all():
+    number = np.repeat(np.arange(len(blocks), dtype=np.int32), blocks.sizes)
+    if predictors.order is not None:
+        places, number = number, np.empty_like(number)
+        number[predictors.order] = places
+
+    def sums(part: LinearPredictors, rows: slice) -> FloatArray:
+        """Of changes of log likelihoods, their sizes, and what is lost, from the first point to the others."""
+        at_first, *others = (part.family.log_lik(part.at(theta)) for theta in points[: len(terms)])
+        changes = [at_theta - at_first for at_theta in others]
+        lost = [rounding(at_first) + rounding(at_theta) for at_theta in others]
+        each = zip(changes, map(np.abs, changes), lost, strict=True)
+        return np.array([[np.bincount(number[rows], one, len(blocks)) for one in values] for values in each])
+
+    found = np.zeros((max(0, len(terms) - 1), 3, len(blocks)))
+    for one in predictors.each(sums, threads=THREADS):
+        found += one
+    for term, (own, size, lost) in zip(terms[1:], found, strict=True):
+        if not (np.abs(own - (term - terms[0])) <= _SAME * (1 + np.abs(terms[0]) + size) + lost).all():
             return False
     return len(terms) > 1

@@ -1,8 +1,7 @@
 """Log likelihoods of categories, ordered or not, and how large their derivatives get on boxes.
 
 Each derivative is a sum of products of functions of one variable whose extremes on an interval are known, and is
-bounded by interval arithmetic: exact on a point, and the closer the smaller the box.
-docs/reference/families.md derives them.
+bounded by interval arithmetic: exact on a point, and the closer the smaller the box (docs/reference/families.md).
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from stansub.target.intervals import (
     extremes,
     softplus_third,
 )
+from stansub.target.rows import Rows
 from stansub.types import FloatArray
 
 
@@ -39,7 +39,7 @@ class _Categories(Separate):
         """Shape (1, n)."""
         return np.asarray(self.category[np.newaxis], np.float64)
 
-    def part(self, rows: slice) -> Self:
+    def part(self, rows: Rows) -> Self:
         """Of some observations."""
         return replace(self, category=self.category[rows])
 

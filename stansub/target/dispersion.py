@@ -1,8 +1,7 @@
 """Log likelihoods of a mean and a dispersion (negative binomial, gamma), and how large their derivatives get on boxes.
 
 Each derivative is a sum of products of functions of one variable whose extremes on an interval are known, and is
-bounded by interval arithmetic: exact on a point, and the closer the smaller the box.
-docs/reference/families.md derives them.
+bounded by interval arithmetic: exact on a point, and the closer the smaller the box (docs/reference/families.md).
 """
 
 from __future__ import annotations

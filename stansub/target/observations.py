@@ -196,7 +196,7 @@ def _expand(
     usable = np.isfinite(factors)
     loop = _loop.Observations(
         predictors.family.density,
-        tuple(np.ascontiguousarray(z, np.float64) for z in predictors.design),
+        tuple(np.ascontiguousarray(z, np.float64) for z in predictors.matrices),
         records,
         anchor,
         np.tril(np.linalg.inv(cholesky)),
@@ -248,7 +248,7 @@ def _sketch_width(predictors: LinearPredictors) -> int:
 
 def _sketch(out: NDArray[np.int16], part: LinearPredictors, start: _Start, cholesky: FloatArray) -> None:
     """L' z / l of the argument that has rows, to 16 bits."""
-    ((place, z),) = ((k, z) for k, z in enumerate(part.design) if len(z) > 1)
+    ((place, z),) = ((k, z) for k, z in enumerate(part.matrices) if len(z) > 1)
     lengths = start.lengths[place]
     rows = z @ cholesky
     rows *= np.divide(_loop.SKETCH_UNIT, lengths, out=np.zeros_like(lengths), where=lengths > 0)[:, np.newaxis]

@@ -96,7 +96,8 @@ class PredictedObjective(Objective):
         values, gradients, arguments = zip(*self._map(of), strict=True)
         value = sum(values)
         if self._constant is None and np.isfinite(value):
-            self._constant = float(Together(self.team).block_log_lik(theta).sum()) - value
+            with Team(self.team.population.in_passing(), threads=self.team.threads) as team:
+                self._constant = float(Together(team).block_log_lik(theta).sum()) - value
         self.team.observations += self._n_obs
         return _Pass(theta.copy(), value + (self._constant or 0.0), np.sum(gradients, axis=0), dict(arguments))
 

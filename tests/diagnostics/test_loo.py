@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampled import SHORT
 from simulated import PROGRAMS, ROOT, Compiled, simulated
 from test_cli import run
 
@@ -21,8 +22,6 @@ from stansub.stan import data as data_module
 N = 300
 X = np.random.default_rng(1).standard_normal((N, 2))
 Y = X @ [0.5, -0.3] + np.random.default_rng(2).standard_t(4, N)
-SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 100, "iter_sampling": 300, "seed": 4, "test": "exact"}
-QUANTITIES = ROOT / "tests" / "run" / "programs" / "quantities.stan"
 
 
 def regression(columns: int = 2) -> FunctionFactors:
@@ -158,17 +157,6 @@ def test_log_likelihoods_that_do_not_sum_up_are_refused(drawn: Any, monkeypatch:
     monkeypatch.setattr(FunctionFactors, "single", wrong)
     with pytest.raises(InputError, match="there is nothing to leave out one by one"):
         stansub.loo(drawn, model=regression())
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data and draws of a normal sample, with ``log_lik``."""
-    folder = tmp_path_factory.mktemp("loo")
-    y = np.random.default_rng(22).normal(1.0, 2.0, 70)
-    (folder / "data.json").write_text(json.dumps({"N": 70, "y": y.tolist(), "limit": 1e6}))
-    draws = stansub.sample(str(QUANTITIES), str(folder / "data.json"), observation_level=True, **SHORT)
-    inference_data.write(draws, folder / "draws.nc")
-    return folder
 
 
 def test_a_program_gives_what_arviz_makes_of_its_log_lik(place: Path) -> None:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from stansub.stan.data import Data, read
 from stansub.stan.densities import SPECS
-from stansub.stan.design import DataColumn, fill, guessed, telling_rows
+from stansub.stan.design import DataColumn, design_of, guessed, telling_rows
 from stansub.stan.predictors import Columns, _affine, _by_columns_of_data, _steps, is_proved, linear_predictors
 from stansub.stan.recognise import Form
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks
 from stansub.target.remainders import NoPredictorsError
+from stansub.target.rows import ColumnRows
 
 Array = NDArray[np.float64]
 N = 5000
@@ -50,26 +51,28 @@ def rare() -> Array:
     return x
 
 
-def design_of(given: Data) -> Array:
+def true_design(given: Data) -> Array:
     x, w = given.values["x"], given.values["w"]
     return np.column_stack([np.ones(N), x[:, 2], w[1], given.values["group"], x[:, 0], np.zeros(N)])
 
 
 def test_columns_are_told_from_a_few_rows() -> None:
     given = data(rare())
-    z, rows = design_of(given), telling_rows(given, AXES, N)
+    z, rows = true_design(given), telling_rows(given, AXES, N)
     assert len(rows) < 100
     columns = guessed(z[rows].T, given.rows(AXES, ["N"], rows), AXES)
     assert columns == [1.0, DataColumn("x", 2), DataColumn("w", 1), DataColumn("group", 0), DataColumn("x", 0), 0.0]
-    out = np.empty(z.shape)
-    fill(out, columns, given, AXES)
-    np.testing.assert_array_equal(out, z)
+    design = design_of(columns, given, AXES, N)
+    assert isinstance(design, ColumnRows)
+    np.testing.assert_array_equal(design[:], z)
+    few = np.array([N - 1, 0, 7])
+    np.testing.assert_array_equal(design[few], z[few])
+    np.testing.assert_array_equal(design[3:9], z[3:9])
+    assert design.any()
 
 
 def test_one_row_serves_where_all_are_the_same() -> None:
-    out = np.empty((1, 2))
-    fill(out, [1.0, 0.0], data(rare()), AXES)
-    np.testing.assert_array_equal(out, [[1.0, 0.0]])
+    np.testing.assert_array_equal(design_of([1.0, 0.0], data(rare()), AXES, N), [[1.0, 0.0]])
 
 
 @pytest.mark.parametrize(
@@ -84,14 +87,13 @@ def test_what_is_no_column_of_the_data_is_not_guessed(change: Any) -> None:
 
 def test_a_guess_that_is_wrong_further_down_is_refused() -> None:
     given = data(rare())
-    right = design_of(given)
+    right = true_design(given)
     right[3000, 4] += 1e-3  # no column of the data any more, in a row that nobody looked at
     rows = telling_rows(given, AXES, N)
     assert 3000 not in rows
     guess = guessed(right[rows].T, given.rows(AXES, ["N"], rows), AXES)
     assert guess is not None
-    wrong = np.empty(right.shape)
-    fill(wrong, guess, given, AXES)
+    wrong = design_of(guess, given, AXES, N)[:]
     points = list(np.random.default_rng(2).uniform(-1, 1, (3, right.shape[1])))
     columns = Columns(lambda theta: np.stack([given.values["y"].astype(float), right @ theta]), SPECS["poisson_log"])
     with pytest.raises(NoPredictorsError, match="not affine"):
