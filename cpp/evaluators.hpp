@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -130,15 +131,19 @@ struct BridgeStan {
   }
 };
 
-// Block b is a BridgeStan model of its own. Where blocks are `alone` its log density without Jacobian is
+// The model of a block, and whether it stays where it is; otherwise it does until the next one is asked for.
+using ModelSource = std::function<std::pair<const void*, bool>(std::int32_t)>;
+
+// Block b is a BridgeStan model of its own, which is made when it is first evaluated. Where blocks are `alone` its log density without Jacobian is
 // the block's log likelihood. Otherwise it is the global part plus that; the global part is then a model
 // without observations, or, where a program does not allow that, lp(row 1) + lp(row 2) - lp(rows 1 and 2).
 class InstanceEvaluator final : public EvaluatorObject {
  public:
-  InstanceEvaluator(std::int32_t dim, std::vector<const void*> block_models,
+  InstanceEvaluator(std::int32_t dim, std::size_t n_blocks, ModelSource block_models,
                     std::vector<const void*> global_models, BridgeStan api, bool alone)
-      : EvaluatorObject(members_of(this, dim, block_models.size())),
-        block_models_(std::move(block_models)),
+      : EvaluatorObject(members_of(this, dim, n_blocks)),
+        make_(std::move(block_models)),
+        block_models_(n_blocks, nullptr),
         global_models_(std::move(global_models)),
         api_(api),
         alone_(alone) {
@@ -155,11 +160,11 @@ class InstanceEvaluator final : public EvaluatorObject {
   }
 
   int blocks(const double* theta, double global_value, const std::int32_t* which, std::int32_t n,
-             double* out) const {
+             double* out) {
     const double surplus = alone_ ? 0 : global_value;
     for (std::int32_t k = 0; k < n; ++k) {
       double lp = 0;
-      out[k] = api_.value(block_models_[which[k]], !alone_, theta, &lp) == 0 ? lp - surplus : -kInfinity;
+      out[k] = api_.value(block_model(which[k]), !alone_, theta, &lp) == 0 ? lp - surplus : -kInfinity;
     }
     return 0;
   }
@@ -170,7 +175,7 @@ class InstanceEvaluator final : public EvaluatorObject {
     *value = 0;
     std::fill_n(out, functions().dim, 0.0);
     for (std::int32_t k = 0; k < n; ++k)
-      if (int status = add_gradient(block_models_[which[k]], !alone_, theta, 1, value, out)) return status;
+      if (int status = add_gradient(block_model(which[k]), !alone_, theta, 1, value, out)) return status;
     const double missing = alone_ ? 1 : 1 - n, sign[3] = {missing, missing, -missing};
     if (missing == 0) return 0;
     for (std::size_t k = 0; k < global_models_.size(); ++k)
@@ -181,10 +186,17 @@ class InstanceEvaluator final : public EvaluatorObject {
   int block_gradient(const double* theta, const double* global, std::int32_t block, double* out) override {
     if (!alone_) return EvaluatorObject::block_gradient(theta, global, block, out);
     double value = 0;
-    return api_.gradient(block_models_[block], false, theta, &value, out);
+    return api_.gradient(block_model(block), false, theta, &value, out);
   }
 
  private:
+  const void* block_model(std::int32_t block) {
+    if (block_models_[block] != nullptr) return block_models_[block];
+    const auto [model, stays] = make_(block);
+    if (stays) block_models_[block] = model;
+    return model;
+  }
+
   int add_gradient(const void* model, bool jacobian, const double* theta, double factor, double* value,
                    double* out) const {
     const std::int32_t dim = functions().dim;
@@ -196,7 +208,8 @@ class InstanceEvaluator final : public EvaluatorObject {
     return 0;
   }
 
-  std::vector<const void*> block_models_;
+  ModelSource make_;
+  std::vector<const void*> block_models_;  // those that stay, as far as they are made
   std::vector<const void*> global_models_;
   BridgeStan api_;
   bool alone_;

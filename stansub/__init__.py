@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stansub.diagnostics.exact import compare_exact
     from stansub.diagnostics.loo import loo
     from stansub.diagnostics.normality import diagnose
+    from stansub.diagnostics.ppc import ppc
     from stansub.diagnostics.risk import risk
     from stansub.errors import DrawsWarning, InputError, RunError, StansubError
     from stansub.kernels.jumps import Auxiliary, Jump, Moved, ReversibleJump, Symmetric
@@ -99,6 +100,7 @@ __all__ = [
     "diagnose",
     "loo",
     "loo_compare",
+    "ppc",
     "read_checkpoint",
     "read_draws",
     "reference",
@@ -134,6 +136,7 @@ _HOMES = {
     "Comparison": "diagnostics.comparison",
     **dict.fromkeys(("Loo", "loo_compare"), "diagnostics.elpd"),
     "loo": "diagnostics.loo",
+    "ppc": "diagnostics.ppc",
     "diagnose": "diagnostics.normality",
     "risk": "diagnostics.risk",
     "read_draws": "output.inference_data",

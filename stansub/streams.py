@@ -38,8 +38,8 @@ class Run(Enum):
     """The race with joint decisions, beside those with others."""
     KAPPA = (0, 12)
     """The race between values of their kappa."""
-    LOO = (0, 14)
-    """The observations that are left out one by one."""
+    SUBSET = (0, 14)
+    """Observations that are left out one by one, or predicted."""
     TRANSITIONS = (0, 13)
     """Normal moves and transitions on a surrogate that are tried."""
 

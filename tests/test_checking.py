@@ -39,7 +39,7 @@ def test_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Global part   line 13: alpha ~ normal(0, 2.5);" in lines
     assert "Observations  N" in lines
     assert "Parameter     vector[K] beta" in lines
-    assert lines[-1].startswith("Give data too to have this proved numerically")
+    assert lines[-1].startswith("Add data to prove this numerically")
 
 
 def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,8 +73,8 @@ def test_rewritings_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     check(file)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Rewritten")]
     assert lines == [
-        "LoopEvaluator     summaries of data in transformed data",
-        "LoopEvaluator     data beside an observation as rows of data",
+        "Rewritten     summaries of data in transformed data",
+        "Rewritten     data beside an observation as rows of data",
     ]
 
 

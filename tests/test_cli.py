@@ -97,11 +97,11 @@ def test_a_missed_mode_stands_above_the_table_and_in_the_exit_code(
     monkeypatch.setattr(collect, "check_modes", lambda *_, **__: ModeCheck(21, 2, (missed,)))
     code, out, _ = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
     assert code == 4
-    assert out.startswith("Warning: Chains missed a mode: about 90 % of the posterior is where no chain has been")
+    assert out.startswith("Warning: Chains missed a mode: no chain visited about 90 % of the posterior")
     assert out.count("Chains missed a mode") == 1
     assert out.index("Chains missed") < out.index("ess_bulk")
     draws = inference_data.read(place / "logistic.nc")
-    assert str(draws.attrs["warnings"]).startswith("Chains missed a mode: about 90 %")
+    assert str(draws.attrs["warnings"]).startswith("Chains missed a mode: no chain visited about 90 %")
     code, out, _ = run(["compare", "logistic.nc", "logistic.nc", "--json", "c.json"], capsys)
     assert code == 4
     assert "missed a mode that holds about 90 % of the posterior" in out
@@ -170,6 +170,7 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
         "compare",
         "risk",
         "plot",
+        "ppc",
         "export",
     }
     assert {name for name, options in taken.items() if "output" in options} == {
@@ -337,7 +338,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "a folder": (lambda: options("--output", folder("draws.nc")), "is a folder"),
     "a long name": (lambda: options("--output", "a" * 300), "File name too long"),
     "a FIFO": (lambda: options("--output", fifo("draws.nc"), "--force"), "is a FIFO"),
-    "a folder that takes no files": (lambda: options("--output", "/proc/self/draws.nc"), "cannot be written to"),
+    "a folder that takes no files": (lambda: options("--output", "/proc/self/draws.nc"), "is not writable"),
     "a FIFO for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", fifo("r.nc"), "--force"], "a FIFO"),
     "a long name for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", "a" * 300], "too long"),
     "a FIFO for figures": (
@@ -354,7 +355,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "enormous reference": (lambda: ["reference", LOGISTIC, "data.json", "--iter-warmup", "9" * 20], "at most"),
     "no draws": (lambda: ["summary", "none.nc"], "none.nc: no such file"),
     "draws of a long name": (lambda: ["summary", "a" * 300], "cannot be read (File name too long)"),
-    "draws of nobody": (lambda: ["summary", "~nosuchuser/x.nc"], "there is no such home folder"),
+    "draws of nobody": (lambda: ["summary", "~nosuchuser/x.nc"], "no such home folder"),
     "pictures for nobody": (lambda: ["risk", LOGISTIC, "data.json", "--output-dir", "~nosuchuser"], "~nosuchuser"),
     "other draws": (lambda: ["summary", "data.json"], "not a NetCDF file"),
     "plot of no draws": (lambda: ["plot", "none.nc"], "none.nc: no such file"),
@@ -684,7 +685,7 @@ def test_an_interrupt_of_imports_within_a_command_is_told(place: Path) -> None:
 @pytest.mark.parametrize(
     ("stage", "told"),
     [
-        ("check_modes", "Whether the chains missed a mode could not be found out"),
+        ("check_modes", "stansub could not check whether the chains missed a mode"),
         ("constrain", "were interrupted and are left out"),
     ],
 )

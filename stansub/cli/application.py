@@ -1,4 +1,4 @@
-"""The application: its commands, and the one line and exit code that end it where something goes wrong."""
+"""The application: its commands, and the line and exit code of a failure."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from stansub.cli.export import export
 from stansub.cli.flags import in_one_line
 from stansub.cli.loo import loo
 from stansub.cli.plan import plan
+from stansub.cli.ppc import ppc
 from stansub.cli.reference import reference
 from stansub.cli.risk import risk
 from stansub.cli.sample import sample
@@ -29,12 +30,12 @@ _READER_GONE = 141  # as a shell says of a program that SIGPIPE has ended
 
 app = typer.Typer(
     name="stansub",
-    help="Posterior draws from Stan models with tall data, by subsampled Metropolis-Hastings.",
+    help="Sample the posterior of Stan models with tall data by subsampled Metropolis-Hastings.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (sample, summary, plot, export, compare, loo, reference, diagnose, risk, plan, check, doctor):
+for _command in (sample, summary, plot, export, compare, loo, ppc, reference, diagnose, risk, plan, check, doctor):
     app.command()(_command)
 
 

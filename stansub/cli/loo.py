@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Debug, Quiet, sources_of
+from stansub.cli.options import OUTPUT, Columns, Debug, Moved, Quiet, SubsetSeed, SubsetSize, sources_of
 
 
 class ScaleName(StrEnum):
@@ -26,19 +26,12 @@ def loo(
         list[Path],
         typer.Argument(metavar="DRAWS.nc...", help="Files written by `stansub sample`; two or more are compared."),
     ],
-    observations: Annotated[
-        int, typer.Option(metavar="M", help="Size of the random subset; all observations if there are no more.")
-    ] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the subset.")] = 0,
+    observations: SubsetSize = 1000,
+    seed: SubsetSeed = 0,
     scale: Annotated[
         ScaleName, typer.Option(help="log: elpd; negative_log: -elpd; deviance: -2 elpd.")
     ] = ScaleName.log,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DATA", help="Data, if the files have been moved since sampling; may be given several times."
-        ),
-    ] = None,
+    data: Moved = None,
     columns: Columns = None,
     json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.", rich_help_panel=OUTPUT)] = False,
     quiet: Quiet = False,

@@ -30,7 +30,10 @@ __all__ = [
     "Draws",
     "HelpAll",
     "Model",
+    "Moved",
     "Quiet",
+    "SubsetSeed",
+    "SubsetSize",
     "Verbose",
     "declared",
     "shared",
@@ -54,11 +57,22 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=COLUMNS",
-        help="Columns of a data variable, where their names differ: y=late, x=\\[a,b,c] or x=x_*; may be given several "
-        "times.",
+        help="Columns of a data variable, if their names differ: y=late, x=\\[a,b,c] or x=x_*; repeatable.",
         rich_help_panel=DATA,
     ),
 ]
+Moved = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="DATA",
+        help="Data, if the files have been moved since sampling; may be given several times.",
+        rich_help_panel=DATA,
+    ),
+]
+SubsetSize = Annotated[
+    int, typer.Option("--observations", metavar="M", help="Size of the random subset; all if there are no more.")
+]
+SubsetSeed = Annotated[int, typer.Option("--seed", help="Seed of the subset.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Verbose = Annotated[
     bool,
@@ -66,7 +80,7 @@ Verbose = Annotated[
         "--verbose", "-v", help="Show audits, speed, times and how the sampler was chosen too.", rich_help_panel=OUTPUT
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=OUTPUT)]
 
 _Command = Callable[..., None]
 

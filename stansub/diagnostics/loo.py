@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
-from stansub import streams
 from stansub.diagnostics.elpd import Loo, check_scale
+from stansub.diagnostics.subsets import (
+    Places,
+    check_subset,
+    log_likelihoods,
+    places_of,
+    random_rows,
+    unconstrained_draws,
+)
 from stansub.errors import InputError, RunError
 from stansub.output import inference_data, psis
 from stansub.output.statistics import scalars
 from stansub.progress import Progress
-from stansub.run.limits import MOST, Count
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import posterior_of_draws
 from stansub.run.sample import read_draws
@@ -30,12 +35,8 @@ from stansub.types import FloatArray
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
-Places = NDArray[np.int64]
-
 # Observations that are evaluated at once, and log likelihoods that are held at once: 32 MB.
 _PART, _HELD = 1 << 13, 1 << 22
-# Tasks of a thread, after each of which an interrupt ends it.
-_TASKS = 4
 
 
 def loo(
@@ -85,55 +86,36 @@ def loo(
     RunError
         If a log likelihood is not finite.
     """
-    Count(at_least=2).check("observations", observations)
-    Count(at_least=0, at_most=MOST["seed"]).check("seed", seed)
+    check_subset(observations, seed)
     check_scale(scale)
     own = read_draws(draws) if isinstance(draws, str | Path) else draws
     console = console or default_console()
     with stage_progress(console, show=wanted(show_progress, console)) as log:
         posterior = posterior_of_draws(inference_data.attrs(own), model=model, data=data, log=log)
-        theta = _unconstrained(own, posterior)
+        theta = unconstrained_draws(own, posterior)
         n = posterior.blocks.n_observations
         log("Evaluating all observations at the posterior mean")
         surrogate = _at_point(posterior, theta.mean(axis=(0, 1)), log)
-        rng, m = streams.generator(seed, streams.Run.LOO), min(observations, n)
-        rows = np.sort(rng.choice(n, m, replace=False, shuffle=False)).astype(np.int64)
-        log(f"PSIS-LOO of {m:,} observations")
+        rows = random_rows(n, observations, seed)
+        log(f"PSIS-LOO of {len(rows):,} observations")
         _, quantities = scalars(own)
         found = _leave_out(posterior, theta, rows, psis.relative_efficiency(quantities), log)
     n_samples = theta.shape[0] * theta.shape[1]
-    return Loo(posterior.name, n_samples, scale, psis.good_k(n_samples), rows, *found, surrogate)
+    good_k = psis.good_k(n_samples)
+    return Loo(posterior.name, n_samples, scale, good_k, rows, *found, surrogate, _columns(posterior))
 
 
-def _unconstrained(draws: InferenceData, posterior: Posterior) -> FloatArray:
-    """Positions of draws, shape (chain, draw, dim): NUTS's are found from the parameters."""
-    if "unconstrained_posterior" in inference_data.groups(draws):
-        return np.asarray(inference_data.group(draws, "unconstrained_posterior")["theta"].values)
-    held = inference_data.group(draws, "posterior")
-    names = [one.name for one in posterior.program.parameters.declarations]
-    if missing := [name for name in names if name not in held.data_vars]:
-        raise InputError(f"the draws have no parameter {missing[0]}: sample again and keep all parameters")
-    sizes = held.sizes["chain"], held.sizes["draw"]
-    theta = np.empty((*sizes, posterior.dim))
-    for at in np.ndindex(sizes):
-        values = {name: held[name].values[at].tolist() for name in names}
-        theta[at] = posterior.full.param_unconstrain_json(json.dumps(values).encode())
-    return theta
-
-
-def _places(posterior: Posterior) -> Places:
-    """Where each row of the user's data stands."""
-    n = posterior.blocks.n_observations
-    if posterior.order is None:
-        return np.arange(n)
-    places = np.empty(n, np.int64)
-    places[posterior.order] = np.arange(n)
-    return places
+def _columns(posterior: Posterior) -> frozenset[str]:
+    """Digests of the data variables with a value per observation."""
+    values, counts = posterior.values, set(posterior.counts)
+    tall = [one.name for one in values.declarations if set(one.sizes) & counts and one.base != "tuple"]
+    arrays = (np.ascontiguousarray(values.values[name], np.float64) for name in tall)
+    return frozenset(hashlib.sha256(one.data).hexdigest() for one in arrays)
 
 
 def _at_point(posterior: Posterior, theta: FloatArray, log: Progress) -> FloatArray:
     """Log likelihoods of all observations in the order of the data, proved to be what the log density sums up."""
-    places = _places(posterior)
+    places = places_of(posterior)
     parts = np.array_split(places, -(-len(places) // _PART))
     values: list[FloatArray] = []
     with ThreadPoolExecutor(max_workers=THREADS) as pool:
@@ -155,7 +137,7 @@ def _leave_out(
     posterior: Posterior, theta: FloatArray, rows: Places, efficiency: float, log: Progress
 ) -> psis.Pointwise:
     """PSIS-LOO of some rows of the data, from draws of shape (chain, draw, dim)."""
-    places = _places(posterior)[rows]
+    places = places_of(posterior)[rows]
     n_parts = -(-len(rows) * theta.shape[0] * theta.shape[1] // _HELD)
     found = []
     for part in np.array_split(np.arange(len(rows)), n_parts):
@@ -168,24 +150,3 @@ def _leave_out(
         found.append(psis.psis_loo(log_lik, efficiency))
         log.advance(sum(len(one.elpd) for one in found), len(rows))
     return psis.Pointwise(*map(np.concatenate, zip(*found, strict=True)))
-
-
-def log_likelihoods(posterior: Posterior, theta: FloatArray, places: Places) -> FloatArray:
-    """Return log likelihoods of some observations at draws, shape (chain, draw, len(places)).
-
-    Parameters
-    ----------
-    theta : ndarray, shape (chain, draw, dim)
-    places : ndarray of int64
-    """
-    flat = np.ascontiguousarray(theta.reshape(-1, theta.shape[2]))
-    values = np.empty((len(flat), len(places)))
-
-    def fill(part: Places) -> None:
-        evaluator = posterior.population.single(places)
-        for draw in part:
-            values[draw] = evaluator.block_log_lik(flat[draw])
-
-    with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        list(pool.map(fill, np.array_split(np.arange(len(flat)), THREADS * _TASKS)))
-    return values.reshape(*theta.shape[:2], len(places))

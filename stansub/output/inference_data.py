@@ -72,6 +72,7 @@ def build(
     warmup_sample_stats: "Variables | None" = None,
     unconstrained_posterior: "Variables | None" = None,
     log_likelihood: "Variables | None" = None,
+    posterior_predictive: "Variables | None" = None,
     observed_data: "Variables | None" = None,
     constant_data: "Variables | None" = None,
     chain_stats: "Variables | None" = None,
@@ -84,7 +85,8 @@ def build(
 
     Parameters
     ----------
-    posterior, sample_stats, warmup_posterior, warmup_sample_stats, unconstrained_posterior, log_likelihood
+    posterior, sample_stats, warmup_posterior, warmup_sample_stats, unconstrained_posterior, log_likelihood, \
+    posterior_predictive
         Arrays of shape (chain, draw, ...) by variable name.
     observed_data, constant_data
         Arrays of any shape by variable name.
@@ -118,6 +120,7 @@ def build(
         "warmup_sample_stats": warmup_sample_stats,
         "unconstrained_posterior": unconstrained_posterior,
         "log_likelihood": log_likelihood,
+        "posterior_predictive": posterior_predictive,
     }
     data = {"observed_data": observed_data, "constant_data": constant_data}
     kinds = (drawn, ("chain", "draw")), ({CHAIN_STATS: chain_stats}, ("chain",)), (data, ())

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
 _RANK_BINS = 20
+_PREDICTIVE_BINS, _INTEGER_BINS = 40, 60
 _HEADING: dict[str, Any] = {"fontsize": 11, "weight": "bold"}
 # Beyond, the lengths of axes overflow.
 _LARGEST = 1e300
@@ -140,6 +141,65 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
         corner.legend(handles, labels, loc="center left", bbox_to_anchor=(0, 0.5))
         figure.suptitle(_title(facts, "share of the data used"), x=0.01, ha="left", parse_math=False, **_HEADING)
         save(figure, path)
+
+
+def predictive(idata: "InferenceData", path: str | os.PathLike[str], *, max_draws: int = 50) -> None:
+    """Draw the distribution of replicated data over the observations, draw by draw, and that of the data.
+
+    Parameters
+    ----------
+    idata
+        Groups ``posterior_predictive`` and ``observed_data`` with the same variables, as `stansub.ppc` returns them.
+    path
+        Picture to write; its suffix (.png, .pdf, .svg) is the format.
+    max_draws
+        Replicated data sets that are drawn; the mean is over all.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    replicated, observed = (group(idata, name) for name in ("posterior_predictive", "observed_data"))
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7, 0.6 + 2.8 * len(observed.data_vars)), layout="constrained")
+        for ax, name in zip(figure.subplots(len(observed.data_vars), 1, squeeze=False).flat, observed, strict=True):
+            values = replicated[name].values.reshape(-1, observed[name].size)
+            _predictive_of(ax, str(name), values, observed[name].values.ravel(), max_draws)
+        figure.suptitle(_title(attrs(idata), "posterior predictive check"), x=0.01, ha="left", **_HEADING)
+        save(figure, path)
+
+
+def _predictive_of(
+    ax: "Axes", name: str, values: np.ndarray[Any, Any], observed: np.ndarray[Any, Any], max_draws: int
+) -> None:
+    """Histograms with the same bins: of integers, an integer each, unless there are very many."""
+    low, high = np.quantile(np.concatenate([values.ravel(), observed]), [0.001, 0.999])
+    if observed.dtype.kind in "iub" and high - low < _INTEGER_BINS:
+        edges = np.arange(np.floor(low), np.ceil(high) + 2) - 0.5
+    else:
+        edges = np.linspace(low, high if high > low else low + 1, _PREDICTIVE_BINS + 1)
+    heights = np.array([np.histogram(one, edges)[0] for one in values]) / observed.size
+    for one in heights[:: max(1, len(heights) // max_draws)]:
+        ax.stairs(one, edges, color=CHAIN_COLOURS[0], linewidth=0.5, alpha=0.25, baseline=None)
+    ax.stairs(
+        heights.mean(axis=0),
+        edges,
+        color=CHAIN_COLOURS[1],
+        linewidth=1.4,
+        linestyle="--",
+        label="posterior predictive mean",
+        baseline=None,
+    )
+    ax.stairs(
+        np.histogram(observed, edges)[0] / observed.size,
+        edges,
+        color=INK,
+        linewidth=1.4,
+        label="observed",
+        baseline=None,
+    )
+    ax.set_xlabel(clipped(name), parse_math=False)
+    ax.set_ylabel("Share of observations")
+    ax.legend()
 
 
 def _grid(

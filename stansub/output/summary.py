@@ -49,16 +49,16 @@ _LABEL = 17
 
 
 class Summary(NamedTuple):
-    """What there is to print about draws.
+    """Statistics, record and findings of draws, ready to print.
 
     Attributes
     ----------
     statistics
-        Of the quantities that are shown, and of those beyond that the checks look at.
+        A row for each quantity that is shown or checked.
     record
-        What the run cost and showed.
+        Cost and audits of the run.
     findings
-        What speaks against the draws, the gravest first.
+        Problems of the draws, the gravest first.
     n_shown, n_scalars
         Quantities shown, and all there are.
     """
@@ -77,12 +77,12 @@ def summarise(
     var_names: Sequence[str] | None = None,
     max_rows: int | None = 50,
 ) -> Summary:
-    """Compute the table, and from it what speaks against the draws.
+    """Compute the table and the findings of draws.
 
     Parameters
     ----------
     max_rows
-        Quantities shown; None for all. The checks look further than the rows shown.
+        Quantities shown; None for all. The checks cover more quantities than the table shows.
     """
     n_scalars = count(idata, var_names)
     n_shown = n_scalars if max_rows is None else min(max_rows, n_scalars)
@@ -150,13 +150,13 @@ def _write_table(shown: Summary, write: Callable[[str, str], None]) -> None:
     for row, r_hat in zip(rows, statistics["r_hat"], strict=False):
         write(row, "yellow" if r_hat > R_HAT_MAX else "")
     if n_shown < n_scalars:
-        write(f"{n_shown:,} of {n_scalars:,} quantities; stansub summary --all shows the others", "dim")
+        write(f"{n_shown:,} of {n_scalars:,} quantities; stansub summary --all shows all", "dim")
     if len(statistics) < n_scalars:
         write(f"R-hat and ESS were checked for the first {len(statistics):,} quantities", "dim")
 
 
 def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """What shows whether the draws can be trusted."""
+    """Return draws, moves, modes, decisions and audits as labelled lines."""
     drawn = f"{record.n_chains} x {record.n_draws:,}"
     if record.acceptance_rate is not None:
         drawn += f", {percent(record.acceptance_rate)} of the proposals accepted"
@@ -179,30 +179,30 @@ def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]
 
 
 def _modes(check: Mapping[str, Any]) -> str:
-    """What the search after sampling found."""
+    """Return the result of the search for modes after sampling."""
     if check["reason"]:
-        return f"whether chains missed a mode was not checked: {check['reason']}"
+        return f"not searched for missed modes: {check['reason']}"
     n, missed = check["n_modes"], len(check["missed"])
     found = "one mode" if n == 1 else f"{n} modes that hold a share of the posterior"
-    seen = "which the chains have visited" if not missed else f"{missed} of which no chain has visited"
-    return f"{check['n_starts']} fresh starts after sampling found {found}, {seen}"
+    seen = "which the chains visited" if not missed else f"{missed} of which no chain visited"
+    return f"{check['n_starts']} new starts after sampling found {found}, {seen}"
 
 
 def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
-    """How decisions were taken, and what that promises."""
+    """Return how decisions were taken, and the guarantee of the test."""
     if n_decisions(facts) == 0:
-        return "none: each step is drawn from a distribution that is taken to be that of the posterior"
+        return "none: each step is drawn directly, on the assumption that its distribution is the posterior"
     if record.fallback_share is not None:
         return _with_noise(record.fallback_share, facts)
     promises = {
-        "asymptotic": "the error level holds only as far as subset means are near normal",
+        "asymptotic": "the error level holds only if subset means are nearly normal",
         "bound": "the error bound holds if the range constants do",
-        "exact": "every decision is taken on all data",
-        "exact by proved bounds": "exact: the chains leave the posterior itself as it is, so that only Monte "
-        "Carlo error and convergence remain",
-        LEARNED: "approximate: the bounds were learned from draws about the mode, and the audit says how far the "
-        "acceptance probability is off",
-        UNKNOWN: "what this test promises is not known",
+        "exact": "every decision uses all the data",
+        "exact by proved bounds": "exact: the draws come from the posterior itself, up to Monte Carlo error and "
+        "convergence",
+        LEARNED: "approximate: the bounds were learned from draws around the mode, and the audit measures the error "
+        "of the acceptance probability",
+        UNKNOWN: "the guarantee of this test is unknown",
     }
     guarantee = str(facts.get("guarantee", ""))
     promise = promises.get(guarantee, guarantee)
@@ -211,7 +211,7 @@ def _decisions(record: RunRecord, facts: dict[str, Any]) -> str:
 
 
 def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """What the draws took."""
+    """Return data used, speed and times as labelled lines."""
     parts = []
     if record.share_of_data is not None:
         n = facts["n_observations"]
@@ -234,7 +234,7 @@ def _cost(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]
 
 
 def _details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """How the sampler was chosen, with the reasons, and what its decisions may do to the posterior."""
+    """Return the choices of the sampler with their reasons, and the bias of one step, as labelled lines."""
     for name, reason in facts.get("choices", {}).items():
         yield name.capitalize(), reason
     if "normality" in facts:
@@ -245,12 +245,12 @@ def _details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, st
 
 
 def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:
-    """How decisions were taken that count the noise of their estimates in."""
+    """Return how decisions that include the noise of their estimates were taken."""
     noise, epsilon = (facts.get(name, math.nan) for name in ("noise", "epsilon"))
     return (
-        f"{facts['test']}, on estimated log ratios with a standard error of at most {noise:g}, which holds as far as "
-        f"subset means are near normal; {percent(fallback_share)} of the decisions were noisier and left to pocock "
-        f"with epsilon = {epsilon:g}"
+        f"{facts['test']}, on estimated log ratios with a standard error of at most {noise:g}, which holds if subset "
+        f"means are nearly normal; {percent(fallback_share)} of the decisions were noisier and taken by pocock with "
+        f"epsilon = {epsilon:g}"
     )
 
 
@@ -274,14 +274,14 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
 
 
 def _learned(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """How often learned bounds were exceeded, and what that did."""
+    """Return how often learned bounds were exceeded, and the effect on the acceptance probability."""
     if facts.get("guarantee") == LEARNED:
         audit = audited_acceptances(record.acceptances) if record.acceptances else "none was audited"
-        yield "Audit", f"{total(facts, 'n_bound_violated') or 0:,.0f} decisions met a block beyond its bound; {audit}"
+        yield "Audit", f"{total(facts, 'n_bound_violated') or 0:,.0f} decisions used a block beyond its bound; {audit}"
 
 
 def _nuts(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """What NUTS did, where it made the draws."""
+    """Return the cost of NUTS as labelled lines; nothing for other draws."""
     if "n_gradients" not in facts:
         return
     gradients, warmup = (sum(facts.get(name, [])) for name in ("n_gradients", "warmup_n_gradients"))
@@ -293,7 +293,7 @@ def _nuts(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     if "wall_time" in facts:
         before = facts.get("compile_time", 0) + facts.get("setup_time", 0)
         took = f"{_seconds(facts['wall_time'])} for all chains, warmup included; {_seconds(before)} before that"
-        yield "Time", f"{took} (compiling, loading the data)"
+        yield "Time", f"{took} (compiling, loading data)"
 
 
 def _seconds(seconds: float) -> str:
@@ -301,7 +301,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _lines(statistics: "pd.DataFrame") -> list[str]:
-    """The table as text: a header and a line per quantity, decimal points aligned within columns."""
+    """Return the table as text: a header and a line per quantity, decimal points aligned within columns."""
     shown = [column for column in statistics.columns if column != "mcse_sd"]
     cells: dict[str, list[str]] = {column: [] for column in shown}
     for row in statistics[shown].to_dict("records"):

@@ -45,7 +45,7 @@ class Words(NamedTuple):
 
 @singledispatch
 def words(finding: Finding) -> Words:
-    """Text and remedy of a finding.
+    """Return text and remedy of a finding.
 
     Raises
     ------
@@ -60,34 +60,32 @@ def words(finding: Finding) -> Words:
 
 @words.register
 def _(found: findings.MissedMode) -> Words:
-    above = (
-        f", and its log density is {found.above:,.1f} above the highest mode that they did" if found.above > 0 else ""
-    )
+    above = f"; its log density is {found.above:,.1f} above that of the highest visited mode" if found.above > 0 else ""
     places = [
         f"{name} is {there:.3g} (draws: {low:.3g} to {high:.3g})" for name, (there, low, high) in found.values.items()
     ]
     return Words(
-        f"Chains missed a mode: about {percent(found.share)} of the posterior is where no chain has been"
-        f"{above}. There {', '.join(places) or 'nothing lies outside of the draws'}.",
-        "Do not use these draws. Run again with another `seed` or with `inits` near that mode; where modes differ "
-        "by their labels, order the parameters in the program.",
+        f"Chains missed a mode: no chain visited about {percent(found.share)} of the posterior{above}. "
+        f"At that mode {', '.join(places) or 'no parameter is outside the range of the draws'}.",
+        "Do not use these draws. Run again with another `seed`, or with `inits` near that mode. If the modes differ "
+        "only by their labels, order the parameters in the program.",
     )
 
 
 @words.register
 def _(found: findings.ModesUnchecked) -> Words:
     return Words(
-        f"Whether the chains missed a mode could not be found out: {found.reason}.",
-        "Compare with another run: another `seed` and other `inits`.",
+        f"stansub could not check whether the chains missed a mode: {found.reason}.",
+        "Compare with a second run that has another `seed` and other `inits`.",
     )
 
 
 @words.register
 def _(found: findings.LabelsSwitch) -> Words:
     return Words(
-        f"Labels switch: the elements of {', '.join(found.names)} can change places without changing the posterior, so "
-        "that their single means and sds say nothing.",
-        "Declare one of them as ordered, or give it priors that tell the elements apart.",
+        f"Labels switch: exchanging the elements of {', '.join(found.names)} does not change the posterior, so their "
+        "individual means and sds are meaningless.",
+        "Declare one of these parameters as ordered, or give its elements different priors.",
     )
 
 
@@ -99,7 +97,7 @@ def _(found: findings.Stopped) -> Words:
     reason = {"interrupted": "it was interrupted", "max_time": "`max_time` was reached"}.get(found.reason, found.reason)
     return Words(
         f"The run stopped before its last iteration: {reason}.",
-        "Use these draws only if the checks below say so, or go on to the end (`resume`, from a checkpoint).",
+        "Resume the run from its checkpoint (`resume`), or use these draws if they pass the other checks.",
     )
 
 
@@ -108,20 +106,19 @@ def _(found: findings.NotPreciseEnough) -> Words:
     r_hat = f" and an R-hat of {found.r_hat:.3f}" if found.r_hat is not None else ""
     what = f"{found.quantity} has an ESS of {found.ess:.0f}{r_hat}" if found.quantity else "no parameter has moved"
     return Words(
-        f"The run came to its last iteration before the precision that it was to reach (`until={found.asked}`): "
-        f"{what}.",
-        "Go on with more `iter_sampling` (`resume`, from a checkpoint).",
+        f"The run reached its last iteration before the requested precision (`until={found.asked}`): {what}.",
+        "Resume the run from its checkpoint (`resume`) with more `iter_sampling`.",
     )
 
 
 def last_check(check: Mapping[str, Any], asked: str) -> str:
-    """Why a run ended that was to end when its draws were precise enough."""
+    """Return the result of the last check of a run with early stopping, in words."""
     draws = f"{check['n_draws']:,} draws a chain"
     if not check["reached"]:
-        return f"not yet as precise as asked for ({asked}) at the last check, after {draws}"
+        return f"requested precision ({asked}) not reached at the last check, after {draws}"
     r_hat = f", R-hat at most {check['r_hat']:.3f}" if check.get("r_hat") is not None else ""
     return (
-        f"as precise as asked for ({asked}) at check {check['n_checks']}, after {draws}: ESS at least "
+        f"requested precision ({asked}) reached at check {check['n_checks']}, after {draws}: ESS at least "
         f"{check['ess']:.0f} ({check['quantity']}){r_hat}"
     )
 
@@ -129,7 +126,7 @@ def last_check(check: Mapping[str, Any], asked: str) -> str:
 @words.register
 def _(found: findings.LeftOut) -> Words:
     return Words(
-        f"The {found.what}.", "Look at those blocks of the Stan program; the parameters are as they should be."
+        f"The {found.what}.", "Check those blocks of the Stan program. The draws of the parameters are complete."
     )
 
 
@@ -141,17 +138,17 @@ def _(found: findings.StuckChain) -> Words:
     other = "another `seed`" if found.of_nuts else "other `inits`"
     return Words(
         text,
-        f"Drop these draws; run again with a longer `iter_warmup`, or {other} if the chain started far from the "
-        "others.",
+        f"Discard these draws. Run again with a longer `iter_warmup`, or with {other} if the chain started far from "
+        "the others.",
     )
 
 
 @words.register
 def _(found: findings.Divergences) -> Words:
     return Words(
-        f"{found.n:,} iterations of NUTS diverged: it may have missed a part of the posterior.",
-        f"Raise `adapt_delta` above {found.adapt_delta:g}; if that does not help, another "
-        "parameterisation (`reference_model`) may.",
+        f"{found.n:,} iterations of NUTS diverged: NUTS may have missed a part of the posterior.",
+        f"Raise `adapt_delta` above {found.adapt_delta:g}. If that does not help, reparameterise the program "
+        "(`reference_model`).",
     )
 
 
@@ -159,8 +156,8 @@ def _(found: findings.Divergences) -> Words:
 def _(found: findings.TreesCutShort) -> Words:
     depth = found.max_treedepth
     return Words(
-        f"{found.n:,} iterations of NUTS were cut short at tree depth {depth}: the chains move slowly.",
-        f"Raise `max_treedepth` above {depth}; predictors brought to like scale need shorter trees.",
+        f"{found.n:,} iterations of NUTS reached the maximum tree depth {depth}: the chains move slowly.",
+        f"Raise `max_treedepth` above {depth}, or bring the predictors to a similar scale.",
     )
 
 
@@ -170,18 +167,18 @@ def _(found: findings.TreesCutShort) -> Words:
 @words.register
 def _(found: findings.OneChain) -> Words:
     return Words(
-        "There is one chain only: R-hat needs several, and nothing shows what a single one never visited.",
+        "The run has one chain: R-hat needs at least two, and one chain cannot show which regions it missed.",
         "Run `chains=4`.",
     )
 
 
 @words.register
 def _(found: findings.HighRHat) -> Words:
-    effects = "Where parameters are effects of groups, or smooths, take `proposal='surrogate'`. " if found.many else ""
+    effects = "If parameters are group effects or smooths, use `proposal='surrogate'`. " if found.many else ""
     return Words(
-        f"R-hat is above {found.limit} for {_worst(found.quantities, '{:.2f}')}: the chains do not agree yet.",
-        f"{effects}Double `iter_warmup` and `iter_sampling`; if that does not help, look at `stansub plot`: "
-        "the posterior may have several modes or directions that the data hardly inform.",
+        f"R-hat is above {found.limit} for {_worst(found.quantities, '{:.2f}')}: the chains have not converged.",
+        f"{effects}Double `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces "
+        "(`stansub plot`): the posterior may have several modes, or directions that the data hardly inform.",
     )
 
 
@@ -189,7 +186,7 @@ def _(found: findings.HighRHat) -> Words:
 def _(found: findings.NotFinite) -> Words:
     return Words(
         f"{found.n:,} quantities have draws that are not finite: {', '.join(found.names)}.",
-        "Look at how the Stan program computes them; nothing is known of their accuracy.",
+        "Check how the Stan program computes them. Their accuracy is unknown.",
     )
 
 
@@ -204,10 +201,10 @@ def _(found: findings.TooFewDraws) -> Words:
 def _(found: findings.LowEss) -> Words:
     return Words(
         f"ESS (bulk or tail) is below {found.wanted} ({found.per_chain} per chain) for "
-        f"{_worst(found.quantities, '{:.0f}')}: their figures are imprecise.",
-        "Make the chains agree first: until then nothing tells how many iterations would do."
+        f"{_worst(found.quantities, '{:.0f}')}: their estimates are imprecise.",
+        "Make the chains converge first: until then the required number of iterations cannot be estimated."
         if found.iterations is None
-        else f"At this rate `iter_sampling={found.iterations}` would do.",
+        else f"At this rate `iter_sampling={found.iterations}` is enough.",
     )
 
 
@@ -217,21 +214,21 @@ def _(found: findings.LowEss) -> Words:
 @words.register
 def _(found: findings.NoAudit) -> Words:
     return Words(
-        "No decision was audited: nothing is known about how many went the wrong way.",
+        "No decision was audited, so the share of wrong decisions is unknown.",
         "Raise `audit` or `iter_sampling`."
         if found.asked_for
-        else "Run with `audit=0.01`, which takes one decision in a hundred again on all data.",
+        else "Run with `audit=0.01`, which repeats one decision in a hundred on all the data.",
     )
 
 
 @words.register
 def _(found: findings.TooFewAudits) -> Words:
     level = found.level
-    wanted = "how many go the wrong way"
+    wanted = "how many are wrong"
     if level.value is not None:
         wanted = f"whether their error is below {level.option} = {level.value:g}"
     return Words(
-        f"Too few decisions were audited ({found.n_audited:,}) to tell {wanted}: it may be as large as "
+        f"Too few decisions were audited ({found.n_audited:,}) to tell {wanted}: the error may be as large as "
         f"{percent(found.limit)}.",
         "Raise `audit` or `iter_sampling`.",
     )
@@ -251,21 +248,21 @@ def _(found: findings.WrongDecisions) -> Words:
 def _(found: findings.WrongAtTheirLevel) -> Words:
     parts = (
         f"{one.n_wrong:,} of {one.n_audited:,} while the level fell from {one.first:.2g} to {one.last:.2g} "
-        f"({one.expected:.1f} to be expected at most)"
+        f"(at most {one.expected:.1f} expected)"
         for one in found.parts
     )
     return Words(
         f"More audited decisions were wrong than their level allows: {'; '.join(parts)}.",
-        "Begin and end with a lower level (`epsilon`, `final_epsilon`), or use `test='exact'`; the draws may be biased "
-        "as they are.",
+        "Begin and end with a lower level (`epsilon`, `final_epsilon`), or use `test='exact'`. These draws may be "
+        "biased.",
     )
 
 
 def _allowed(found: findings.WrongDecisions) -> str:
-    """What the test says of wrong decisions."""
+    """Return how the observed error compares with the level of the test, in a clause."""
     option, value = found.level.option, found.level.value
     if value is None:
-        return f"and the test {found.test} states no error that it allows"
+        return f"and the test {found.test} declares no error level"
     if value == 0:
         return "and an exact test makes none"
     if found.per_look:
@@ -274,29 +271,33 @@ def _allowed(found: findings.WrongDecisions) -> str:
 
 
 def _fewer_wrong(found: findings.WrongDecisions) -> str:
-    remedy = f"Lower `{found.level.option}`, or use `test='exact'`; the draws may be biased as they are."
+    remedy = f"Lower `{found.level.option}`, or use `test='exact'`. These draws may be biased."
     if found.own_test:
-        remedy = "Have the test ask for more, or use the exact test; the draws may be biased as they are."
+        remedy = "Make the test stricter, or use `test='exact'`. These draws may be biased."
     elif found.bound:
         remedy = "Check the range constants of the program (`range_source='scan'` needs none), or use `test='exact'`."
-    return remedy if found.level.value is not None else f"State as its attribute epsilon what you accept. {remedy}"
+    return (
+        remedy
+        if found.level.value is not None
+        else f"Declare the accepted error as the attribute epsilon of the test. {remedy}"
+    )
 
 
 @words.register
 def _(found: findings.NoiseUnderestimated) -> Words:
     return Words(
-        f"{audited_estimates(found.estimates)}: the {found.test} test counts too little noise in, for means of so few "
-        "blocks are not normal.",
-        "Raise `first_look`, or use `test='pocock'` or `test='exact'`; the draws may be biased as they are.",
+        f"{audited_estimates(found.estimates)}: the {found.test} test underestimates the noise, because means of so "
+        "few blocks are not normal.",
+        "Raise `first_look`, or use `test='pocock'` or `test='exact'`. These draws may be biased.",
     )
 
 
 @words.register
 def _(found: findings.NoiseTooLarge) -> Words:
     return Words(
-        f"The noise of {percent(found.share)} of the decisions was too large for the {found.test} test: they were "
-        "left to pocock.",
-        "Use `test='pocock'`, or control variates (`control_variates=2`), which make the noise smaller.",
+        f"The noise of {percent(found.share)} of the decisions was too large for the {found.test} test: pocock "
+        "took these decisions.",
+        "Use `test='pocock'`, or reduce the noise with control variates (`control_variates=2`).",
     )
 
 
@@ -304,8 +305,8 @@ def _(found: findings.NoiseTooLarge) -> Words:
 def _(found: findings.NormalityFails) -> Words:
     return Words(
         f"The t-test cannot be trusted on these data: {'; and '.join(map(clause, found.reasons))}.",
-        "Run `stansub diagnose` on the same program and data: it looks for larger blocks or a first look that "
-        "would do. `test='bernstein-serfling'` and `test='exact'` do not rely on normal means.",
+        "Run `stansub diagnose` on the same program and data to find larger blocks or a later first look that work. "
+        "`test='bernstein-serfling'` and `test='exact'` do not assume normal means.",
     )
 
 
@@ -313,8 +314,8 @@ def _(found: findings.NormalityFails) -> Words:
 def _(found: findings.VoidGuarantee) -> Words:
     return Words(
         f"The bound's guarantee is void ({found.reason or 'no reason recorded'}).",
-        "Give the program a function log_lik_third_derivative_i, log_lik_lipschitz_i or log_lik_range, or have the "
-        "range found by a full scan.",
+        "Add a function log_lik_third_derivative_i, log_lik_lipschitz_i or log_lik_range to the program, or compute "
+        "the range by a full scan (`range_source='scan'`).",
     )
 
 
@@ -322,7 +323,7 @@ def _(found: findings.VoidGuarantee) -> Words:
 def _(found: findings.RangeViolated) -> Words:
     return Words(
         f"In {found.n:,} of {found.n_steps:,} decisions the observations differed by more "
-        "than the range given for them: the bound does not hold there.",
+        "than their declared range: the bound does not hold there.",
         "Correct the range constants of the program: they must hold for every observation.",
     )
 
@@ -332,11 +333,11 @@ def _(found: findings.BoundsTooSmall) -> Words:
     acceptances = found.acceptances
     return Words(
         f"The learned bounds may be too small: {audited_acceptances(acceptances)}, more than the "
-        f"{percent(found.accepted)} accepted (`max_error`); {found.n_violated:,} decisions met a block beyond its "
+        f"{percent(found.accepted)} accepted (`max_error`); {found.n_violated:,} decisions used a block beyond its "
         "bound.",
-        "Use `test='pocock'` or `test='exact'`; the draws may be biased as they are."
+        "Use `test='pocock'` or `test='exact'`. These draws may be biased."
         if acceptances.mean > found.accepted
-        else "Raise `audit` or `iter_sampling`, so that more decisions tell; or use `test='pocock'`.",
+        else "Raise `audit` or `iter_sampling` to audit more decisions, or use `test='pocock'`.",
     )
 
 
@@ -347,7 +348,7 @@ def _(found: findings.BoundsTooSmall) -> Words:
 def _(found: findings.ShortSteps) -> Words:
     return Words(
         f"{percent(found.acceptance_rate)} of the proposals were accepted: the steps are too short to explore well.",
-        "Raise `iter_warmup`, so that the scale of the proposal can adapt.",
+        "Raise `iter_warmup`, so that the proposal scale can adapt.",
     )
 
 
@@ -373,14 +374,14 @@ def _(found: findings.NothingSaved) -> Words:
 @words.register
 def _(found: findings.Unrecorded) -> Words:
     return Words(
-        f"Whether both sides are of one posterior is not known: {'; '.join(found.reasons)}.",
-        "See to it yourself, or have the reference made by `stansub reference`.",
+        f"It is unknown whether both sides sample the same posterior: {'; '.join(found.reasons)}.",
+        "Check it yourself, or make the reference with `stansub reference`.",
     )
 
 
 @words.register
 def _(found: findings.NotChecked) -> Words:
-    return Words(f"These draws were not checked ({found.reason}).", "Look at `stansub summary`.")
+    return Words(f"These draws were not checked ({found.reason}).", "Run `stansub summary`.")
 
 
 # Parts of sentences
@@ -388,7 +389,7 @@ def _(found: findings.NotChecked) -> Words:
 
 @singledispatch
 def clause(reason: HeavyTail | TrialDecisionsWrong) -> str:
-    """Why a t-test cannot be trusted, in a clause."""
+    """Return in a clause why a t-test cannot be trusted."""
     raise NotImplementedError(f"no words for {type(reason).__name__}")
 
 
@@ -396,11 +397,11 @@ def clause(reason: HeavyTail | TrialDecisionsWrong) -> str:
 def _(reason: HeavyTail) -> str:
     text = (
         f"|t| is beyond its critical value in {percent(reason.observed)} of random subsets of "
-        f"{reason.blocks:,} blocks ({percent(reason.low)} to {percent(reason.high)} with 95 % confidence), where "
+        f"{reason.blocks:,} blocks ({percent(reason.low)} to {percent(reason.high)} with 95 % confidence); "
         f"normal means give {percent(reason.nominal)}"
     )
     if reason.undefined:
-        text += f"; in {percent(reason.undefined)} of them all blocks are equal, so that nothing can be decided"
+        text += f"; in {percent(reason.undefined)} of them all blocks are equal, so that no decision is possible"
     return text
 
 
@@ -408,18 +409,18 @@ def _(reason: HeavyTail) -> str:
 def _(reason: TrialDecisionsWrong) -> str:
     return (
         f"{percent(reason.wrong)} of simulated decisions go the wrong way ({percent(reason.low)} to "
-        f"{percent(reason.high)} with 95 % confidence), where the test promises at most {percent(reason.promised)}"
+        f"{percent(reason.high)} with 95 % confidence); the test promises at most {percent(reason.promised)}"
     )
 
 
 def audited_estimates(estimates: Estimates) -> str:
-    """What the audit of the estimates gave, in a clause."""
+    """Return the result of the audit of estimates, in a clause."""
     off, n = math.sqrt(estimates.mean_square), estimates.n_audited
     return f"{n:,} audited estimates were off by {off:.2f} standard errors (root mean square; 1 expected)"
 
 
 def audited_acceptances(acceptances: Acceptances) -> str:
-    """What the audit of acceptance probabilities gave, in a clause."""
+    """Return the result of the audit of acceptance probabilities, in a clause."""
     return (
         f"they raise the acceptance probability by {percent(acceptances.mean)} on average over "
         f"{acceptances.n_audited:,} audited decisions, by at most {percent(acceptances.limit)} with 95 % confidence"
@@ -427,18 +428,18 @@ def audited_acceptances(acceptances: Acceptances) -> str:
 
 
 def audited_decisions(audit: Audit, which: str = "audited") -> str:
-    """What the audit of decisions gave, in a sentence."""
+    """Return the result of the audit of decisions, in a sentence."""
     error = (
         f"between {percent(audit.low)} and {percent(audit.high)}" if audit.n_wrong else f"at most {percent(audit.high)}"
     )
     return (
         f"{audit.n_wrong:,} of {audit.n_audited:,} {which} decisions were wrong: decision error {error} "
-        "with 95 % confidence. This is about single decisions, not the error of the posterior."
+        "with 95 % confidence. This is the error of single decisions, not of the posterior."
     )
 
 
 def short_audit(record: RunRecord) -> str:
-    """Return what the audit of a run gave, in a few words."""
+    """Return the result of a run's audit, in a few words."""
     if record.audit is not None:
         return f"{record.audit.n_wrong:,} of {record.audit.n_audited:,} audited decisions wrong"
     if record.estimates is not None:
@@ -449,23 +450,23 @@ def short_audit(record: RunRecord) -> str:
 
 
 def one_step_bias(limit: float) -> str:
-    """What an audit, or exact decisions, say about the posterior, in a sentence."""
+    """Return a limit on the bias of one step, in a sentence."""
     if not limit:
-        return "none: exact decisions leave the posterior as it is; Monte Carlo error and convergence remain."
+        return "none: exact decisions leave the posterior unchanged; Monte Carlo error and convergence remain."
     return (
         f"a step with exact decisions would move the distribution of the draws by at most {percent(limit)} in total "
         "variation (95 % confidence, from the audit). The posterior may be further away, by a factor that depends on "
-        "how fast such steps mix and that no run shows."
+        "how fast such steps mix and that no run can show."
     )
 
 
 def with_level(test: str, level: ErrorLevel) -> str:
-    """A test with the error that was accepted of it, where there is any."""
+    """Return the test and its error level, if it has one."""
     return f"{test} with {level.option} = {level.value:g}" if level.value else test
 
 
 def normality_trial(figures: Mapping[str, Any]) -> str:
-    """What a normality trial gave (`stansub.acceptance.normality.figures`), in a sentence."""
+    """Return the result of a normality trial (`stansub.acceptance.normality.figures`), in a sentence."""
     return (
         f"|t| beyond its critical value in {percent(figures['observed'])} of {figures['n_subsets']:,} trial subsets of "
         f"{figures['blocks']:,} blocks, {percent(figures['nominal'])} expected; {percent(figures['wrong'])} of "
@@ -479,7 +480,7 @@ def _worst(quantities: Quantities, form: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent, to two digits."""
+    """Return a share in percent, to two digits."""
     return f"{100 * share:.0f} %" if share == 0 or share >= 0.1 else f"{100 * share:.2g} %"
 
 
@@ -488,7 +489,7 @@ def percent(share: float) -> str:
 
 @singledispatch
 def sentence(choice: Chosen) -> str:
-    """What was chosen, and why.
+    """Return a choice and its reason in words.
 
     Raises
     ------
@@ -521,7 +522,7 @@ def _(choice: selection.VariatesByCost) -> str:
         f"blocks ({needed[2]} with order 2, {needed[1]} with order 1, {needed[0]} with none)"
     )
     if choice.order:
-        text += f"; {memory.amount(choice.memory)}, about {choice.seconds:.1g} s to make"
+        text += f"; {memory.amount(choice.memory)}, about {choice.seconds:.1g} s to compute"
     elif choice.far_from_quadratic:
         text += "; the log likelihood is far from quadratic within the posterior (few data, skewed, or several modes)"
     for one in choice.too_large:
@@ -532,7 +533,7 @@ def _(choice: selection.VariatesByCost) -> str:
 
 @sentence.register
 def _(choice: selection.VariatesAsAsked) -> str:
-    reason = f"the program's {choice.function} bounds the remainders" if choice.function else "as asked for"
+    reason = f"the program's {choice.function} bounds the remainders" if choice.function else "as requested"
     return f"{_order(choice.order)}: {reason}"
 
 
@@ -541,26 +542,26 @@ def _(choice: selection.VariatesForBounds) -> str:
     bounds = f"bounds learned from {choice.n_draws} draws" if choice.n_draws else "proved bounds"
     if choice.function:
         bounds = f"the bounds of {choice.function}"
-    return f"{_order(choice.order)}: what they leave has {bounds}, which the test needs"
+    return f"{_order(choice.order)}: their remainders have {bounds}, which the test needs"
 
 
 @sentence.register
 def _(choice: selection.RangeByPredictors) -> str:
-    why = "as asked" if choice.asked else "no function of the program gives another"
-    return f"what control variates leave has proved bounds, for the likelihood is one of linear predictors; {why}"
+    why = "as requested" if choice.asked else "no function of the program gives another range"
+    return f"the remainders of control variates have proved bounds, because predictors are linear; {why}"
 
 
 @sentence.register
 def _(choice: selection.VariatesOfObservations) -> str:
     return (
-        f"{_order(choice.order)}, of single observations: a decision near the mode looks at about "
+        f"{_order(choice.order)}, of single observations: a decision near the mode uses about "
         f"{choice.candidates:.2g} of {choice.n_observations:,} observations"
     )
 
 
 @sentence.register
 def _(choice: selection.NoVariatesForTest) -> str:
-    return f"none: the {choice.test} test looks at the differences themselves"
+    return f"none: the {choice.test} test uses the differences themselves"
 
 
 @sentence.register
@@ -571,31 +572,31 @@ def _(choice: selection.NoVariatesWithoutMode) -> str:
 @sentence.register
 def _(choice: selection.SurrogateSettled) -> str:
     return (
-        f"an approximation in the likelihood's own arguments, which leaves out {choice.noise:.2g} of the "
-        f"log density (standard deviation), found in {choice.n_passes} passes over the data"
+        f"an approximation in the likelihood's own arguments, with an error of {choice.noise:.2g} in the "
+        f"log density (standard deviation), computed in {choice.n_passes} passes over the data"
     )
 
 
 @sentence.register
 def _(choice: selection.TransitionsTaken) -> str:
     normal = f", and {percent(choice.normal)} of normal moves would be accepted" if choice.normal is not None else ""
-    why = "asked for" if choice.asked else f"{with_effects(choice.effects, choice.n_parameters)}{normal}"
-    return f"surrogate transitions: {why}; {percent(choice.accepted)} of those tried were accepted"
+    why = "requested" if choice.asked else f"{with_effects(choice.effects, choice.n_parameters)}{normal}"
+    return f"surrogate transitions: {why}; {percent(choice.accepted)} of the trial transitions were accepted"
 
 
 @sentence.register
 def _(choice: selection.TransitionsLeft) -> str:
-    there_are = f"none, though there are {with_effects(choice.effects, choice.n_parameters)}"
+    there_are = f"not used, although there are {with_effects(choice.effects, choice.n_parameters)}"
     if choice.normal is not None:
         near = f"{percent(choice.normal)} of normal moves would be accepted"
-        return f"{there_are}: the posterior is near to normal ({near})"
+        return f"{there_are}: the posterior is nearly normal ({near})"
     if choice.accepted is not None:
-        return f"{there_are}: {percent(choice.accepted)} of those tried were accepted"
+        return f"{there_are}: {percent(choice.accepted)} of the trial transitions were accepted"
     return f"{there_are}: {choice.reason}"
 
 
 def with_effects(effects: Sequence[str], n_parameters: int) -> str:
-    """That some of the parameters are effects with an unknown scale."""
+    """Return in words which parameters are effects with an unknown scale."""
     named = _and(effects) if len(effects) < _MOST_NAMED else f"{', '.join(effects[: _MOST_NAMED - 1])} and others"
     return f"effects with an unknown scale ({named}) among {n_parameters:,} parameters"
 
@@ -614,7 +615,7 @@ def _(choice: selection.VariatesMoved) -> str:
 def _(choice: selection.VariatesGivenUp) -> str:
     return (
         f"none: after {choice.n_steps:,} steps of warmup a decision needs about {_blocks(choice.blocks_with)} of "
-        f"{choice.n_blocks:,} blocks with them, {_blocks(choice.blocks_without)} without"
+        f"{choice.n_blocks:,} blocks with control variates, {_blocks(choice.blocks_without)} without"
     )
 
 
@@ -625,7 +626,7 @@ def _(choice: selection.KeptForFewDraws) -> str:
 
 @sentence.register
 def _(choice: selection.KeptSinceNear) -> str:
-    return f"kept: {_mean_is(choice.n_steps, choice.distance)}, and their sds are alike"
+    return f"kept: {_mean_is(choice.n_steps, choice.distance)}, and their sds are similar"
 
 
 @sentence.register
@@ -635,7 +636,7 @@ def _(choice: selection.KeptSinceApart) -> str:
 
 @sentence.register
 def _(choice: selection.KeptSinceUndefined) -> str:
-    return f"kept: {_mean_is(choice.n_steps, choice.distance)}, where {choice.error}"
+    return f"kept: {_mean_is(choice.n_steps, choice.distance)}; there {choice.error}"
 
 
 @sentence.register
@@ -643,7 +644,7 @@ def _(choice: selection.KeptForCost) -> str:
     text = f"kept: {_mean_is(choice.n_steps, choice.distance)}; a decision needs about {_blocks(choice.blocks)} of "
     text += f"{choice.n_blocks:,} blocks"
     if choice.blocks_there is not None:
-        text += f", {_blocks(choice.blocks_there)} with control variates made there"
+        text += f", {_blocks(choice.blocks_there)} with control variates computed there"
     return text
 
 
@@ -675,7 +676,7 @@ def _(choice: selection.ProposalStays) -> str:
 
 @sentence.register
 def _(choice: selection.WalkWon) -> str:
-    return f"{choice.race.winner} whose scale is learned: {_race(choice.race)}"
+    return f"{choice.race.winner} with an adapted scale: {_race(choice.race)}"
 
 
 @sentence.register
@@ -689,8 +690,8 @@ def _(choice: selection.WalkSinceFewAccepted) -> str:
 @sentence.register
 def _(choice: selection.BetweenModes) -> str:
     return (
-        f"independent draws from the Laplace approximations of {choice.n_modes} modes, so that chains change "
-        "modes, and as many random-walk steps about each"
+        f"independent draws from the Laplace approximations of {choice.n_modes} modes, so that chains switch "
+        "modes, and as many random-walk steps around each mode"
     )
 
 
@@ -698,7 +699,7 @@ def _(choice: selection.BetweenModes) -> str:
 def _(choice: selection.MiniBatchGradients) -> str:
     text = f"Langevin moves with gradients from {choice.n_drawn:,} of {choice.n_blocks:,} blocks a step"
     if choice.control_variates:
-        return f"{text}, for what the expansions leave"
+        return f"{text}, of the remainders of the expansions"
     few = choice.n_drawn < choice.n_blocks
     return f"{text}; without control variates their noise keeps steps short" if few else text
 
@@ -715,13 +716,13 @@ def _(choice: selection.FirstLookNotNormal) -> str:
 
 @sentence.register
 def _(choice: selection.FirstLookUntried) -> str:
-    return "as late as it gets: nothing could be tried"
+    return "as late as possible: no trial was possible"
 
 
 @sentence.register
 def _(choice: selection.FirstLookOfNoise) -> str:
     if choice.off is None:
-        return f"{choice.first} blocks: nothing could be tried"
+        return f"{choice.first} blocks: no trial was possible"
     return (
         f"{choice.first} blocks: {choice.n_estimates:,} trial estimates off by {choice.off:.2f} standard errors (root "
         "mean square; 1 expected)"
@@ -736,16 +737,16 @@ def _(choice: selection.TestTaken) -> str:
 @sentence.register
 def _(choice: selection.TestStays) -> str:
     return (
-        f"{choice.test}; {choice.other}, which asks more of subset means, would make {choice.gain:.2g} times the "
-        f"effective draws per observation, and is taken from {choice.wanted:g} on"
+        f"{choice.test}; {choice.other}, which assumes more about subset means, would make {choice.gain:.2g} times the "
+        f"effective draws per observation; stansub switches at {choice.wanted:g} times"
     )
 
 
 @sentence.register
 def _(choice: selection.ExactTaken) -> str:
     return (
-        f"{choice.exact}, which is exact: bounds are known, and another test would draw {choice.least:,} observations "
-        "a decision at the least"
+        f"{choice.exact}, which is exact: bounds are known, and another test would draw at least {choice.least:,} "
+        "observations a decision"
     )
 
 
@@ -753,14 +754,14 @@ def _(choice: selection.ExactTaken) -> str:
 def _(choice: selection.ExactWon) -> str:
     text = f"{choice.exact}, which is exact: bounds are known, and "
     if choice.gain is None:
-        return f"{text}about the mode {choice.instead_of} made no effective draws"
+        return f"{text}{choice.instead_of} made no effective draws around the mode"
     return f"{text}it makes {choice.gain:.2g} times the effective draws per observation of {choice.instead_of}"
 
 
 @sentence.register
 def _(choice: selection.ExactLost) -> str:
     text = (
-        f"known, but wide: an exact decision (`test='{choice.exact}'`) would look at about {choice.candidates:.2g} "
+        f"known, but wide: an exact decision (`test='{choice.exact}'`) would use about {choice.candidates:.2g} "
         "observations"
     )
     if choice.gain is None:
@@ -771,14 +772,14 @@ def _(choice: selection.ExactLost) -> str:
 @sentence.register
 def _(choice: selection.KappaTaken) -> str:
     tried = ", ".join(f"{kappa:g}" for kappa in choice.tried)
-    return f"{choice.kappa:g}, which makes most effective draws per observation of {tried}"
+    return f"{choice.kappa:g}, which makes the most effective draws per observation among {tried}"
 
 
 @sentence.register
 def _(choice: selection.JointTaken) -> str:
     if choice.gain is None:
-        return "about the mode factorised ones made no effective draws"
-    return f"{choice.gain:.2g} times the effective draws per observation of factorised ones"
+        return "factorised decisions made no effective draws around the mode"
+    return f"{choice.gain:.2g} times the effective draws per observation of factorised decisions"
 
 
 @sentence.register
@@ -788,10 +789,10 @@ def _(choice: selection.NoBounds) -> str:
 
 _BLOCK_REASONS = {
     BlockReason.GIVEN: "as given",
-    BlockReason.EXACT: "exact decisions use them all",
-    BlockReason.CONTROL_VARIATES: "with control variates a decision needs so many blocks, nearly whatever their size",
-    BlockReason.RANGE: "the range of a block's sum grows as its size",
-    BlockReason.SINGLE: "for the proof and the search for modes; decisions are about single observations",
+    BlockReason.EXACT: "exact decisions use all blocks",
+    BlockReason.CONTROL_VARIATES: "with control variates the blocks per decision hardly depend on their size",
+    BlockReason.RANGE: "the range of a block's sum grows with its size",
+    BlockReason.SINGLE: "for the proof and the search for modes; decisions use single observations",
     BlockReason.SPEED: "adjacent observations are read several times faster than single ones",
 }
 
@@ -804,19 +805,19 @@ def _(choice: selection.BlockSize) -> str:
 @sentence.register
 def _(choice: selection.ErrorAudited) -> str:
     passes = f", at most {choice.n_passes:,} passes over the data," if choice.n_passes is not None else ""
-    text = f"{choice.max_error:g}: {choice.n_audits:,} audits{passes} can tell with 95 % confidence"
+    text = f"{choice.max_error:g}: {choice.n_audits:,} audits{passes} can verify it with 95 % confidence"
     return text + _per_look(choice.per_look)
 
 
 @sentence.register
 def _(choice: selection.ErrorNotAudited) -> str:
-    takes = f"to tell with 95 % confidence takes {choice.n_needed:,}"
+    takes = f"verifying it with 95 % confidence takes {choice.n_needed:,}"
     if choice.n_audits is None:
         text = f"{choice.max_error:g}: {takes} audits, more than there are decisions"
     else:
         text = (
-            f"{choice.max_error:g}: {choice.n_audits:,} audits cannot tell; {takes}, {choice.n_passes:,} passes over "
-            f"the data: `audit={choice.share:.2g}`"
+            f"{choice.max_error:g}: {choice.n_audits:,} audits cannot verify it; {takes}, {choice.n_passes:,} passes "
+            f"over the data: `audit={choice.share:.2g}`"
         )
     return text + _per_look(choice.per_look)
 

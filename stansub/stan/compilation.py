@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stansub import streams
 from stansub.errors import InputError, RunError
@@ -27,6 +26,7 @@ from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_p
 from stansub.stan.recognise import Form, plain, size_candidates
 from stansub.stan.remarks import find_line, locate_error
 from stansub.stan.series.rows import N_ROWS
+from stansub.stan.shares import Shares
 from stansub.stan.sizes import declarations, outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
@@ -34,7 +34,7 @@ from stansub.stan.syntax import Name, Program, find, names, parse_expression
 from stansub.stan.whole_data import Uncut
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
 from stansub.target.remainders import NoPredictorsError
-from stansub.types import FloatArray
+from stansub.types import FloatArray, Places
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,21 @@ class CompiledModel:
         given = self._given(values, seed, sized, log)
         if not given.points:
             raise InputError(self._undefined(given, library))
+        posterior = self._cut_somehow(given, library, evaluator, observations)
+        if isinstance(given.full, Shares) and not posterior.proof.holds:
+            given = replace(given, full=self._loaded(values, seed))
+            posterior = self._cut_somehow(given, library, evaluator, observations)
+        posterior.check(self.source)
+        return replace(posterior, any_block_size=block_size is None, observations=observations)
+
+    def _cut_somehow(
+        self, given: _Given, library: Library | None, evaluator: str, observations: str | None
+    ) -> Posterior:
+        """The posterior in the first of the ways in which it can be cut, proved or not."""
         posterior = self._in_parts(given, observations) if evaluator != "rewritten" else None
         if posterior is None:
             posterior = self._rewritten(given, library) if library else self._whole(given, observations)
-        posterior.check(self.source)
-        return replace(posterior, any_block_size=block_size is None, observations=observations)
+        return posterior
 
     def uncut(
         self, values: Data, *, seed: int = 0, observations: str | None = None, progress: Progress | None = None
@@ -184,23 +194,31 @@ class CompiledModel:
         n = values.integer(size) if size in values.values else 0
         if n < 1:
             raise NoPredictorsError(f"{size or 'nothing'} counts {n} observations")
-        given = self._given(values, seed, _default_size, as_progress(progress))
+        given = self._given(values, seed, _default_size, as_progress(progress), whole=True)
         if not given.points:
             raise NoPredictorsError("the log density is not finite at any of the parameter values tried")
+        assert isinstance(given.full, Model)
         found = Uncut(given.full, n), None, Proof(len(given.points), 0.0)
         return replace(self._posterior(given, *found, (size,)), observations=observations)
 
-    def _given(self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress) -> _Given:
+    def _given(
+        self, values: Data, seed: int, sized: Callable[[int, bool], int], log: Progress, *, whole: bool = False
+    ) -> _Given:
         """What posteriors are made from."""
         log(f"Loading data: {values.source}")
-        try:
-            full = values.model(self.original, seed=seed)
-        except InputError as error:
-            raise InputError(f"{values.source}: {self._located(str(error))}") from error
+        shares = None if whole else Shares.of(self.original, self.program, values, self.analysis.size, seed=seed)
+        full = self._loaded(values, seed) if shares is None else shares
         if full.dim == 0:
             raise InputError(f"{self.name}: the program has no parameters, so there is nothing to sample")
         rng = streams.generator(seed, streams.Run.DATA)
         return _Given(values, full, draw_points(rng, full, progress=log), rng, seed, sized, log)
+
+    def _loaded(self, values: Data, seed: int) -> Model:
+        """The user's program with all of the data."""
+        try:
+            return values.model(self.original, seed=seed)
+        except InputError as error:
+            raise InputError(f"{values.source}: {self._located(str(error))}") from error
 
     def read_data(self, data: DataLike) -> Data:
         """Read data and check them against the program's data block."""
@@ -218,14 +236,14 @@ class CompiledModel:
             # Several variables may count the observations; the others of this length count something else.
             shuffles[tuple(name for name in self._size_names() if values.integer(name) == n)] = (n,)
 
-        def arranged(sizes: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
+        def arranged(sizes: tuple[str, ...], order: Places | None) -> Population:
             return self._blocks_of(library, given, sizes, order)
 
         found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.log)
         return self._posterior(given, *found, named)
 
     def _blocks_of(
-        self, library: Library, given: _Given, sizes: tuple[str, ...], order: NDArray[np.int64] | None
+        self, library: Library, given: _Given, sizes: tuple[str, ...], order: Places | None
     ) -> LoopEvaluator:
         """The rewritten program with reordered data."""
         values = given.values if order is None else given.values.take(given.values.axes(sizes), order)
@@ -266,10 +284,10 @@ class CompiledModel:
         counts = [cut.data.integer(names[0]) for names in sums]
         size = given.block_size(sum(counts), True)
 
-        def arranged(_: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
+        def arranged(_: tuple[str, ...], order: Places | None) -> Population:
             n_blocks = len(Blocks.over(counts, size))
-            given.log(f"Making blocks: {n_blocks:,} of {size} observations", remedy="take a larger `block_size`")
-            return cut.instances(sums, order, size, given.points, given.log)
+            given.log(f"Making blocks: {n_blocks:,} of {size} observations")
+            return cut.instances(sums, order, size, given.points)
 
         sizes = tuple(name for names in sums for name in names)
         shuffles = {sizes: counts}
@@ -280,13 +298,17 @@ class CompiledModel:
         self,
         given: _Given,
         population: Population,
-        order: NDArray[np.int64] | None,
+        order: Places | None,
         proof: Proof,
         sizes: tuple[str, ...],
     ) -> Posterior:
         full = given.full
         if self.silent is not self.original:
-            full = given.values.model(self.silent, seed=given.seed)
+            full = (
+                full.of_library(self.silent)
+                if isinstance(full, Shares)
+                else given.values.model(self.silent, seed=given.seed)
+            )
         return Posterior(
             full,
             population,
@@ -365,7 +387,7 @@ class _Given:
     """What the blocks are made from: data, the untouched program with them, and points for the proof."""
 
     values: Data
-    full: Model
+    full: Model | Shares
     points: Sequence[FloatArray]
     rng: np.random.Generator
     seed: int

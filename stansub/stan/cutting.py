@@ -13,10 +13,8 @@ from itertools import accumulate, groupby
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stansub.errors import InputError
-from stansub.progress import Progress
 from stansub.stan import transformed_data, trials
 from stansub.stan.data import Data
 from stansub.stan.instances import Instances, Slicer, build, made
@@ -25,7 +23,7 @@ from stansub.stan.parts import SWITCHES, Parts
 from stansub.stan.posterior import explain_undefined, prove
 from stansub.stan.predictors import Text
 from stansub.target.blocks import Blocks
-from stansub.types import FloatArray
+from stansub.types import FloatArray, Places
 
 # Rows on which a size variable is tried before all blocks are made.
 _TRIAL_ROWS = 8
@@ -71,10 +69,9 @@ class Cut(Protocol):
     def instances(
         self,
         sums: Sequence[Names],
-        order: NDArray[np.int64] | None,
+        order: Places | None,
         size: int,
         points: Sequence[FloatArray],
-        progress: Progress | None = None,
     ) -> Instances:
         """Blocks of so many observations, which stand in an order that is counted on from one sum to the next.
 
@@ -111,15 +108,14 @@ class Whole:
     def instances(
         self,
         sums: Sequence[Names],
-        order: NDArray[np.int64] | None,
+        order: Places | None,
         size: int,
         points: Sequence[FloatArray],
-        progress: Progress | None = None,
     ) -> Instances:
         """See `Cut`."""
         (names,) = sums
         blocks = Blocks(self.data.integer(names[0]), size)
-        return build(Slicer(self.library, self.data, names, order, self.seed), blocks, points, progress=progress)
+        return build(Slicer(self.library, self.data, names, order, self.seed), blocks, points)
 
 
 @dataclass(frozen=True)
@@ -144,7 +140,8 @@ class InParts:
         if exporting is not None:
             values |= transformed_data.values(exporting, parts.computed, data, seed=seed)
         own = {one.name: values[one.name] for one in parts.declarations}
-        return cls(parts, library, Data(own, parts.declarations, data.source), Text(parts.program, values))
+        known = Data(own, parts.declarations, data.source)
+        return cls(parts, library, known, Text(parts.program, known))
 
     @property
     def sizes(self) -> Collection[str]:
@@ -168,21 +165,21 @@ class InParts:
     def instances(
         self,
         sums: Sequence[Names],
-        order: NDArray[np.int64] | None,
+        order: Places | None,
         size: int,
         points: Sequence[FloatArray],
-        progress: Progress | None = None,
     ) -> Instances:
         """See `Cut`."""
         counts, groups, slicers = [self.data.integer(names[0]) for names in sums], self.parts.groups, []
         for names, n, first in zip(sums, counts, accumulate(counts, initial=0), strict=False):
             others = [one for one in sums if one != names]
             data = self._with([not group.isdisjoint(names) for group in groups], others)
-            places = None if order is None else order[first : first + n] - first
+            own = None if order is None else order[first : first + n]
+            places = own if own is None or not first else own - first
             slicers.append(Slicer(self.library, data, names, places))
         cut = set().union(*sums)
         shared = self._with([cut.isdisjoint(group) for group in groups], sums).model(self.library)
-        return made(tuple(slicers), Blocks.over(counts, size), (shared,), alone=True, progress=progress)
+        return made(tuple(slicers), Blocks.over(counts, size), (shared,), alone=True)
 
     def _with(self, switches: Sequence[bool], left_out: Sequence[Names]) -> Data:
         """Data with some groups switched on, without the rows of some sums."""

@@ -24,9 +24,10 @@ from stansub.stan.library import Library, Model
 from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.syntax import Declaration, names
 from stansub.stan.tables import Table
+from stansub.types import Places
 
 # Places along an axis: a range with both ends given, or indices.
-Rows = slice | NDArray[np.int64]
+Rows = slice | Places
 
 _MAX_INT = 2**31 - 1
 
@@ -70,6 +71,11 @@ class Data:
     def json(self) -> bytes:
         """The data as JSON for the compiled program."""
         return _dump(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays."""
+        return sum(value.nbytes for value in self.values.values() if isinstance(value, np.ndarray))
 
     def not_finite(self) -> str:
         """The first element of each variable that is not finite, in words; nothing where all are."""

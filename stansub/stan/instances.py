@@ -8,8 +8,8 @@ the log density of one observation plus that of another less that of both. Of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,16 +18,17 @@ from numpy.typing import NDArray
 
 from stansub import _loop, memory
 from stansub.errors import InputError
-from stansub.progress import Progress
 from stansub.stan.arrays import Arrays
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model, addresses
 from stansub.target.blocks import Blocks
-from stansub.target.gradients import THREADS
-from stansub.types import FloatArray
+from stansub.types import FloatArray, Places
 
-# Instances that a construction task makes.
-_CHUNK = 256
+# Memory of instances that are kept in any case, the share of free memory for those that are evaluated often, and bytes
+# of an instance beside its data.
+_ALWAYS, _SHARE, _EACH = 32 * 10**6, 4, 4000
+# Observations of a block from which making its instance takes no longer than evaluating it a few times.
+_LARGE = 256
 
 # Observations of an instance by which all are evaluated: enough to outweigh a call, few enough for autodiff to stay in
 # little memory.
@@ -46,7 +47,7 @@ class Slicer:
         All observations, in the user's order.
     sizes : tuple of str
         Size variables, each of which counts the observations.
-    order : ndarray of int64 or None
+    order : ndarray of int32 or None
         Row of the data that stands at each place; None for the user's order.
     seed : int
         Seed of ``transformed data``.
@@ -55,7 +56,7 @@ class Slicer:
     library: Library
     data: Data
     sizes: tuple[str, ...]
-    order: NDArray[np.int64] | None = None
+    order: Places | None = None
     seed: int = 0
 
     @cached_property
@@ -65,6 +66,12 @@ class Slicer:
     @cached_property
     def _arrays(self) -> Arrays | None:
         return self.data.arrays(self._axes, self.sizes) if self.library.takes_arrays else None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the data that belong to one observation."""
+        cut = (self.data.values[name] for name in self._axes)
+        return int(sum(value.nbytes for value in cut)) // max(1, self.data.integer(self.sizes[0]))
 
     @property
     def repeated(self) -> int:
@@ -87,25 +94,70 @@ class Slicer:
         return self.library.model(self.data.cut(self._axes, self.sizes, rows), seed=self.seed)
 
 
+class BlockModels:
+    """The models of blocks, made when they are asked for, by any thread.
+
+    Parameters
+    ----------
+    slicers : tuple of Slicer
+        What makes the instances of each sum's blocks, one sum after the other.
+    blocks : Blocks
+    dim : int
+        Number of unconstrained parameters that each must have.
+    """
+
+    def __init__(self, slicers: tuple[Slicer, ...], blocks: Blocks, dim: int) -> None:
+        self._slicers, self._blocks, self._dim = slicers, blocks, dim
+        self._starts, self._stops = blocks.starts, blocks.stops
+        self._bytes = _EACH + blocks.size * max(one.row_bytes for one in slicers) + max(s.repeated for s in slicers)
+        self._kept: dict[int, Model] = {}
+        self._lock = threading.Lock()
+
+    def get(self, block: int, room: int) -> tuple[Model, bool]:
+        """Return the model of a block, and whether it is kept: models are, until they take so much memory.
+
+        Raises
+        ------
+        InputError
+            When the program rejects the data of the block.
+        """
+        if (known := self._kept.get(block)) is not None:
+            return known, True
+        made = _model(self._slicers, self._blocks, int(self._starts[block]), int(self._stops[block]))
+        if made.dim != self._dim:
+            raise InputError(
+                "the number of parameters changes with the number of observations (one parameter per observation), "
+                "so blocks of observations do not share one posterior"
+            )
+        with self._lock:
+            if (len(self._kept) + 1) * self._bytes > room:
+                return made, False
+            return self._kept.setdefault(block, made), True
+
+
 @dataclass(frozen=True)
 class Instances:
-    """One model a block, and the one or three models of the global part.
+    """A model for each block, and the one or three models of the global part.
 
     Attributes
     ----------
     slicers : tuple of Slicer
         What makes the instances of each sum's blocks, one sum after the other.
     blocks : Blocks
-    models, global_models : tuple of Model
+    models : BlockModels
+    global_models : tuple of Model
     alone : bool
         Whether the log density of a block's model, without Jacobian, is its log likelihood alone.
+    room : int
+        Memory that models may take which are kept.
     """
 
     slicers: tuple[Slicer, ...]
     blocks: Blocks
-    models: tuple[Model, ...]
+    models: BlockModels
     global_models: tuple[Model, ...]
     alone: bool = False
+    room: int = _ALWAYS
 
     @property
     def dim(self) -> int:
@@ -113,12 +165,26 @@ class Instances:
         return self.global_models[0].dim
 
     def evaluator(self) -> _loop.InstanceEvaluator:
-        """An evaluator for one chain; the models are shared between chains."""
-        return self._evaluator(self.models)
+        """An evaluator for one chain; the models that are kept are shared between chains."""
+        latest: list[tuple[int, Model]] = []
+
+        def model(block: int) -> tuple[int, bool]:
+            if latest and latest[0][0] == block:
+                return latest[0][1].pointer, False
+            made, kept = self.models.get(block, self.room)
+            latest[:] = [] if kept else [(block, made)]  # one that is not kept lives until the next
+            return made.pointer, kept
+
+        return self._evaluator(len(self.blocks), model)
 
     def single(self, places: NDArray[np.int64]) -> _loop.InstanceEvaluator:
         """Return an evaluator whose blocks are the observations at these places, one each."""
-        return self._evaluator([_model(self.slicers, self.blocks, place, place + 1) for place in places.tolist()])
+        models = [_model(self.slicers, self.blocks, place, place + 1) for place in places.tolist()]
+        return self._evaluator(len(models), lambda k: (models[k].pointer, True))
+
+    def in_passing(self) -> Instances:
+        """The same to evaluate each block once or twice: it keeps few instances, where making them costs little."""
+        return self if self.blocks.size < _LARGE else replace(self, room=min(self.room, _ALWAYS))
 
     def in_bulk(self) -> Instances:
         """In few instances, each of which evaluates the parameters once."""
@@ -130,24 +196,23 @@ class Instances:
         """The same observations in blocks of another size, whose instances are made anew."""
         return made(self.slicers, replace(self.blocks, size=size), self.global_models, alone=self.alone)
 
-    def _evaluator(self, models: Sequence[Model]) -> _loop.InstanceEvaluator:
+    def _evaluator(self, n: int, model: Callable[[int], tuple[int, bool]]) -> _loop.InstanceEvaluator:
         library = self.slicers[0].library
         return _loop.InstanceEvaluator(
             self.dim,
-            addresses(models),
+            n,
+            model,
             addresses(self.global_models),
             library.address("bs_log_density"),
             library.address("bs_free_error_msg"),
-            owner=(self, models),
+            owner=self,
             log_density_gradient_address=library.address("bs_log_density_gradient"),
             alone=self.alone,
         )
 
 
-def build(
-    slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray], *, progress: Progress | None = None
-) -> Instances:
-    """Make the instances of all blocks and of the global part from the user's program.
+def build(slicer: Slicer, blocks: Blocks, points: Sequence[FloatArray]) -> Instances:
+    """Return the instances of all blocks and of the global part, from the user's program.
 
     Parameters
     ----------
@@ -157,60 +222,33 @@ def build(
         How the observations are cut.
     points : sequence of ndarray
         Unconstrained parameters at which the program's log density is finite.
-    progress : Progress, optional
-        Notes how many blocks are made.
 
     Raises
     ------
     InputError
-        When the program rejects the data of some block.
+        When the program rejects the data of the first block.
     """
     shared = _global_models(slicer, points, n_observations=blocks.n_observations)
-    return made((slicer,), blocks, shared, progress=progress)
+    return made((slicer,), blocks, shared)
 
 
-def made(
-    slicers: tuple[Slicer, ...],
-    blocks: Blocks,
-    shared: tuple[Model, ...],
-    *,
-    alone: bool = False,
-    progress: Progress | None = None,
-) -> Instances:
-    """Make the instances of all blocks, where there are those of the global part.
+def made(slicers: tuple[Slicer, ...], blocks: Blocks, shared: tuple[Model, ...], *, alone: bool = False) -> Instances:
+    """Return the instances of all blocks, where there are those of the global part.
 
     Parameters
     ----------
     slicers, blocks, shared, alone
         Of `Instances`.
-    progress : Progress, optional
-        Notes how many blocks are made.
 
     Raises
     ------
     InputError
-        When the program rejects the data of some block, or memory does not hold them.
+        When the program rejects the data of the first block, or memory does not hold instances.
     """
-    progress = progress or Progress()
     _check_memory(slicers, blocks)
-    starts, stops = blocks.starts.tolist(), blocks.stops.tolist()
-
-    def chunk(first: int) -> list[Model]:
-        progress.check()
-        last = min(first + _CHUNK, len(blocks))
-        return [_model(slicers, blocks, starts[block], stops[block]) for block in range(first, last)]
-
-    models: list[Model] = []
-    with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        for part in pool.map(chunk, range(0, len(blocks), _CHUNK)):
-            models += part
-            progress.advance(len(models), len(blocks))
-    if any(model.dim != shared[0].dim for model in models):
-        raise InputError(
-            "the number of parameters changes with the number of observations (one parameter per observation), "
-            "so blocks of observations do not share one posterior"
-        )
-    return Instances(slicers, blocks, tuple(models), shared, alone)
+    models, room = BlockModels(slicers, blocks, shared[0].dim), max(_ALWAYS, memory.room().size // _SHARE)
+    models.get(0, room)
+    return Instances(slicers, blocks, models, shared, alone, room)
 
 
 def _check_memory(slicers: Sequence[Slicer], blocks: Blocks) -> None:

@@ -38,6 +38,10 @@ class LoopEvaluator:
         starts = places.astype(np.int32)
         return self._evaluator(starts, starts + np.int32(1))
 
+    def in_passing(self) -> LoopEvaluator:
+        """Itself."""
+        return self
+
     def in_bulk(self) -> LoopEvaluator:
         """Itself: one call evaluates many blocks."""
         return self

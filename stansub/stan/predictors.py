@@ -7,28 +7,35 @@ compiled. The text is believed only if the log likelihoods of all blocks change 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.stan.builtins import Density, of_one
-from stansub.stan.densities import SPECS, Rows
+from stansub.stan.data import Data
+from stansub.stan.densities import SPECS, Rows, Spec
+from stansub.stan.design import design_of, guessed, telling_rows
 from stansub.stan.family import CHANGING, not_known
-from stansub.stan.observation import follow
+from stansub.stan.observation import Followed, follow
 from stansub.stan.row_program import program_predictors, tail_rounding
 from stansub.stan.rowwise import Number, Slopes, dense, is_affine, is_kind, known, none_like
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS
 from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
+from stansub.target.rows import compact
 from stansub.types import FloatArray
 
 # Relative rounding of log likelihoods; numbers of all rows of a design.
 _SAME, _MOST_NUMBERS = 1e-8, 1 << 30
+# Observations that are followed at once where designs have more numbers than so many: these are computed when needed.
+_ROWS, _COMPUTED = 1 << 15, 1 << 23
 
 
 class Text(NamedTuple):
@@ -37,12 +44,16 @@ class Text(NamedTuple):
     Attributes
     ----------
     program : Program
-    values : mapping
+    values : Data
         Its data, and transformed data as far as they are known.
     """
 
     program: Program
-    values: Mapping[str, Any]
+    values: Data
+
+    def follow(self, n: int) -> Followed:
+        """Return the likelihood of one of n observations."""
+        return follow(self.program, self.values.values, n)
 
 
 class Argument(NamedTuple):
@@ -62,6 +73,7 @@ def proved_predictors(
     text: Text,
     blocks: Blocks,
     *,
+    sizes: Sequence[str] = (),
     order: Any,
     points: Sequence[FloatArray],
     terms: Sequence[FloatArray],
@@ -72,7 +84,7 @@ def proved_predictors(
     Parameters
     ----------
     text : Text
-    blocks, order, points
+    blocks, sizes, order, points
         Of a `stansub.stan.posterior.Posterior`.
     terms : sequence of ndarray, shape (n_blocks,)
         Log likelihoods of the blocks at the first of the points.
@@ -84,8 +96,14 @@ def proved_predictors(
     NoPredictorsError
         When the text cannot be followed, or is followed wrongly; the message says where.
     """
+    n = blocks.n_observations
     try:
-        found = replace(predictors_of(text, blocks.n_observations, of_family=of_family), order=order)
+        for find in (partial(_by_columns, text, n, sizes), partial(predictors_of, text, n, of_family=of_family)):
+            if (found := find()) is None:
+                continue
+            found = replace(found, order=order)
+            if is_proved(found, blocks, points, terms, rounding=tail_rounding(found.family)):
+                return found
     except NoPredictorsError:
         raise
     except InputError as error:
@@ -93,9 +111,7 @@ def proved_predictors(
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         # A text can say anything; what is not followed has no bounds.
         raise NoPredictorsError(f"its text is not followed ({type(error).__name__})") from error
-    if not is_proved(found, blocks, points, terms, rounding=tail_rounding(found.family)):
-        raise NoPredictorsError("what its text shows is not the log likelihood of the blocks")
-    return found
+    raise NoPredictorsError("what its text shows is not the log likelihood of the blocks")
 
 
 def predictors_of(text: Text, n: int, *, of_family: bool = False) -> LinearPredictors:
@@ -106,7 +122,7 @@ def predictors_of(text: Text, n: int, *, of_family: bool = False) -> LinearPredi
     InputError
         When the text cannot be followed; it says where.
     """
-    followed = follow(text.program, text.values, n)
+    followed = text.follow(n)
     try:
         if followed.density is None:
             raise NoPredictorsError("there is not exactly one density of data")
@@ -117,6 +133,23 @@ def predictors_of(text: Text, n: int, *, of_family: bool = False) -> LinearPredi
     return program_predictors(followed.term, n)
 
 
+class Affine(NamedTuple):
+    """A density of a known family with affine arguments.
+
+    Attributes
+    ----------
+    spec : Spec
+    given : list of ndarray, shape (n,)
+        Observations and known arguments.
+    arguments : list of Argument
+        The others, after their links.
+    """
+
+    spec: Spec
+    given: list[FloatArray]
+    arguments: list[Argument]
+
+
 def in_family(density: Density, n: int) -> tuple[Family, list[Argument]]:
     """Return the family of a density, and its arguments.
 
@@ -125,6 +158,13 @@ def in_family(density: Density, n: int) -> tuple[Family, list[Argument]]:
     NoPredictorsError
         When it is of no family that is known, or an argument is not affine under its link.
     """
+    spec, given, rows = _affine(density, n)
+    constant = [None if _is_changing(row) else np.broadcast_to(row.offset, n) for row in rows]
+    family, kept = spec.choose(Rows(given[0], given[1:], constant))
+    return family, [rows[k] for k in kept]
+
+
+def _affine(density: Density, n: int) -> Affine:
     name = density.name
     if name not in SPECS:
         raise NoPredictorsError(f"{name} is none of {', '.join(SPECS)}")
@@ -144,9 +184,66 @@ def in_family(density: Density, n: int) -> tuple[Family, list[Argument]]:
         raise NoPredictorsError("the likelihood does not depend on parameters")
     none = none_like(some)
     rows = [Argument(one.slopes if is_kind(one, "affine") else none, _offset(one)) for one in found]
-    constant = [None if _is_changing(row) else np.broadcast_to(row.offset, n) for row in rows]
-    family, kept = SPECS[name].choose(Rows(given[0], given[1:], constant))
-    return family, [rows[k] for k in kept]
+    return Affine(SPECS[name], given, rows)
+
+
+def _by_columns(text: Text, n: int, sizes: Sequence[str]) -> LinearPredictors | None:
+    """Return predictors whose designs are columns of the data, where designs would take much memory.
+
+    The text is followed with parts of the data; None where that does not succeed, for whatever reason. To be proved:
+    what the program computes of all its data, such as means, differs from part to part.
+    """
+    values = text.values
+    if n <= _ROWS or not sizes or not set(sizes) <= set(values.values):
+        return None
+
+    def affine(own: Data, k: int) -> Affine:
+        density = Text(text.program, own).follow(k).density
+        if density is None:
+            raise NoPredictorsError("there is not exactly one density of data")
+        return _affine(density, k)
+
+    try:
+        axes = values.axes(sizes)
+        telling = telling_rows(values, axes, n)
+        few = values.rows(axes, sizes, telling)
+        spec, _, arguments = affine(few, len(telling))
+        if n * len(arguments) * arguments[0].slopes.shape[1] <= _COMPUTED:
+            return None
+        shape = len(telling), arguments[0].slopes.shape[1]
+        guesses = [guessed(np.broadcast_to(dense(one.slopes), shape).T, few, axes) for one in arguments]
+        design = [design_of(one, values, axes, n) for one in guesses if one is not None]
+        if len(design) < len(guesses):
+            return None
+        parts = []
+        ends = np.linspace(0, n, -(-n // _ROWS) + 1).astype(int).tolist()
+        for rows in map(slice, ends, ends[1:]):
+            _, given, own = affine(values.rows(axes, sizes, rows), rows.stop - rows.start)
+            for z, one in zip(design, own, strict=True):
+                if not (dense(one.slopes) == z[rows if len(z) > 1 else slice(1)]).all():
+                    return None
+            offsets = [np.broadcast_to(one.offset, rows.stop - rows.start) for one in own]
+            parts.append(([compact(one) for one in given], [compact(one) for one in offsets]))
+    except InputError:
+        return None
+    given = [_row(one) for one in zip(*(part[0] for part in parts), strict=True)]
+    offset = [list(one) for one in zip(*(part[1] for part in parts), strict=True)]
+    constant = [None if z.any() else _row(one) for z, one in zip(design, offset, strict=True)]
+    family, kept = spec.choose(Rows(given[0], given[1:], constant))
+    head, *rest = (offset[row] for row in kept)
+    first_offset = np.broadcast_to(head[0][0], n) if _is_one_number(head) else _row(head)
+    shortened = (_shortest(_row(one)) for one in rest)
+    return LinearPredictors(tuple(design[row] for row in kept), (first_offset, *shortened), family.compacted())
+
+
+def _row(parts: Sequence[NDArray[Any] | None]) -> FloatArray:
+    """Return one row of all observations from those of parts of them."""
+    return np.concatenate([part for part in parts if part is not None], dtype=np.float64)
+
+
+def _is_one_number(parts: Sequence[NDArray[Any]]) -> bool:
+    """Return whether all rows repeat the same number, which takes no memory."""
+    return all(part.strides == (0,) and part[0] == parts[0][0] for part in parts)
 
 
 def _data(x: Number, n: int, otherwise: str) -> FloatArray:
@@ -193,12 +290,23 @@ def is_proved(
     """
     if predictors.n_observations != blocks.n_observations or predictors.design[0].shape[1] != len(points[0]):
         return False
-    at_first = predictors.log_lik(points[0], threads=THREADS)
-    for theta, term in zip(points[1:], terms[1:], strict=False):
-        at_theta = predictors.log_lik(theta, threads=THREADS)
-        own, given = at_theta - at_first, term - terms[0]
-        scale = 1 + np.abs(terms[0]) + predictors.sums(np.abs(own), blocks)
-        lost = predictors.sums(rounding(at_first) + rounding(at_theta), blocks)
-        if not (np.abs(predictors.sums(own, blocks) - given) <= _SAME * scale + lost).all():
+    number = np.repeat(np.arange(len(blocks), dtype=np.int32), blocks.sizes)
+    if predictors.order is not None:
+        places, number = number, np.empty_like(number)
+        number[predictors.order] = places
+
+    def sums(part: LinearPredictors, rows: slice) -> FloatArray:
+        """Of changes of log likelihoods, their sizes, and what is lost, from the first point to the others."""
+        at_first, *others = (part.family.log_lik(part.at(theta)) for theta in points[: len(terms)])
+        changes = [at_theta - at_first for at_theta in others]
+        lost = [rounding(at_first) + rounding(at_theta) for at_theta in others]
+        each = zip(changes, map(np.abs, changes), lost, strict=True)
+        return np.array([[np.bincount(number[rows], one, len(blocks)) for one in values] for values in each])
+
+    found = np.zeros((max(0, len(terms) - 1), 3, len(blocks)))
+    for one in predictors.each(sums, threads=THREADS):
+        found += one
+    for term, (own, size, lost) in zip(terms[1:], found, strict=True):
+        if not (np.abs(own - (term - terms[0])) <= _SAME * (1 + np.abs(terms[0]) + size) + lost).all():
             return False
     return len(terms) > 1

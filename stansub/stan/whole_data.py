@@ -54,6 +54,10 @@ class Uncut:
         except RunError:
             return None
 
+    def in_passing(self) -> Uncut:
+        """Itself."""
+        return self
+
     def in_bulk(self) -> Uncut:
         """Itself: it is one block."""
         return self

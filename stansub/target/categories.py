@@ -22,6 +22,7 @@ from stansub.target.intervals import (
     extremes,
     softplus_third,
 )
+from stansub.target.rows import Rows
 from stansub.types import FloatArray
 
 
@@ -38,7 +39,7 @@ class _Categories(Separate):
         """Shape (1, n)."""
         return np.asarray(self.category[np.newaxis], np.float64)
 
-    def part(self, rows: slice) -> Self:
+    def part(self, rows: Rows) -> Self:
         """Of some observations."""
         return replace(self, category=self.category[rows])
 

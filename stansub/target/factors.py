@@ -30,6 +30,10 @@ class Population(Protocol):
         """A new evaluator, for one thread at a time."""
         ...
 
+    def in_passing(self) -> Population:
+        """The same to evaluate each block once or twice, in less memory where that is known."""
+        ...
+
     def in_bulk(self) -> Population:
         """The same for evaluations of all of them: of larger blocks where each costs a call, or itself."""
         ...

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from stansub import _loop
+from stansub.target.rows import Rows, compact
 from stansub.types import FloatArray
 
 # Where s_3 is largest.
@@ -83,6 +84,10 @@ class Separate(ABC):
     @abstractmethod
     def hessian(self, eta: FloatArray) -> FloatArray: ...
 
+    def compacted(self) -> Self:
+        """Return the same, in less memory where that is known; only its parts can then be evaluated."""
+        return self
+
     def derivatives(self, orders: Sequence[int], eta: FloatArray) -> list[FloatArray]:
         """Log likelihoods (order 0), gradients and Hessians, those of some orders."""
         return [(self.log_lik, self.gradient, self.hessian)[order](eta) for order in orders]
@@ -99,9 +104,14 @@ class Columns(Separate):
         """Shape (p, n)."""
         return np.array([getattr(self, one.name) for one in fields(self)])
 
-    def part(self, rows: slice) -> Self:
+    def part(self, rows: Rows) -> Self:
         """Of some observations."""
-        return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})
+        columns = {one.name: np.asarray(getattr(self, one.name)[rows], np.float64) for one in fields(self)}
+        return replace(self, **columns)
+
+    def compacted(self) -> Self:
+        """Return the same, in less memory."""
+        return replace(self, **{one.name: compact(getattr(self, one.name)) for one in fields(self)})
 
 
 class OneArgument(Columns):

@@ -27,6 +27,7 @@ from stansub.target.intervals import (
     extremes,
     symmetric,
 )
+from stansub.target.rows import Rows, compact
 from stansub.types import FloatArray
 
 
@@ -46,7 +47,7 @@ class Errors(ABC):
         """What F takes beside the error, of each observation or the same for all."""
         return ()
 
-    def part(self, rows: slice) -> Errors:
+    def part(self, rows: Rows) -> Errors:
         """Of some observations."""
         return self
 
@@ -101,7 +102,7 @@ class StudentErrors(Errors):
     def data(self) -> tuple[FloatArray, ...]:
         return (self.degrees,)
 
-    def part(self, rows: slice) -> StudentErrors:
+    def part(self, rows: Rows) -> StudentErrors:
         return self if len(self.degrees) == 1 else StudentErrors(self.degrees[rows])
 
     def each(self, order: int, x: FloatArray) -> FloatArray:
@@ -204,9 +205,13 @@ class LocationScale(Separate):
         """Shape (p, n)."""
         return np.array(np.broadcast_arrays(self.y, *self.errors.data))
 
-    def part(self, rows: slice) -> LocationScale:
+    def part(self, rows: Rows) -> LocationScale:
         """Of some observations."""
-        return LocationScale(self.y[rows], self.errors.part(rows))
+        return LocationScale(np.asarray(self.y[rows], np.float64), self.errors.part(rows))
+
+    def compacted(self) -> LocationScale:
+        """Return the same, in less memory."""
+        return LocationScale(compact(self.y), self.errors)
 
     def _standard(self, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
         precision = np.exp(np.clip(-eta[1], -LOG_MAX, LOG_MAX))

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.target.families import Separate
+from stansub.target.rows import Rows
 from stansub.types import FloatArray
 
 
@@ -74,7 +75,7 @@ class ProgramFamily(Separate):
             self._made.append(_loop.Program(*self.code, self.n_arguments, len(self.data)))
         return self._made[0]
 
-    def part(self, rows: slice) -> ProgramFamily:
+    def part(self, rows: Rows) -> ProgramFamily:
         """Return the family of some observations."""
         return replace(self, data=np.ascontiguousarray(self.data[:, rows]), _made=[self.density])
 

@@ -15,7 +15,7 @@ observations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,12 +23,12 @@ from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.errors import InputError
 from stansub.target.blocks import Blocks
-from stansub.types import FloatArray
+from stansub.target.rows import Design, Rows
+from stansub.types import FloatArray, Places
 
 # Radii in standard deviations, as multiples of the square root of the dimension: a draw of a normal posterior has |w|
 # within a few units of that. Beyond the last everything is evaluated.
@@ -83,8 +83,12 @@ class Family(Protocol):
     @property
     def data(self) -> FloatArray: ...
 
-    def part(self, rows: slice) -> Family:
+    def part(self, rows: Rows) -> Family:
         """Of some observations."""
+        ...
+
+    def compacted(self) -> Family:
+        """Return the same, in less memory where that is known; only its parts can then be evaluated."""
         ...
 
     def log_lik(self, eta: FloatArray) -> FloatArray:
@@ -134,19 +138,19 @@ class LinearPredictors:
 
     Attributes
     ----------
-    design : tuple of ndarray, each of shape (n_observations, dim) or (1, dim)
+    design : tuple of ndarray or ColumnRows, each of shape (n_observations, dim) or (1, dim)
         z_k for each argument; one row where it is the same for all.
     offset : tuple of ndarray, each of shape (n_observations,) or (1,)
         o_k. The first has `n_observations` entries.
     family : Family
-    order : ndarray of int64, shape (n_observations,), optional
+    order : ndarray of int32, shape (n_observations,), optional
         Which of these observations each of the population is; by default they are in its order.
     """
 
-    design: tuple[FloatArray, ...]
+    design: tuple[Design, ...]
     offset: tuple[FloatArray, ...]
     family: Family
-    order: NDArray[np.int64] | None = None
+    order: Places | None = None
     _latest: list[tuple[FloatArray, FloatArray]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
@@ -154,36 +158,61 @@ class LinearPredictors:
         """All of the population."""
         return len(self.offset[0])
 
-    def part(self, rows: slice) -> LinearPredictors:
+    def part(self, rows: Rows) -> LinearPredictors:
         """Of some observations."""
         design = tuple(z if len(z) == 1 else z[rows] for z in self.design)
         offset = tuple(o if len(o) == 1 else o[rows] for o in self.offset)
-        first = np.broadcast_to(offset[0], len(range(*rows.indices(self.n_observations))))
+        n = len(range(*rows.indices(self.n_observations))) if isinstance(rows, slice) else len(rows)
+        first = np.broadcast_to(offset[0], n)
         return LinearPredictors(design, (first, *offset[1:]), self.family.part(rows))
 
+    @property
+    def matrices(self) -> tuple[FloatArray, ...]:
+        """The designs as arrays: of a part of the observations, or where there is memory for all of them."""
+        return tuple(z[:] for z in self.design)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether designs are arrays, and not computed from columns of the data."""
+        return all(isinstance(z, np.ndarray) for z in self.design)
+
     @cached_property
-    def parts(self) -> dict[tuple[int, int], LinearPredictors]:
-        """All observations in parts that fit into a processor's cache, by where these begin and end."""
+    def ends(self) -> list[slice]:
+        """All observations in parts that fit into a processor's cache."""
         n, width = self.n_observations, sum(z.shape[1] for z in self.design if len(z) > 1)
         size = min(max(_PART // max(1, width), _FEWEST), _MOST)
-        ends = [(first, min(first + size, n)) for first in range(0, n, size)]
-        return {(first, end): self.part(slice(first, end)) for first, end in ends}
+        return [slice(first, min(first + size, n)) for first in range(0, n, size)]
+
+    @cached_property
+    def _parts(self) -> list[LinearPredictors]:
+        """The parts themselves, whose arrays are views of these."""
+        return [self.part(rows) for rows in self.ends]
+
+    def each(self, work: Callable[[LinearPredictors, slice], R], *, threads: int = 1) -> Iterator[R]:
+        """Yield what work makes of each of the parts, in their order, with where they are."""
+
+        def of(number: int) -> R:
+            rows = self.ends[number]
+            return work(self._parts[number] if self.is_in_memory else self.part(rows), rows)
+
+        numbers = range(len(self.ends))
+        if threads <= 1 or len(numbers) == 1:
+            yield from map(of, numbers)
+            return
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            yield from pool.map(of, numbers)
 
     def map(self, work: Callable[[LinearPredictors, slice], R], *, threads: int = 1) -> list[R]:
-        """What work makes of each of the parts, in their order, with where they are."""
-        rows = [slice(*ends) for ends in self.parts]
-        if threads <= 1 or len(rows) == 1:
-            return [work(part, where) for part, where in zip(self.parts.values(), rows, strict=True)]
-        with ThreadPoolExecutor(max_workers=threads) as pool:
-            return list(pool.map(work, self.parts.values(), rows))
+        """Return what `each` yields."""
+        return list(self.each(work, threads=threads))
 
     def at(self, theta: FloatArray) -> FloatArray:
         """The arguments, shape (q, n_observations)."""
-        return self._spread([z @ theta + o for z, o in zip(self.design, self.offset, strict=True)])
+        return self._spread([z @ theta + o for z, o in zip(self.matrices, self.offset, strict=True)])
 
     def lengths(self, cholesky: FloatArray) -> FloatArray:
         """|L' z_k|, how far each argument moves for a step of 1 in the metric of a covariance, (q, n_observations)."""
-        moves = (cholesky.T @ z.T for z in self.design)
+        moves = (cholesky.T @ z.T for z in self.matrices)
         return self._spread([np.sqrt(np.einsum("ji,ji->i", move, move)) for move in moves])
 
     def bounds(self, anchor: FloatArray, cholesky: FloatArray, blocks: Blocks, order: int) -> RemainderBounds:
@@ -227,15 +256,15 @@ class LinearPredictors:
 
     def gradient(self, slopes: FloatArray) -> FloatArray:
         """Of the sum of all log likelihoods, shape (dim,), from those in the arguments, shape (q, n_observations)."""
-        each = [slope @ z if len(z) > 1 else slope.sum() * z[0] for z, slope in zip(self.design, slopes, strict=True)]
+        each = [slope @ z if len(z) > 1 else slope.sum() * z[0] for z, slope in zip(self.matrices, slopes, strict=True)]
         return np.asarray(np.sum(each, axis=0))
 
     def hessian(self, curves: FloatArray) -> FloatArray:
         """The same of second derivatives: (dim, dim) from (q, q, n_observations)."""
-        dim = self.design[0].shape[1]
+        designs, dim = self.matrices, self.design[0].shape[1]
         hessian = np.zeros((dim, dim))
-        for k, (z, row) in enumerate(zip(self.design, curves, strict=True)):
-            for other, curve in zip(self.design[:k], row[:k], strict=True):
+        for k, (z, row) in enumerate(zip(designs, curves, strict=True)):
+            for other, curve in zip(designs[:k], row[:k], strict=True):
                 hessian += 2 * _weighted(z, curve, other)
             hessian += _weighted(z, row[k], z)
         return (hessian + hessian.T) / 2
@@ -273,7 +302,7 @@ class LinearPredictors:
         ndarray, shape (dim (dim + 1) (dim + 2) / 6,)
             For j, then k <= j, then l <= k, times the number of orders in which j, k and l can stand.
         """
-        (z,), dim = self.design, self.design[0].shape[1]
+        (z,), dim = self.matrices, self.design[0].shape[1]
         sums = [np.zeros((j + 1, j + 1)) for j in range(dim)]
         for start in range(0, len(weights), _PRODUCTS):
             rows = slice(start, start + _PRODUCTS)

@@ -11,6 +11,7 @@ from populations import Model, address
 from stansub._loop import CallbackEvaluator, Decider, InstanceEvaluator, LibraryEvaluator
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Exact
+from stansub.errors import InputError
 
 _DOUBLES = ctypes.POINTER(ctypes.c_double)
 _INTS = ctypes.POINTER(ctypes.c_int)
@@ -38,6 +39,8 @@ class FakeLibrary:
         self.freed: list[int] = []
         self.flags: set[tuple[bool, bool]] = set()
         self.gradients = 0
+        self.made: list[int] = []  # blocks whose models were asked for
+        self.stays = True
         self.alone = False  # whether blocks leave the global part out
         self.gradient = _GRADIENT(self._gradient)
         self.log_density = _LOG_DENSITY(self._log_density)
@@ -93,13 +96,18 @@ class FakeLibrary:
         self.alone = alone
         return InstanceEvaluator(
             2,
-            np.array([102, 304, 505], np.uint64),
+            3,
+            self._block_model,
             np.array(global_models, np.uint64),
             address(self.log_density),
             address(self.free_error),
             log_density_gradient_address=address(self.gradient) if gradients else 0,
             alone=alone,
         )
+
+    def _block_model(self, block: int) -> tuple[int, bool]:
+        self.made.append(block)
+        return [102, 304, 505][block], self.stays
 
     def library(self) -> LibraryEvaluator:
         return LibraryEvaluator(
@@ -241,7 +249,7 @@ def test_refusals():
     with pytest.raises(ValueError, match="null address"):
         CallbackEvaluator(1, 1, 0, 0, 0)
     with pytest.raises(ValueError, match="at least one block"):
-        InstanceEvaluator(2, np.array([], np.uint64), np.array([1], np.uint64), 1, 1)
+        InstanceEvaluator(2, 0, lambda block: (1, True), np.array([1], np.uint64), 1, 1)
     with pytest.raises(IndexError, match="no block 3"):
         fake.library().block_log_lik(THETA, np.array([3], np.int32))
     with pytest.raises(ValueError, match="length 2, not 1"):
@@ -258,3 +266,27 @@ def test_functions_that_hold_the_decider_that_calls_them_are_collected():
     gone = hold()
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize(("stays", "made"), [(True, [2, 0]), (False, [2, 0, 2, 2])])
+def test_models_of_blocks_are_made_when_they_are_first_evaluated(stays: bool, made: list[int]) -> None:
+    fake = FakeLibrary()
+    fake.stays = stays
+    evaluator = fake.instances([1])
+    assert not fake.made
+    for which in ([2, 0], [2]):
+        evaluator.block_log_lik(THETA, np.array(which, np.int32))
+    evaluator.subset_log_density_gradient(THETA, np.array([2], np.int32))
+    assert fake.made == made
+
+
+def test_what_making_a_model_raises_is_raised() -> None:
+    def refuse(block: int) -> tuple[int, bool]:
+        raise InputError(f"block {block} is refused")
+
+    fake = FakeLibrary()
+    evaluator = InstanceEvaluator(
+        2, 3, refuse, np.array([1], np.uint64), address(fake.log_density), address(fake.free_error)
+    )
+    with pytest.raises(InputError, match="block 1 is refused"):
+        evaluator.block_log_lik(THETA, np.array([1], np.int32))

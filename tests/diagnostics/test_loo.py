@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampled import SHORT
 from simulated import PROGRAMS, ROOT, Compiled, simulated
 from test_cli import run
 
@@ -17,12 +18,11 @@ from stansub.nuts.base import Program
 from stansub.output import inference_data, psis
 from stansub.run.functions import posterior_of
 from stansub.stan import data as data_module
+from stansub.stan import syntax
 
 N = 300
 X = np.random.default_rng(1).standard_normal((N, 2))
 Y = X @ [0.5, -0.3] + np.random.default_rng(2).standard_t(4, N)
-SHORT: dict[str, Any] = {"chains": 2, "iter_warmup": 100, "iter_sampling": 300, "seed": 4, "test": "exact"}
-QUANTITIES = ROOT / "tests" / "run" / "programs" / "quantities.stan"
 
 
 def regression(columns: int = 2) -> FunctionFactors:
@@ -160,23 +160,27 @@ def test_log_likelihoods_that_do_not_sum_up_are_refused(drawn: Any, monkeypatch:
         stansub.loo(drawn, model=regression())
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with data and draws of a normal sample, with ``log_lik``."""
-    folder = tmp_path_factory.mktemp("loo")
-    y = np.random.default_rng(22).normal(1.0, 2.0, 70)
-    (folder / "data.json").write_text(json.dumps({"N": 70, "y": y.tolist(), "limit": 1e6}))
-    draws = stansub.sample(str(QUANTITIES), str(folder / "data.json"), observation_level=True, **SHORT)
-    inference_data.write(draws, folder / "draws.nc")
-    return folder
-
-
 def test_a_program_gives_what_arviz_makes_of_its_log_lik(place: Path) -> None:
     draws = inference_data.read(place / "draws.nc")
     elpd, se, p, pareto_k = by_arviz(draws, inference_data.group(draws, "log_likelihood")["log_lik"].values)
     found = stansub.loo(place / "draws.nc")
     np.testing.assert_allclose([found.elpd, found.se, found.p], [elpd, se, p], rtol=1e-8)
     np.testing.assert_allclose(found.pareto_k, pareto_k, rtol=1e-6)
+
+
+def test_models_of_other_data_are_told_apart(place: Path, tmp_path: Path) -> None:
+    """Here of the same observations in another order."""
+    data = json.loads((place / "data.json").read_text())
+    (tmp_path / "data.json").write_text(json.dumps({**data, "y": data["y"][::-1]}))
+    draws = inference_data.read(place / "draws.nc")
+    other = inference_data.read(place / "draws.nc")
+    program = syntax.parse(str(other.attrs["model_code"]))
+    values = data_module.read(str(tmp_path / "data.json"), program.data.declarations)
+    other.attrs |= {"data_file": str(tmp_path / "data.json"), "data_hash": values.digest()}
+    found = {"one": stansub.loo(draws), "other": stansub.loo(other)}
+    with pytest.raises(InputError, match="one and other share no data variable"):
+        stansub.loo_compare(found)
+    stansub.loo_compare({"one": found["one"], "again": stansub.loo(draws)})
 
 
 def test_draws_of_nuts_do_too(place: Path) -> None:
@@ -243,7 +247,7 @@ def test_the_command_compares(place: Path, capsys: pytest.CaptureFixture[str]) -
         (["draws.nc", "draws.nc"], "the same file is given twice"),
         (["draws.nc", "--observations", "1"], "observations 1 must be an integer of at least 2"),
         (["draws.nc", "--data", "others.json"], "not the data that the draws were made from"),
-        (["moved.nc"], "the data of the draws are not there any more; give --data"),
+        (["moved.nc"], "the data of the draws no longer exist there; give --data"),
     ],
 )
 def test_wrong_use(

@@ -44,9 +44,9 @@ def test_only_learned_bounds_make_a_factorised_test_err() -> None:
     assert error_level(facts | {"guarantee": LEARNED}) == ErrorLevel("max_error", 0.03)
 
 
-@pytest.mark.parametrize(("mean", "remedy"), [(0.001, "Raise `audit`"), (0.04, "may be biased as they are")])
+@pytest.mark.parametrize(("mean", "remedy"), [(0.001, "Raise `audit`"), (0.04, "These draws may be biased")])
 def test_the_remedy_depends_on_what_was_seen(mean: float, remedy: str) -> None:
     text = words(BoundsTooSmall(Acceptances(100, mean, 0.08), 0.02, 7)).line
     assert "by at most 8 % with 95 % confidence, more than the 2 % accepted" in text
-    assert "7 decisions met a block beyond its bound" in text
+    assert "7 decisions used a block beyond its bound" in text
     assert remedy in text

@@ -39,7 +39,7 @@ def found(**attrs: Any) -> tuple[Finding, ...]:
 def test_a_healthy_run() -> None:
     text = printed()
     assert "barker, on estimated log ratios with a standard error of at most 1" in text
-    assert "0.2 % of the decisions were noisier and left to pocock with epsilon = 0.005" in text
+    assert "0.2 % of the decisions were noisier and taken by pocock with epsilon = 0.005" in text
     assert "400 audited estimates were off by 1.02 standard errors (root mean square; 1 expected)" in text
     assert "(barker with epsilon = 0.005, audited estimates off by 1.02 standard errors)" in text
     assert "wrong" not in text

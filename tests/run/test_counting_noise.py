@@ -116,7 +116,7 @@ class TestFirstLook:
         test, look = choose_looks([], Penalty(), 3000, np.random.default_rng(1))
         assert test == Penalty(looks=Geometric(first=10, growth=1.5))
         assert look == FirstLookOfNoise(10, n_estimates=0, off=None)
-        assert "nothing could be tried" in sentence(look)
+        assert "no trial was possible" in sentence(look)
 
     def test_mean_square(self) -> None:
         assert mean_square(pairs("normal"), 10, 1000, np.random.default_rng(2)) == pytest.approx(1, abs=0.06)

@@ -172,7 +172,7 @@ class TestTheEnd:
         (finding,) = [one for one in findings_of(short) if isinstance(one, NotPreciseEnough)]
         assert finding.asked == "ess=1000"
         assert finding.ess == pytest.approx(found["ess"])
-        assert "before the precision that it was to reach (`until=ess=1000`)" in short.attrs["warnings"]
+        assert "before the requested precision (`until=ess=1000`)" in short.attrs["warnings"]
 
     def test_a_chain_that_stands_still_keeps_it_from_ending(self, target: FunctionFactors) -> None:
         still = SLOW | {"kernel": stansub.Metropolis(RandomWalk(1e-9 * np.eye(2)))}
@@ -264,4 +264,6 @@ def test_the_command_says_why_it_ended(
     with contextlib.suppress(SystemExit):
         cli.main(["sample", str(EXAMPLES / "logistic.stan"), str(data), *options, *output])
     out = " ".join(capsys.readouterr().out.split())
-    assert "Ended as precise as asked for (ess=200,rhat=1.05) at check 1, after 500 draws a chain: ESS at least" in out
+    assert (
+        "Ended requested precision (ess=200,rhat=1.05) reached at check 1, after 500 draws a chain: ESS at least" in out
+    )

@@ -142,7 +142,7 @@ def test_kappa_is_chosen_where_none_is_given() -> None:
     options: dict[str, Any] = {"test": "poisson", "seed": 2, "chains": 1, "iter_warmup": 200, "iter_sampling": 100}
     idata = stansub.sample(posterior("heavy tails"), **options)
     chosen, choices = float(idata.attrs["kappa"]), json.loads(idata.attrs["choices"])
-    assert choices["kappa"].startswith(f"{chosen:g}, which makes most effective draws per observation of 0.5, 1")
+    assert choices["kappa"].startswith(f"{chosen:g}, which makes the most effective draws per observation among 0.5, 1")
     same = stansub.sample(posterior("heavy tails"), **options | {"test": stansub.Poisson()})
     np.testing.assert_array_equal(idata["posterior"]["alpha"], same["posterior"]["alpha"])
     given = stansub.sample(posterior("heavy tails"), **options, kappa=4.0)

@@ -85,7 +85,7 @@ def test_audits_can_tell_it(max_error: float) -> None:
             40_000,
             10**6,
             not_audited(100, 40_000),
-            "cannot tell; to tell with 95 % confidence takes 3,810, 7,620 passes over the data",
+            "cannot verify it; verifying it with 95 % confidence takes 3,810, 7,620 passes over the data",
         ),
         (0.001, 2000, 10**3, not_audited(None, 2000), "takes 3,810 audits, more than there are decisions"),
     ],
@@ -121,7 +121,7 @@ def test_from_end_to_end(logistic: CompiledModel, logistic_data: dict[str, Any])
     facts = inference_data.attrs(idata)
     assert (facts["epsilon"], facts["settings"]["max_error"], facts["normality"]["promised"]) == (0.05, 0.05, 0.05)
     assert facts["choice_values"]["max error"]["kind"] == "ErrorAudited"
-    assert "can tell with 95 % confidence" in facts["choices"]["max error"]
+    assert "can verify it with 95 % confidence" in facts["choices"]["max error"]
     assert 60 < sum(facts["n_audited"]) < 140
     given = stansub.sample(logistic, logistic_data, max_error=0.05, audit=0.5, **SHORT)
     assert "max error" not in (inference_data.attrs(given)["choices"] or {})

@@ -170,7 +170,7 @@ def test_what_is_asked_for_is_used_and_true(
         assert used["control_variates"] == int(options["control_variates"])
         order = int(options["control_variates"])
         assert chosen["control variates"] == {"kind": "VariatesAsAsked", "order": order, "function": ""}
-        assert "as asked for" in facts(idata)["choices"]["control variates"]
+        assert "as requested" in facts(idata)["choices"]["control variates"]
     proposal = options.get("proposal", "auto")
     begins = {
         "auto": "Laplace pCN with rho ",
@@ -506,7 +506,7 @@ def test_the_test_stays_where_the_penalty_method_gains_little(
     stays = facts(idata)["choice_values"]["test"]
     assert (stays["kind"], stays["other"], stays["wanted"]) == ("TestStays", "penalty", 2.0)
     assert stays["gain"] < 2
-    assert "per observation, and is taken from 2 on" in facts(idata)["choices"]["test"]
+    assert "per observation; stansub switches at 2 times" in facts(idata)["choices"]["test"]
     named = stansub.sample(logistic, logistic_data, max_error=0.005, **SHORT)
     assert "test" not in facts(named)["choices"]
 

@@ -34,7 +34,7 @@ def test_the_guarantee_stands(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert totals["n_bound_violated"] == 0
     assert totals["n_audited"] > 300
     assert totals["n_audit_wrong"] <= 0.01 * totals["n_audited"]
-    assert "what control variates leave has proved bounds" in str(idata.attrs["choices"])
+    assert "the remainders of control variates have proved bounds" in str(idata.attrs["choices"])
     assert float(idata["sample_stats"]["undecided"].mean()) < 0.9
 
 
@@ -46,7 +46,7 @@ def test_bounds_that_are_too_small_are_found_out(monkeypatch: pytest.MonkeyPatch
         return replace(bounds, constants=bounds.constants / 300)
 
     monkeypatch.setattr(Posterior, "remainder_bounds", shrunk)
-    with pytest.warns(stansub.DrawsWarning, match="differed by more than the range"):
+    with pytest.warns(stansub.DrawsWarning, match="differed by more than their declared range"):
         idata = stansub.sample(posterior(), test="bernstein", **SHORT)
     assert any(isinstance(finding, RangeViolated) for finding in findings_of(idata))
 

@@ -14,7 +14,9 @@ from scipy import stats
 from scipy.special import expit, log_softmax
 
 import stansub
+from stansub.stan import predictors as proving
 from stansub.stan import toolchain
+from stansub.stan.data import Data
 from stansub.stan.family import density_of, recognised
 from stansub.stan.predictors import Text, predictors_of, proved_predictors
 from stansub.stan.recognise import recognise
@@ -28,6 +30,7 @@ from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal
 from stansub.target.location_scale import LocationScale
 from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.rows import ColumnRows
 
 Array = NDArray[np.float64]
 
@@ -92,8 +95,12 @@ def read(likelihood: str, functions: str = "") -> Program:
     return parse(PROGRAM.format(likelihood=likelihood, functions=functions))
 
 
+def text_of(program: Program, values: dict[str, Any] = VALUES) -> Text:
+    return Text(program, Data(values, program.data.declarations, "data"))
+
+
 def predictors(likelihood: str, functions: str = "", *, of_family: bool = True) -> LinearPredictors:
-    return predictors_of(Text(read(likelihood, functions), VALUES), N, of_family=of_family)
+    return predictors_of(text_of(read(likelihood, functions)), N, of_family=of_family)
 
 
 class Point:
@@ -372,7 +379,7 @@ def test_statements_are_followed_in_their_order(lines: str, expected: bool) -> N
 def test_nothing_is_compiled_and_what_is_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The proof compares the text with log likelihoods of blocks: here with right ones, and with others."""
     monkeypatch.setattr(toolchain, "compile_library", lambda *_, **__: pytest.fail("it was compiled"))
-    text, blocks = Text(read("z ~ normal(eta, scale);"), VALUES), Blocks(N, 3)
+    text, blocks = text_of(read("z ~ normal(eta, scale);")), Blocks(N, 3)
     points = list(RNG.uniform(-1, 1, (3, DIM)))
     terms = [np.add.reduceat(normal(t.eta, t.scale), blocks.starts) for t in map(Point, points)]
     assert proved_predictors(text, blocks, order=None, points=points, terms=terms).design[0].shape == (N, DIM)
@@ -381,14 +388,33 @@ def test_nothing_is_compiled_and_what_is_wrong_is_refused(monkeypatch: pytest.Mo
         proved_predictors(text, blocks, order=None, points=points, terms=wrong)
 
 
+@pytest.mark.parametrize(("predictor", "in_columns"), [("x[ : , 2]", True), ("(x[ : , 2] - mean(x[ : , 2]))", False)])
+def test_designs_of_tall_data_are_their_columns(
+    predictor: str, in_columns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of the data are followed; what is computed of all the data differs between them, as the proof shows."""
+    monkeypatch.setattr(proving, "_ROWS", 5)
+    monkeypatch.setattr(proving, "_COMPUTED", 0)
+    program = read(f"z ~ normal(alpha + {predictor} * beta[1], scale);")
+    blocks, points = Blocks(N, 3), list(RNG.uniform(-1, 1, (3, DIM)))
+    x = X[:, 1] if in_columns else X[:, 1] - X[:, 1].mean()
+    terms = [np.add.reduceat(normal(t.alpha + x * t.beta[0], t.scale), blocks.starts) for t in map(Point, points)]
+    found = proved_predictors(text_of(program), blocks, sizes=["N"], order=None, points=points, terms=terms)
+    assert isinstance(found.design[0], ColumnRows) == in_columns
+    np.testing.assert_allclose(found.design[0][:][:, 1], x, atol=1e-15)
+    whole = predictors_of(text_of(program), N)
+    for theta in points:
+        np.testing.assert_allclose(found.log_lik(theta), whole.log_lik(theta), rtol=1e-12)
+
+
 def test_values_of_transformed_data_may_be_given() -> None:
     """What computes them is not followed then."""
     code = """data { int N; vector[N] z; } transformed data { vector[N] w; { int k = 0; while (k < N) { k += 1;
       w[k] = z[k] - mean(z); } } } parameters { real a; } model { z ~ normal(a * w, 1); }"""
     program, own = parse(code), {"N": N, "z": Z}
     with pytest.raises(stansub.InputError, match="is not followed"):
-        predictors_of(Text(program, own), N)
-    found = predictors_of(Text(program, {**own, "w": Z - Z.mean()}), N)
+        predictors_of(text_of(program, own), N)
+    found = predictors_of(text_of(program, {**own, "w": Z - Z.mean()}), N)
     np.testing.assert_array_equal(found.design[0][:, 0], Z - Z.mean())
 
 

@@ -64,7 +64,7 @@ def test_chains_that_agree_about_a_lower_mode_are_found() -> None:
     assert isinstance(finding, MissedMode)
     assert finding == missed
     text = words(finding).text
-    assert "about 100 % of the posterior is where no chain has been" in text
+    assert "no chain visited about 100 % of the posterior" in text
     assert "20.0 above" in text
     assert "mu is 1 (draws: -1" in text
 
@@ -116,7 +116,7 @@ def test_label_switching_is_named_and_is_no_missed_mode() -> None:
     assert found.interchangeable == ("mu",)
     (finding,) = findings(found)
     assert finding == LabelsSwitch(("mu",))
-    assert words(finding).text.startswith("Labels switch: the elements of mu ")
+    assert words(finding).text.startswith("Labels switch: exchanging the elements of mu ")
 
 
 def test_many_starts_find_what_one_misses() -> None:

@@ -1,0 +1,56 @@
+"""`stansub ppc`: replicated data beside the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stansub.cli.flags import FlagConsole
+from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, SubsetSeed, SubsetSize, sources_of
+
+
+def ppc(
+    draws: Draws,
+    observations: SubsetSize = 1000,
+    n_draws: Annotated[int, typer.Option("--draws", metavar="S", help="Number of replicated data sets.")] = 200,
+    seed: SubsetSeed = 0,
+    output_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder for DRAWS_ppc.nc and the picture, DRAWS_ppc.png.",
+            show_default="that of the draws",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the files.")] = False,
+    data: Moved = None,
+    columns: Columns = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Check the model by data that it predicts for a random subset of the observations.
+
+    The program must have generated quantities such as y_rep for the data y. The file opens in ArviZ, whose plot_ppc
+    draws it.
+    """
+    from stansub.diagnostics.ppc import ppc as predict
+    from stansub.output import files, inference_data, plots
+
+    folder = files.expanded(output_dir or draws.parent)
+    table, picture = f"{draws.stem}_ppc.nc", f"{draws.stem}_ppc.png"
+    files.check_folder(folder, [table, picture], overwrite=force).mkdir(parents=True, exist_ok=True)
+    found = predict(
+        draws,
+        data=sources_of(data, columns) if data else None,
+        observations=observations,
+        n_draws=n_draws,
+        seed=seed,
+        show_progress=False if quiet else None,
+        console=FlagConsole(stderr=True),
+    )
+    inference_data.write(found, folder / table, overwrite=force)
+    plots.predictive(found, folder / picture)
+    for name in (table, picture):
+        typer.echo(folder / name)

@@ -1,0 +1,145 @@
+"""Posterior predictive draws of a random subset of the observations, from a program's own generated quantities."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from stansub.diagnostics.subsets import Places, check_subset, places_of, random_rows, unconstrained_draws
+from stansub.errors import InputError, RunError
+from stansub.output import inference_data
+from stansub.output.inference_data import attrs
+from stansub.run.constrain import Kept, constrain
+from stansub.run.limits import Count
+from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.provenance import posterior_of_draws
+from stansub.run.sample import read_draws
+from stansub.stan.data import Data
+from stansub.stan.library import Model
+from stansub.stan.posterior import TOLERANCE, Posterior, relative_error
+from stansub.stan.sources import DataLike
+from stansub.target.gradients import THREADS
+from stansub.types import FloatArray
+
+if TYPE_CHECKING:
+    from stansub.output.inference_data import InferenceData
+
+# What names of replicated data end with, after the name of the data.
+_SUFFIXES = ("_rep", "_hat")
+_FACTS = ("model", "model_code", "model_hash", "data_hash", "data_file", "n_observations")
+
+
+def ppc(
+    draws: str | Path | InferenceData,
+    *,
+    data: DataLike | None = None,
+    observations: int = 1000,
+    n_draws: int = 200,
+    seed: int = 0,
+    show_progress: bool | None = None,
+    console: Console | None = None,
+) -> InferenceData:
+    """Draw replicated data of a random subset of the observations.
+
+    The program's generated quantities ``y_rep`` (or ``y_hat``) of a data variable ``y`` are computed with the subset as
+    its whole data, at draws that are evenly spaced in each chain.
+
+    Parameters
+    ----------
+    draws : path or InferenceData
+        Draws of `stansub.sample` or `stansub.reference`.
+    data : path, mapping, table or DataSources, optional
+        The data, if the file that the draws were made from has been moved.
+    observations : int
+        Size of the subset; all observations if there are no more.
+    n_draws : int
+        Number of replicated data sets.
+    seed : int
+        Of the subset and of the replicated data.
+    show_progress : bool, optional
+        Progress; by default on a terminal or in a notebook.
+    console : rich.console.Console, optional
+        Where progress goes.
+
+    Returns
+    -------
+    InferenceData
+        Groups ``posterior_predictive`` and ``observed_data``, in which replicated and observed data have the name of
+        the data variable, as `arviz.plot_ppc` expects; the coordinate ``observation`` counts rows of the data from 0.
+
+    Raises
+    ------
+    InputError
+        If the program has no such quantities, or they depend on more than the observations in the subset.
+    RunError
+        If generated quantities fail.
+    """
+    check_subset(observations, seed)
+    Count().check("draws", n_draws)
+    own = read_draws(draws) if isinstance(draws, str | Path) else draws
+    console = console or default_console()
+    with stage_progress(console, show=wanted(show_progress, console)) as log:
+        posterior = posterior_of_draws(attrs(own), model=None, data=data, log=log)
+        names = _replicated(posterior)
+        rows = random_rows(posterior.blocks.n_observations, observations, seed)
+        theta = unconstrained_draws(own, posterior)
+        log(f"Drawing replicated data of {len(rows):,} observations")
+        values, model = _subset(posterior, rows, theta.mean(axis=(0, 1)))
+        step = max(1, theta.shape[0] * theta.shape[1] // n_draws)
+        kept = Kept(saved=frozenset(names))
+        found, trouble = constrain(
+            replace(posterior, full=model), theta[:, ::step], kept=kept, seed=seed, threads=THREADS
+        )
+    if trouble:
+        raise RunError(trouble)
+    observed = {base: np.asarray(values.values[base]) for base in names.values()}
+    dims = {base: ["observation", *(f"{base}_dim_{k}" for k in range(1, one.ndim))] for base, one in observed.items()}
+    tree = inference_data.build(
+        posterior={},
+        sample_stats={},
+        posterior_predictive={base: found[name] for name, base in names.items()},
+        observed_data=observed,
+        dims=dims,
+        coords={"observation": rows},
+        attrs={name: value for name, value in attrs(own).items() if name in _FACTS},
+    )
+    return inference_data.container(tree)
+
+
+def _replicated(posterior: Posterior) -> dict[str, str]:
+    """Names of replicated data, and of the data variables that they replicate."""
+    counts, outcomes = set(posterior.counts), {one.name: one for one in posterior.values.declarations}
+    found = {}
+    for one in posterior.program.generated_quantities.declarations:
+        base = next((one.name.removesuffix(end) for end in _SUFFIXES if one.name.endswith(end)), "")
+        if base in outcomes and one.sizes and one.sizes[0] in counts and one.sizes == outcomes[base].sizes:
+            found[one.name] = base
+    if not found:
+        raise InputError(
+            f"{posterior.name}: no generated quantity replicates data: declare one that has the name of a data "
+            "variable followed by _rep, and its sizes, such as `array[N] real y_rep` for `vector[N] y`"
+        )
+    return found
+
+
+def _subset(posterior: Posterior, rows: Places, theta: FloatArray) -> tuple[Data, Model]:
+    """Some rows of the data and the program with them as its whole data, proved to have these log likelihoods."""
+    try:
+        values = posterior.values.rows(posterior.values.axes(posterior.sizes), posterior.sizes, rows)
+        assert isinstance(posterior.full, Model)
+        model = values.model(posterior.full.library, seed=posterior.seed)
+        whole = model.log_density(theta) if model.dim == posterior.dim else np.nan
+    except InputError as error:
+        raise InputError(f"{posterior.name}: its observations cannot be predicted by themselves: {error}") from error
+    shared = posterior.population.evaluator().global_log_density(theta)
+    terms = posterior.each(theta, places_of(posterior)[rows])
+    if not relative_error(whole, shared, terms) <= TOLERANCE:
+        raise InputError(
+            f"{posterior.name}: its observations cannot be predicted by themselves: with some of them as its data the "
+            "program has another likelihood for these"
+        )
+    return values, model

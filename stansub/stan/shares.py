@@ -1,0 +1,159 @@
+"""A program with more data than one of its models should hold: in shares of the rows, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import _loop
+from stansub.errors import InputError
+from stansub.stan.data import Data
+from stansub.stan.instances import Slicer
+from stansub.stan.library import Library, Model, Rng
+from stansub.stan.syntax import Program, names
+from stansub.target.gradients import THREADS
+from stansub.types import FloatArray
+
+# Bytes of data from which a program gets them in shares, and bytes of a share; points whose log density is remembered.
+_LEAST, _SHARE, _REMEMBERED = 64 * 10**6, 4 * 10**6, 16
+
+
+def writes_rows(program: Program, data: Data, size: str) -> bool:
+    """Return whether parameters and what is written for a draw may depend on the observations, as the text shows."""
+    of_rows = {size, *data.axes([size]), *(one.name for one in program.transformed_data.declarations)}
+    written = (program.parameters, program.transformed_parameters, program.generated_quantities)
+    return any(names(*block.statements) & of_rows for block in written)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The whole log density of a sum over rows: those of shares of them, less the global part that all but one repeat.
+
+    That it is such a sum is proved with the cut into blocks, which are much smaller. What does not depend on the
+    observations is asked of the program with one of them.
+
+    Attributes
+    ----------
+    slicer : Slicer
+    n : int
+        Observations.
+    few : tuple of Model
+        With the first observation, the last, and both.
+    """
+
+    slicer: Slicer
+    n: int
+    few: tuple[Model, Model, Model]
+    _latest: dict[bytes, tuple[float, str]] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, library: Library, program: Program, data: Data, size: str, *, seed: int) -> Shares | None:
+        """Return the program in shares; None where the data are few, or what is written depends on all of them."""
+        if size not in data.values or not library.takes_arrays or data.nbytes < _LEAST:
+            return None
+        try:
+            if writes_rows(program, data, size):
+                return None
+            found = cls._of(Slicer(library, data, (size,), seed=seed))
+        except InputError:
+            return None
+        return found if len({model.dim for model in found.few}) == 1 else None
+
+    @classmethod
+    def _of(cls, slicer: Slicer) -> Shares:
+        n = slicer.data.integer(slicer.sizes[0])
+        ends = replace(slicer, order=np.array([0, n - 1]))
+        return cls(slicer, n, (ends.model(0, 1), ends.model(1, 2), ends.model(0, 2)))
+
+    def of_library(self, library: Library) -> Shares:
+        """Return the same of another program that writes the same."""
+        return self._of(replace(self.slicer, library=library))
+
+    @property
+    def dim(self) -> int:
+        """Number of unconstrained parameters."""
+        return self.few[0].dim
+
+    def log_density(self, theta: FloatArray) -> float:
+        """Log density at ``theta``, or nan where the program raises an error or rejects."""
+        return self.log_density_or_message(theta)[0]
+
+    def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
+        """Log density and, where the program raised an error, nan and its message."""
+        return self.log_densities([theta])[0]
+
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
+        """Log densities at some points, and messages where the program raised errors, in one pass over the data."""
+        given = {_key(theta): theta for theta in points}
+        new = {key: theta for key, theta in given.items() if key not in self._latest}
+        rows = max(1, _SHARE // max(1, self.slicer.row_bytes))
+
+        def of(start: int) -> list[tuple[float, str]]:
+            model = self.slicer.model(start, min(start + rows, self.n))
+            return [model.log_density_or_message(theta) for theta in new.values()]
+
+        if new:
+            with ThreadPoolExecutor(max_workers=THREADS) as pool:
+                shares = list(pool.map(of, range(0, self.n, rows)))
+            for (key, theta), own in zip(new.items(), zip(*shares, strict=True), strict=True):
+                self._latest[key] = self._joined(theta, own)
+        found = [self._latest[key] for key in map(_key, points)]
+        for old in list(self._latest)[:-_REMEMBERED]:
+            del self._latest[old]
+        return found
+
+    def _joined(self, theta: FloatArray, shares: Sequence[tuple[float, str]]) -> tuple[float, str]:
+        undefined = next((one for one in shares if not np.isfinite(one[0])), None)
+        if undefined is not None:
+            return undefined
+        first, last, both = (model.log_density(theta) for model in self.few)
+        return sum(value for value, _ in shares) - (len(shares) - 1) * (first + last - both), ""
+
+    def info(self) -> str:
+        """Versions and compile-time flags as the library reports them."""
+        return self.few[0].info()
+
+    def rng(self, seed: int) -> Rng:
+        """A random number generator for generated quantities."""
+        return self.few[0].rng(seed)
+
+    def param_names(self, *, include_tp: bool = False, include_gq: bool = False) -> list[str]:
+        """Indexed names of the constrained parameters."""
+        return self.few[0].param_names(include_tp=include_tp, include_gq=include_gq)
+
+    def param_unc_names(self) -> list[str]:
+        """Indexed names of the unconstrained parameters."""
+        return self.few[0].param_unc_names()
+
+    def param_constrain(
+        self,
+        theta: FloatArray,
+        *,
+        include_tp: bool = False,
+        include_gq: bool = False,
+        rng: Rng | None = None,
+        out: FloatArray | None = None,
+    ) -> FloatArray:
+        """Constrained values, in the order of `param_names`."""
+        return self.few[0].param_constrain(theta, include_tp=include_tp, include_gq=include_gq, rng=rng, out=out)
+
+    def writer(
+        self, *, include_tp: bool, include_gq: bool, rng: Any, n_written: int, columns: NDArray[np.int64]
+    ) -> _loop.Writer:
+        """See `Model.writer`."""
+        return self.few[0].writer(
+            include_tp=include_tp, include_gq=include_gq, rng=rng, n_written=n_written, columns=columns
+        )
+
+    def param_unconstrain_json(self, values: bytes) -> FloatArray:
+        """Unconstrained parameters, shape (dim,), of constrained ones given as JSON."""
+        return self.few[0].param_unconstrain_json(values)
+
+
+def _key(theta: FloatArray) -> bytes:
+    return np.ascontiguousarray(theta, np.float64).tobytes()

@@ -1,0 +1,75 @@
+"""Rows of a design that are computed from columns of the data whenever they are needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.types import FloatArray, Places
+
+# Types that hold numbers of 64 bits in less memory, the smallest first, and their ranges.
+_SMALLER = {
+    "u1": (0.0, 255.0),
+    "i2": (-(2.0**15), 2.0**15 - 1),
+    "i4": (-(2.0**31), 2.0**31 - 1),
+    "f4": (-3.4e38, 3.4e38),
+}
+
+
+@dataclass(frozen=True)
+class ColumnRows:
+    """A design of shape (n, dim) that takes no memory beside the columns of the data.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    runs : tuple of (slice, ndarray or float)
+        Columns of the design that stand side by side, and their values: an array of shape (n, k), or a number that all
+        rows have.
+    """
+
+    shape: tuple[int, int]
+    runs: tuple[tuple[slice, NDArray[Any] | float], ...]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Rows) -> FloatArray:
+        """Return some rows, shape (k, dim)."""
+        n = len(range(*rows.indices(len(self)))) if isinstance(rows, slice) else len(rows)
+        out = np.empty((n, self.shape[1]))
+        for place, source in self.runs:
+            out[:, place] = source[rows] if isinstance(source, np.ndarray) else source
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that all rows would take."""
+        return self.shape[0] * self.shape[1] * np.dtype(np.float64).itemsize
+
+    def any(self) -> bool:
+        """Return whether any number is not 0."""
+        return any(np.any(source) for _, source in self.runs)
+
+
+Design: TypeAlias = FloatArray | ColumnRows
+# Some observations: a range, or their places.
+Rows: TypeAlias = slice | Places
+
+
+def compact(values: FloatArray) -> NDArray[Any]:
+    """Return the same numbers in less memory: one number repeated, or a type that holds each of them exactly."""
+    if not values.size:
+        return values
+    if (values == values[0]).all():
+        return np.broadcast_to(values[0], values.shape)
+    least, most = values.min(), values.max()
+    for kind, (lower, upper) in _SMALLER.items():
+        if lower <= least and most <= upper:
+            found = values.astype(kind)
+            if (found == values).all():
+                return found
+    return values

@@ -1,0 +1,104 @@
+"""Data of which nothing is held twice: the same posterior as from all of them in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stansub
+from stansub.errors import InputError
+from stansub.output import inference_data
+from stansub.stan import instances, predictors, shares
+from stansub.stan.compilation import CompiledModel, compile_model
+from stansub.stan.shares import Shares
+from stansub.stan.syntax import parse
+
+N = 4000
+PROGRAM = """
+data { int<lower=0> N; int<lower=1> K; matrix[N, K] x; array[N] int<lower=0, upper=1> y; }
+parameters { real alpha; vector[K] beta; }
+model { alpha ~ normal(0, 5); beta ~ normal(0, 5); y ~ bernoulli_logit_glm(x, alpha, beta); }
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> CompiledModel:
+    path = tmp_path_factory.mktemp("large") / "large.stan"
+    path.write_text(PROGRAM)
+    return compile_model(path)
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((N, 3))
+    return {"x": x, "y": (rng.random(N) < 1 / (1 + np.exp(0.3 - x @ [0.5, -0.5, 0.2]))).astype(int)}
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if these few rows were very many."""
+    monkeypatch.setattr(shares, "_LEAST", 0)
+    monkeypatch.setattr(shares, "_SHARE", 15_000)
+    monkeypatch.setattr(instances, "_ALWAYS", 0)
+    monkeypatch.setattr(instances, "_LARGE", 2)
+    monkeypatch.setattr(predictors, "_COMPUTED", 0)
+
+
+def test_the_whole_log_density_in_shares(compiled: CompiledModel, data: dict[str, Any], little_memory: None) -> None:
+    values = compiled.read_data(data)
+    whole = values.model(compiled.original)
+    found = Shares.of(compiled.original, compiled.program, values, "N", seed=0)
+    assert found is not None
+    for theta in np.random.default_rng(2).standard_normal((3, whole.dim)):
+        assert found.log_density(theta) == pytest.approx(whole.log_density(theta), rel=1e-12)
+        assert np.array_equal(found.param_constrain(theta), whole.param_constrain(theta))
+    assert found.param_names() == whole.param_names()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "generated quantities { vector[N] mu = x * beta; }",
+        "generated quantities { real most = max(y); }",
+        "generated quantities { int n = N; }",
+    ],
+)
+def test_what_is_written_from_all_rows_needs_all_of_them(
+    compiled: CompiledModel, data: dict[str, Any], little_memory: None, changed: str
+) -> None:
+
+    values = compiled.read_data(data)
+    assert Shares.of(compiled.original, parse(PROGRAM + changed), values, "N", seed=0) is None
+
+
+def test_draws_do_not_depend_on_what_is_held(
+    compiled: CompiledModel, data: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    def draws() -> Any:
+        idata = stansub.sample(compiled, data, seed=3, chains=2, iter_warmup=100, iter_sampling=200)
+        return inference_data.group(idata, "unconstrained_posterior")["theta"].values
+
+    usual = draws()
+    request.getfixturevalue("little_memory")
+    np.testing.assert_allclose(draws(), usual, rtol=1e-6)
+
+
+def test_a_posterior_in_shares_holds_no_model_of_all_rows(
+    compiled: CompiledModel, data: dict[str, Any], little_memory: None
+) -> None:
+    posterior = compiled.with_data(data, block_size=500)
+    assert isinstance(posterior.full, Shares)
+    assert posterior.proof.holds
+    assert posterior.population.evaluator().block_log_lik(np.zeros(4)).sum() == pytest.approx(N * np.log(0.5))
+
+
+def test_a_program_that_is_no_sum_of_shares_is_proved_on_all_rows(
+    data: dict[str, Any], little_memory: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("centred") / "centred_shares.stan"
+    path.write_text(PROGRAM.replace("glm(x, alpha", "glm(x - mean(x), alpha"))
+    with pytest.raises(InputError, match="sum"):
+        compile_model(path).with_data(data, block_size=500)
