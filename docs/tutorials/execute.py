@@ -20,7 +20,7 @@ from pathlib import Path
 
 PAGES = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"```(\w+)\n(.*?)```(?:\n\n```text\n(.*?)```)?", flags=re.DOTALL)
-_FILE = re.compile(r"(?:#|//) (\S+\.(?:py|stan|R|sbatch))\n")
+_FILE = re.compile(r"(?:#|//) (\S+\.(?:py|stan|R))\n")
 _ROW = re.compile(r"^ *[A-Za-z]\S* +-?\d.*$", flags=re.MULTILINE)
 
 

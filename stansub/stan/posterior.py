@@ -190,7 +190,7 @@ class Posterior:
             hint = "; set `prior_only` to 0 in the data" if self.values.values.get("prior_only") else ""
             raise InputError(
                 f"{self.name}: there is no likelihood to take parts of: with these data no observation has a say in "
-                f"the log density{hint}; for draws from a prior there is NUTS"
+                f"the log density{hint}; use NUTS to sample a prior"
             )
         if not self.proof.holds:
             reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
