@@ -130,7 +130,7 @@ def sample(
     finally:  # whether or not the summary could be printed
         file = shlex.quote(str(written))
         details = "" if verbose else f"; details: stansub summary {file} --verbose"
-        console.print(f"Draws: {written}. Next: stansub plot {file}{details}", soft_wrap=True)
+        console.print(f"Draws: {written}. Next: stansub report {file}{details}", soft_wrap=True)
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []
     if stopped.startswith(BROKEN) and (checkpoint := Path(options["checkpoint"])).is_file():
