@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "coordinates.hpp"
 #include "evaluators.hpp"
 #include "nuts.hpp"
 
@@ -55,7 +56,8 @@ struct SparseCholesky {
   }
 };
 
-// Positions are z with theta = centre + P' L'^-1 z: the precision there is the identity, and so is the metric.
+// Positions are z with centre + P' L'^-1 z the parameters in their inner coordinates: the precision of z is the identity,
+// and so is the metric.
 class SurrogateSystem {
  public:
   static constexpr double kLargestRange = 1000;
@@ -66,11 +68,13 @@ class SurrogateSystem {
   };
   using Sum = std::vector<double>;
 
-  SurrogateSystem(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky)
-      : model_(model), api_(api), centre_(std::move(centre)), cholesky_(std::move(cholesky)), at_(centre_.size()),
-        slope_(centre_.size()) {
+  SurrogateSystem(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky,
+                  Coordinates coordinates)
+      : model_(model), api_(api), centre_(std::move(centre)), cholesky_(std::move(cholesky)),
+        coordinates_(std::move(coordinates)), inner_(centre_.size()), theta_(centre_.size()), slope_(centre_.size()) {
     cholesky_.check();
-    if (cholesky_.dim() != centre_.size()) throw std::invalid_argument("centre and Cholesky factor differ in length");
+    if (cholesky_.dim() != centre_.size() || coordinates_.dim() != centre_.size())
+      throw std::invalid_argument("centre, Cholesky factor and coordinates differ in length");
   }
 
   std::size_t dim() const { return centre_.size(); }
@@ -79,8 +83,9 @@ class SurrogateSystem {
   // The state at a position; false where the log density is not defined.
   bool place(const double* theta, State& state) {
     const std::size_t d = dim();
+    coordinates_.inward(theta, inner_.data());
     state.z.resize(d);
-    for (std::size_t k = 0; k < d; ++k) state.z[k] = theta[cholesky_.order[k]] - centre_[cholesky_.order[k]];
+    for (std::size_t k = 0; k < d; ++k) state.z[k] = inner_[cholesky_.order[k]] - centre_[cholesky_.order[k]];
     // z = L' x
     for (std::size_t j = 0; j < d; ++j) {
       double one = 0;
@@ -95,7 +100,8 @@ class SurrogateSystem {
   void theta(const State& state, double* out) {
     x_ = state.z;
     cholesky_.backward(x_);
-    for (std::size_t k = 0; k < dim(); ++k) out[cholesky_.order[k]] = centre_[cholesky_.order[k]] + x_[k];
+    for (std::size_t k = 0; k < dim(); ++k) inner_[cholesky_.order[k]] = centre_[cholesky_.order[k]] + x_[k];
+    coordinates_.outward(inner_.data(), out);
   }
 
   void refresh(State& state, bitgen_t* bits) const {
@@ -108,8 +114,8 @@ class SurrogateSystem {
       state.momentum[k] += 0.5 * step * state.gradient[k];
       state.z[k] += step * state.momentum[k];
     }
-    theta(state, at_.data());
-    if (!evaluate(at_.data(), state)) return false;
+    theta(state, theta_.data());
+    if (!evaluate(theta_.data(), state)) return false;
     for (std::size_t k = 0; k < dim(); ++k) state.momentum[k] += 0.5 * step * state.gradient[k];
     return std::isfinite(energy(state));
   }
@@ -134,8 +140,10 @@ class SurrogateSystem {
     return sum;
   }
 
+  // At parameters whose inner coordinates are at hand.
   bool evaluate(const double* theta, State& state) {
     if (api_.gradient(model_, true, theta, &state.log_density, slope_.data()) != 0) return false;
+    coordinates_.pull(inner_.data(), theta, state.log_density, slope_.data());
     state.gradient.resize(dim());
     for (std::size_t k = 0; k < dim(); ++k) state.gradient[k] = slope_[cholesky_.order[k]];
     cholesky_.forward(state.gradient);
@@ -146,7 +154,8 @@ class SurrogateSystem {
   BridgeStan api_;
   std::vector<double> centre_;
   SparseCholesky cholesky_;
-  std::vector<double> at_, slope_, x_;
+  Coordinates coordinates_;
+  std::vector<double> inner_, theta_, slope_, x_;
   double step_size_ = 1;
 };
 

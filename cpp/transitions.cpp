@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "grouped.hpp"
@@ -44,8 +45,9 @@ struct Transition {
 
 class SurrogateNuts {
  public:
-  SurrogateNuts(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky)
-      : system_(model, api, std::move(centre), std::move(cholesky)) {}
+  SurrogateNuts(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky,
+                Coordinates coordinates)
+      : system_(model, api, std::move(centre), std::move(cholesky), std::move(coordinates)) {}
 
   // `n` transitions from theta, which becomes where they end; figures are those of the worst.
   Transition operator()(bitgen_t* bits, double* theta, double step_size, std::int32_t max_depth, std::int32_t n) {
@@ -180,8 +182,8 @@ class SurrogateDecider {
   Counters counters_;
 };
 
-void require_dim(std::size_t length, std::size_t dim) {
-  if (length != dim) throw std::invalid_argument("phi has another length");
+void require_dim(std::size_t length, std::size_t dim, const char* name = "phi") {
+  if (length != dim) throw std::invalid_argument(std::string(name) + " has another length");
 }
 
 }  // namespace
@@ -193,22 +195,62 @@ void bind_transitions(nb::module_& m) {
       .def_ro("tree_depth", &Transition::depth)
       .def_ro("diverging", &Transition::diverged);
 
+  nb::class_<Coordinates>(m, "Coordinates")
+      .def(
+          "__init__",
+          [](Coordinates* self, const Vector<std::int32_t>& sizes, const Vector<std::int32_t>& places,
+             const Vector<std::int32_t>& starts, const Vector<std::int32_t>& columns,
+             const Vector<double>& coefficients, const Vector<double>& constants, std::size_t dim) {
+            new (self) Coordinates({to_vector(sizes), to_vector(places), to_vector(starts), to_vector(columns),
+                                    to_vector(coefficients), to_vector(constants)},
+                                   dim);
+          },
+          "sizes"_a, "places"_a, "starts"_a, "columns"_a, "coefficients"_a, "constants"_a, "dim"_a)
+      .def_prop_ro("dim", &Coordinates::dim)
+      .def(
+          "inward",
+          [](Coordinates& self, const Vector<double>& theta, const Output& inner) {
+            require_dim(theta.shape(0), self.dim(), "theta");
+            require_dim(inner.shape(0), self.dim(), "inner");
+            self.inward(theta.data(), inner.data());
+          },
+          "theta"_a, "inner"_a.noconvert())
+      .def(
+          "outward",
+          [](Coordinates& self, const Vector<double>& inner, const Output& theta) {
+            require_dim(theta.shape(0), self.dim(), "theta");
+            require_dim(inner.shape(0), self.dim(), "inner");
+            self.outward(inner.data(), theta.data());
+          },
+          "inner"_a, "theta"_a.noconvert())
+      .def(
+          "pull",
+          [](Coordinates& self, const Vector<double>& inner, double log_density, const Output& gradient) {
+            require_dim(inner.shape(0), self.dim(), "inner");
+            require_dim(gradient.shape(0), self.dim(), "gradient");
+            std::vector<double> theta(self.dim());
+            self.outward(inner.data(), theta.data());
+            self.pull(inner.data(), theta.data(), log_density, gradient.data());
+            return log_density;
+          },
+          "inner"_a, "log_density"_a, "gradient"_a.noconvert());
+
   nb::class_<SurrogateNuts>(m, "SurrogateNuts")
       .def(
           "__init__",
           [](SurrogateNuts* self, std::uintptr_t model, std::uintptr_t log_density_gradient,
              std::uintptr_t free_error, const Vector<double>& centre, const Vector<std::int32_t>& starts,
              const Vector<std::int32_t>& rows, const Vector<double>& values, const Vector<std::int32_t>& order,
-             const nb::object&) {
+             const Coordinates& coordinates, const nb::object&) {
             const BridgeStan api{
                 nullptr, from_address<BridgeStan::FreeError>(free_error, "free_error_address"),
                 from_address<BridgeStan::LogDensityGradient>(log_density_gradient, "log_density_gradient_address")};
             new (self) SurrogateNuts(
                 from_address<const void*>(model, "model"), api, to_vector(centre),
-                SparseCholesky{to_vector(starts), to_vector(rows), to_vector(order), to_vector(values)});
+                SparseCholesky{to_vector(starts), to_vector(rows), to_vector(order), to_vector(values)}, coordinates);
           },
           "model"_a, "log_density_gradient_address"_a, "free_error_address"_a, "centre"_a, "starts"_a, "rows"_a,
-          "values"_a, "order"_a, "owner"_a, nb::keep_alive<1, 10>())
+          "values"_a, "order"_a, "coordinates"_a, "owner"_a, nb::keep_alive<1, 11>())
       .def_prop_ro("dim", &SurrogateNuts::dim)
       .def(
           "__call__",

@@ -6,6 +6,7 @@ Parameters are unconstrained throughout. Addresses are plain integers, as `ctype
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -696,6 +697,14 @@ class Observations(RemainderSource):
     sketch : ndarray of int16, shape (n, width), optional
         Where one argument alone has a row for each observation: A^-T z / l, times `SKETCH_UNIT`, rounded, and then
         zeros. Most candidates are sent away by it, and decisions are the same as without. Kept, not copied.
+    constants, starts, members
+        In place of records: classes of observations (see `stansub.target.classes.Classes`). Designs then have no rows
+        where observations have rows of their own. Members are kept, not copied.
+    source : callable
+        From numbers of observations to their records, without constants, and their designs. Called from threads that
+        draw candidates, with the lock.
+    n, width : int
+        Observations, and numbers of a record.
 
     Raises
     ------
@@ -703,6 +712,7 @@ class Observations(RemainderSource):
         When shapes do not fit, radii do not increase, or a c_i is negative or not finite.
     """
 
+    @overload
     def __init__(
         self,
         density: Density | Program,
@@ -717,6 +727,27 @@ class Observations(RemainderSource):
         factors: NDArray[np.float64],
         share: float,
         sketch: NDArray[np.int16] | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        density: Density | Program,
+        designs: tuple[NDArray[np.float64], ...],
+        *,
+        constants: NDArray[np.float64],
+        starts: NDArray[np.int64],
+        members: NDArray[np.int32],
+        source: Callable[[NDArray[np.int32]], tuple[NDArray[np.float64], list[NDArray[np.float64]]]],
+        n: int,
+        width: int,
+        anchor: NDArray[np.float64],
+        whitening: NDArray[np.float64],
+        gradient: NDArray[np.float64],
+        hessian: NDArray[np.float64],
+        third: NDArray[np.float64],
+        radii: NDArray[np.float64],
+        factors: NDArray[np.float64],
+        share: float,
     ) -> None: ...
 
 class DeciderState:
@@ -998,6 +1029,44 @@ class Transition:
     def diverging(self) -> bool:
         """Whether energies in a tree differed too much, or the density was not defined."""
 
+class Coordinates:
+    """Coordinates in which a sampler moves (see `stansub.target.coordinates.Coordinates`).
+
+    Parameters
+    ----------
+    sizes, places, starts, columns : ndarray of int32
+    coefficients, constants : ndarray
+    dim : int
+
+    Raises
+    ------
+    ValueError
+        When the parts do not fit together, or a function depends on effects.
+    """
+
+    def __init__(
+        self,
+        sizes: NDArray[np.int32],
+        places: NDArray[np.int32],
+        starts: NDArray[np.int32],
+        columns: NDArray[np.int32],
+        coefficients: NDArray[np.float64],
+        constants: NDArray[np.float64],
+        dim: int,
+    ) -> None: ...
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+
+    def inward(self, theta: NDArray[np.float64], inner: NDArray[np.float64]) -> None:
+        """Write the inner coordinates of parameters."""
+
+    def outward(self, inner: NDArray[np.float64], theta: NDArray[np.float64]) -> None:
+        """Write the parameters of inner coordinates."""
+
+    def pull(self, inner: NDArray[np.float64], log_density: float, gradient: NDArray[np.float64]) -> float:
+        """Return a log density of parameters as one of inner coordinates; its gradient becomes that of the other."""
+
 class SurrogateNuts:
     """The no-U-turn sampler on a compiled program, in the metric of a precision.
 
@@ -1010,6 +1079,8 @@ class SurrogateNuts:
     values : ndarray
     order : ndarray of int32, shape (dim,)
         The precision's Cholesky factor (see `stansub.target.split.Factor`).
+    coordinates : Coordinates
+        Those in which it moves: centre and precision are in them.
     owner : object
         Kept alive.
 
@@ -1029,6 +1100,7 @@ class SurrogateNuts:
         rows: NDArray[np.int32],
         values: NDArray[np.float64],
         order: NDArray[np.int32],
+        coordinates: Coordinates,
         owner: object,
     ) -> None: ...
     @property

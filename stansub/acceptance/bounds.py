@@ -40,7 +40,7 @@ class _Bound(StoppingRule):
 class Hoeffding(_Bound):
     """Hoeffding's inequality without replacement, in the form of Bardenet and Maillard 2015 (Hoeffding-Serfling).
 
-    With probability 1 - d each side, |m - mu| is at most R sqrt(rho_n log(1 / d) / (2 n)). ``delta`` bounds the
+    With probability 1 - d each side, ``|m - mu|`` is at most R sqrt(rho_n log(1 / d) / (2 n)). ``delta`` bounds the
     probability of a wrong decision: look k spends delta / (2 k^2), over both sides (Bardenet et al. 2014, section 2.2
     with p = 2).
 
@@ -62,7 +62,7 @@ class Hoeffding(_Bound):
 class Bernstein(_Bound):
     """The empirical Bernstein bound (Bardenet et al. 2014, eq. 9, where R is at most 2 C).
 
-    |m - mu| is at most sd sqrt(2 log(3 / d) / n) + 3 R log(3 / d) / n with probability 1 - d, sd with divisor n.
+    ``|m - mu|`` is at most sd sqrt(2 log(3 / d) / n) + 3 R log(3 / d) / n with probability 1 - d, sd with divisor n.
     ``delta`` bounds the probability of a wrong decision; look k spends d = delta / (2 k^2).
 
     Raises
@@ -83,9 +83,9 @@ class Bernstein(_Bound):
 class BernsteinSerfling(_Bound):
     """The empirical Bernstein-Serfling bound for draws without replacement (Bardenet and Maillard 2015).
 
-    On each side |m - mu| is at most sd sqrt(2 rho_n log(1 / d) / n) + kappa R log(1 / d) / n with probability 1 - 5 d,
-    kappa = 7/3 + 3/sqrt(2), sd with divisor n. ``delta`` bounds the probability of a wrong decision; look k spends
-    10 d = delta / (2 k^2), over both sides.
+    On each side ``|m - mu|`` is at most sd sqrt(2 rho_n log(1 / d) / n) + kappa R log(1 / d) / n with probability
+    1 - 5 d, kappa = 7/3 + 3/sqrt(2), sd with divisor n. ``delta`` bounds the probability of a wrong decision; look k
+    spends 10 d = delta / (2 k^2), over both sides.
 
     Raises
     ------

@@ -94,8 +94,8 @@ class Pocock(_Student):
     population. While the drawn mean is normal, the statistics at the looks are a standardised Brownian motion at
     times n / (M - n), so their correlations are known. The error is largest as mu approaches the threshold; a decision
     before the last look then goes either way with probability 1/2, one at the last look is right. The critical value c
-    therefore solves P(|Z_k| > c at some look before the last) = 2 epsilon. For a small number of units c is replaced
-    by the quantile of Student's t with the same tail probability. 0 is exact Metropolis-Hastings.
+    therefore solves ``P(|Z_k| > c at some look before the last) = 2 epsilon``. For a small number of units c is
+    replaced by the quantile of Student's t with the same tail probability. 0 is exact Metropolis-Hastings.
 
     Raises
     ------

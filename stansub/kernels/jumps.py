@@ -63,8 +63,8 @@ class Moved(NamedTuple):
     back : Auxiliary
         What the paired move must draw there to come back.
     log_jacobian : float
-        log |det| of the derivative of (continuous coordinates of the proposed model, ``back.values``) by (those of the
-        present one, ``values`` drawn).
+        ``log |det|`` of the derivative of (continuous coordinates of the proposed model, ``back.values``) by (those of
+        the present one, ``values`` drawn).
     """
 
     proposed: FloatArray

@@ -6,7 +6,8 @@ fixed, proposes theta'; with R = L - A the Metropolis-Hastings ratio is that of 
 
     min(1, exp(R(phi(theta')) - R(phi(theta))))
 
-(Liu 2001, section 9.4.3; Christen and Fox 2005). The proposal touches no data.
+(Liu 2001, section 9.4.3; Christen and Fox 2005). The proposal touches no data. The coordinates in which it moves
+(`stansub.target.coordinates`) change neither the surrogate nor that ratio.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from stansub.kernels.direct import DirectKernel
 from stansub.kernels.metropolis import COUNTS, STATS
 from stansub.kernels.recipes import Bench, Leaves
 from stansub.target.approximation import Approximation
+from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, shared
 from stansub.target.sparse import SparsePredictors
 from stansub.target.split import Factor, Split
@@ -144,7 +146,7 @@ class SurrogateTransitions(DirectKernel):
         super().__init__(len(transition.centre))
         self._transition = transition
         self._surrogate = split.surrogate(transition.approximation)
-        self._nuts = self._surrogate.nuts(transition.centre, transition.factor)
+        self._nuts = self._surrogate.nuts(transition.centre, transition.factor, transition.coordinates)
         self._decisions = transition.decisions(split.predictors)
         self._at: tuple[FloatArray, Any] | None = None
 
@@ -198,9 +200,12 @@ class SurrogateTransition:
     ----------
     approximation : Approximation
         Of the log likelihood.
+    coordinates : Coordinates
+        Those in which the no-U-turn sampler moves.
     centre : ndarray, shape (dim,)
+        In these coordinates.
     factor : Factor
-        Of the surrogate's mean precision: the metric.
+        Of the surrogate's mean precision in these coordinates: the metric.
     step_size : float
     sds : ndarray, shape (m,)
         Of phi, about.
@@ -211,6 +216,7 @@ class SurrogateTransition:
     """
 
     approximation: Approximation
+    coordinates: Coordinates
     centre: FloatArray
     factor: Factor
     step_size: float

@@ -27,7 +27,7 @@ from stansub.target.taylor import ControlVariates
 from stansub.tuning.mode_setup import ModeSetup
 from stansub.tuning.proposal_names import Surroundings, make_adapter
 from stansub.tuning.trial import WarmupTrial
-from stansub.types import IntArray
+from stansub.types import IntArray, Places
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Bench:
     found: ModeSetup | None = None
     falls: bool = False
     has_gradients: bool = False
-    order: NDArray[np.int64] | None = None
+    order: Places | None = None
 
     @cached_property
     def names(self) -> list[str]:

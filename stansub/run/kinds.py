@@ -18,7 +18,17 @@ from stansub.kernels import between_modes, jumps, polya_gamma, proposals, recipe
 from stansub.kernels.base import State
 from stansub.run import state
 from stansub.run.moments import Moments
-from stansub.target import approximation, group_candidates, laplace, observations, remainders, sparse, split, taylor
+from stansub.target import (
+    approximation,
+    coordinates,
+    group_candidates,
+    laplace,
+    observations,
+    remainders,
+    sparse,
+    split,
+    taylor,
+)
 from stansub.tuning import adapt, mode, mode_setup
 
 _RUN = (
@@ -90,6 +100,7 @@ _ABOUT_THE_MODE = (
     sparse.Quadratic,
     approximation.Profiles,
     approximation.Approximation,
+    coordinates.Coordinates,
     split.Factor,
     group_candidates.Joint,
     Moments,

@@ -18,6 +18,7 @@ from stansub.stan.library import Library, Model
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.approximation import Approximation
+from stansub.target.coordinates import Coordinates
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Factor
@@ -51,8 +52,8 @@ class Surrogate:
     model: Model
     approximation: Approximation
 
-    def nuts(self, centre: FloatArray, factor: Factor) -> SurrogateNuts:
-        """The no-U-turn sampler, with the metric of a precision."""
+    def nuts(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> SurrogateNuts:
+        """Return the no-U-turn sampler in some coordinates, with the metric of a precision there."""
         library = self.model.library
         return SurrogateNuts(
             self.model.pointer,
@@ -60,6 +61,7 @@ class Surrogate:
             library.address("bs_free_error_msg"),
             centre,
             *factor,
+            coordinates.compiled(),
             owner=self.model,
         )
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.target.approximation import Approximation
+from stansub.target.coordinates import Coordinates
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
 
@@ -75,8 +76,8 @@ class Surrogate(Protocol):
         """The likelihood's arguments."""
         ...
 
-    def nuts(self, centre: FloatArray, factor: Factor) -> Nuts:
-        """A sampler of it, with the metric of a precision."""
+    def nuts(self, centre: FloatArray, factor: Factor, coordinates: Coordinates) -> Nuts:
+        """Return a sampler of it that moves in some coordinates, with the metric of a precision there."""
         ...
 
 

@@ -21,11 +21,13 @@ from stansub.kernels.surrogate import MAX_TREE_DEPTH, SurrogateTransition
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
 from stansub.target.approximation import Approximation, approximation
+from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
 from stansub.target.split import Differentiable, Factor, Nuts, Split
+from stansub.tuning.coordinates import Effects, Inner, find_effects
 from stansub.tuning.differences import Differences
 from stansub.types import FloatArray
 
@@ -38,7 +40,7 @@ _STARTS = 50
 # Draws whose remainders are looked at.
 _LOOKED_AT = 12
 # Draws whose precisions are averaged.
-_POINTS = 4
+POINTS = 4
 # Aimed-at acceptance of the no-U-turn sampler.
 _TARGET = 0.8
 # The sd of the remainders' differences below which another expansion gains nothing.
@@ -71,11 +73,11 @@ class Settled:
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
         """Draws of the surrogate, far from each other in their order."""
-        return tuple(_spread(self.draws, n))
+        return tuple(spread(self.draws, n))
 
 
-def _spread(draws: FloatArray, n: int) -> FloatArray:
-    """So many of them, far from each other in their order."""
+def spread(draws: FloatArray, n: int) -> FloatArray:
+    """Return so many of them, far from each other in their order."""
     return np.asarray(draws[np.linspace(0, len(draws) - 1, n).astype(int)])
 
 
@@ -94,10 +96,14 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
     ):
         raise RunError("the likelihood has no expansion where its arguments are 0; choose another proposal")
     plain = Approximation.plain(quadratic)
-    density = split.surrogate(plain).model
-    start = _start(density, dim, rng)
-    differences = Differences(density, start, progress.check)
-    found = _explored(split, plain, start, start[np.newaxis], differences, rng, progress)
+    surrogate = split.surrogate(plain)
+    start = _start(surrogate.model, dim, rng)
+    effects = find_effects(surrogate.phi, start, rng.spawn(1)[0], progress.check)
+    # Halfway between both coordinates all parameters interact that do in any.
+    half = effects.weighted(np.full(effects.n_blocks, 0.5))
+    differences = Differences(Inner(surrogate.model, half), half.inward(start), progress.check)
+    exploration = _Exploration(split, effects, differences, rng, progress)
+    found = exploration(plain, start[np.newaxis], start[np.newaxis])
     n_passes += found.n_passes
     for approximated, passes in ((_expanded, 1), (approximation, 1 + len(found.draws))):
         for _ in range(_EXPANSIONS):
@@ -106,8 +112,8 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
             progress("Expanding again")
             surrogate = split.surrogate(found.approximation)
             about = approximated(split.predictors, [surrogate.phi(theta) for theta in found.draws])
-            points = _spread(found.draws, _POINTS)
-            again = _explored(split, about, found.draws[-1], points, differences, rng, progress)
+            points = spread(found.draws, POINTS)
+            again = exploration(about, found.draws[-1:], points)
             n_passes += passes + again.n_passes
             if not again.noise < found.noise:
                 break
@@ -118,6 +124,7 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
     sds = np.std(phis, axis=0)
     transition = SurrogateTransition(
         found.approximation,
+        found.coordinates,
         found.centre,
         found.factor,
         found.step_size,
@@ -138,7 +145,7 @@ def _joint(predictors: SparsePredictors, found: _Explored, sds: FloatArray, phis
         observations, _ = shared(predictors, found.approximation.quadratic, sds)
     except NoPredictorsError:
         return None
-    return choose_joint(observations, phis[:_POINTS], predictors.n_observations)
+    return choose_joint(observations, phis[:POINTS], predictors.n_observations)
 
 
 def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
@@ -230,6 +237,7 @@ def _eliminated(matrix: sp.csc_array) -> Any:
 
 class _Explored(NamedTuple):
     approximation: Approximation
+    coordinates: Coordinates
     centre: FloatArray
     factor: Factor
     step_size: float
@@ -238,37 +246,43 @@ class _Explored(NamedTuple):
     n_passes: int
 
 
-def _explored(
-    split: Split,
-    about: Approximation,
-    start: FloatArray,
-    points: FloatArray,
-    differences: Differences,
-    rng: np.random.Generator,
-    progress: Progress,
-) -> _Explored:
-    """Draws of a surrogate, with a metric that is taken anew from them, round by round, and at first from points."""
-    surrogate = split.surrogate(about)
-    centre = theta = start
-    for _ in range(_ROUNDS):
-        progress.check()
-        factor = cholesky(_mean_precision(differences, surrogate.model, points))
-        nuts = surrogate.nuts(centre, factor)
-        draws, step_size = run(nuts, theta, rng, _RUN, progress.check)
-        draws = draws[len(draws) // 2 :]
-        centre, theta = draws.mean(axis=0), draws[-1]
-        points = _spread(draws, _POINTS)
-    some = _spread(draws, _LOOKED_AT)
-    remainders = []
-    for one in some:
-        progress.check()
-        phi = surrogate.phi(one)
-        remainders.append(split.predictors.log_lik(phi) - about(phi))
-    return _Explored(about, centre, factor, step_size, float(np.std(remainders)), draws, len(some))
+@dataclass(frozen=True)
+class _Exploration:
+    """Draws of a surrogate, with coordinates and a metric that are taken anew from them, round by round."""
+
+    split: Split
+    effects: Effects
+    differences: Differences
+    rng: np.random.Generator
+    progress: Progress
+
+    def __call__(self, about: Approximation, draws: FloatArray, points: FloatArray) -> _Explored:
+        """From the last of some draws; the first metric is that at the points."""
+        surrogate, precision = self.split.surrogate(about), about.quadratic.precision
+        for _ in range(_ROUNDS):
+            self.progress.check()
+            coordinates = self.effects.matching(precision, points)
+            density = Inner(surrogate.model, coordinates)
+            factor = cholesky(mean_precision(self.differences, density, coordinates.inward(points)))
+            nuts = surrogate.nuts(coordinates.inward(draws).mean(axis=0), factor, coordinates)
+            draws, step_size = run(nuts, draws[-1], self.rng, _RUN, self.progress.check)
+            draws = draws[len(draws) // 2 :]
+            points = spread(draws, POINTS)
+        some = spread(draws, _LOOKED_AT)
+        remainders = []
+        for one in some:
+            self.progress.check()
+            phi = surrogate.phi(one)
+            remainders.append(self.split.predictors.log_lik(phi) - about(phi))
+        centre = coordinates.inward(draws).mean(axis=0)
+        return _Explored(about, coordinates, centre, factor, step_size, float(np.std(remainders)), draws, len(some))
 
 
-def _mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:
-    """Over draws: on average it is the covariance of the gradient, and so positive definite, where one may not be."""
+def mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:
+    """Return minus the mean Hessian over draws.
+
+    On average it is the covariance of the gradient, and so positive definite, where one may not be.
+    """
     found = sp.csc_array((density.dim, density.dim))
     for theta in points:
         found = sp.csc_array(found + differences(density, theta) / len(points))

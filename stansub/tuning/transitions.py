@@ -11,7 +11,9 @@ from stansub.errors import RunError
 from stansub.kernels.surrogate import SurrogateTransitions
 from stansub.progress import Progress
 from stansub.target.split import Factor, Split
-from stansub.tuning.surrogate import Settled
+from stansub.tuning.differences import Differences
+from stansub.tuning.surrogate import POINTS, Settled, mean_precision, spread
+from stansub.tuning.surrogate import cholesky as cholesky_factor
 from stansub.types import FloatArray
 
 # Transitions that are tried, after as many that are not counted: the first are accepted too often, from draws of the
@@ -23,13 +25,16 @@ def normal_rate(split: Split, settled: Settled, rng: np.random.Generator) -> flo
     """Return the share of independent normal moves that would be accepted on the surrogate, which touches no data.
 
     The normal approximation is that about the surrogate's mode, as far as one Newton step finds it, with the
-    surrogate's mean precision.
+    surrogate's mean precision, both of the parameters themselves, as moves about the mode are.
     """
     transition, draws = settled.transition, settled.draws
     density = split.surrogate(transition.approximation).model
-    precision = _dense(transition.factor)
+    centre, factor = transition.centre, transition.factor
+    if not transition.coordinates.is_plain:
+        centre = draws.mean(axis=0)
+        factor = cholesky_factor(mean_precision(Differences(density, draws[-1]), density, spread(draws, POINTS)))
+    precision = _dense(factor)
     cholesky = np.linalg.cholesky(precision)
-    centre = transition.centre
     with suppress(RunError):
         centre = centre + np.linalg.solve(precision, density.log_density_gradient(centre)[1])
     drawn = centre + np.linalg.solve(cholesky.T, rng.standard_normal((len(centre), len(draws)))).T

@@ -52,7 +52,7 @@ class Weighted:
     def __init__(self, posterior: Posterior, settled: Settled, n: int) -> None:
         split, transition, rng = posterior.split(), settled.transition, np.random.default_rng(1)
         surrogate = split.surrogate(transition.approximation)
-        nuts = surrogate.nuts(transition.centre, transition.factor)
+        nuts = surrogate.nuts(transition.centre, transition.factor, transition.coordinates)
         theta, draws, remainders = settled.draws[0].copy(), np.empty((n, posterior.dim)), np.empty(n)
         for k in range(n):
             nuts(rng.bit_generator.capsule, theta, step_size=transition.step_size, max_tree_depth=8)

@@ -1,0 +1,158 @@
+// Coordinates in which effects and their unknown scales lie on no narrow curved ridge.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace stansub {
+
+// Some of the parameters theta are in blocks. In place of a block z stands u = S z, where S is lower triangular and
+// depends on parameters of no block: row i of S has norm e^f_ii and the partial correlations tanh f_ij, j < i, and each f
+// is affine in those parameters. That is a bijection whatever f is, with log determinant
+//   sum_i f_ii + sum_{j < i} log sech f_ij
+// so that numbers that suit a posterior badly make a sampler slow, and never wrong.
+class Coordinates {
+ public:
+  // Of each block its size; of all blocks, one after the other, where the effects stand, and the functions by rows of
+  // lower triangles: constants, and by compressed rows their coefficients.
+  struct Functions {
+    std::vector<std::int32_t> sizes, places, starts, columns;
+    std::vector<double> coefficients, constants;
+  };
+
+  Coordinates() = default;
+
+  Coordinates(Functions functions, std::size_t dim) : own_(std::move(functions)), dim_(dim) {
+    std::size_t n_places = 0, n_functions = 0;
+    for (const std::int32_t k : own_.sizes) {
+      if (k < 1) throw std::invalid_argument("a block has no effects");
+      n_places += k;
+      n_functions += static_cast<std::size_t>(k) * (k + 1) / 2;
+    }
+    if (own_.places.size() != n_places || own_.constants.size() != n_functions ||
+        own_.starts.size() != n_functions + 1 || own_.starts[0] != 0 ||
+        own_.starts.back() != static_cast<std::int32_t>(own_.columns.size()) ||
+        own_.columns.size() != own_.coefficients.size())
+      throw std::invalid_argument("the parts of coordinates do not fit together");
+    std::vector<bool> in_block(dim);
+    for (const std::int32_t at : own_.places) {
+      if (at < 0 || at >= static_cast<std::int32_t>(dim) || in_block[at])
+        throw std::invalid_argument("blocks of effects overlap, or are of no parameters");
+      in_block[at] = true;
+    }
+    for (std::size_t f = 0; f < n_functions; ++f)
+      if (own_.starts[f] > own_.starts[f + 1]) throw std::invalid_argument("rows of coefficients are out of order");
+    for (const std::int32_t at : own_.columns)
+      if (at < 0 || at >= static_cast<std::int32_t>(dim) || in_block[at])
+        throw std::invalid_argument("a function of coordinates depends on effects, or on no parameters");
+    rests_.resize(n_functions);
+    tanhs_.resize(n_functions);
+  }
+
+  std::size_t dim() const { return dim_; }
+
+  void inward(const double* theta, double* inner) {
+    std::copy(theta, theta + dim_, inner);
+    set(theta);
+    blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
+      for (std::int32_t i = 0; i < k; ++i) {
+        inner[at[i]] = 0;
+        for (std::int32_t j = 0; j <= i; ++j) inner[at[i]] += entry(first, i, j) * theta[at[j]];
+      }
+    });
+  }
+
+  void outward(const double* inner, double* theta) {
+    std::copy(inner, inner + dim_, theta);
+    set(inner);
+    blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
+      for (std::int32_t i = 0; i < k; ++i) {
+        for (std::int32_t j = 0; j < i; ++j) theta[at[i]] -= entry(first, i, j) * theta[at[j]];
+        theta[at[i]] /= entry(first, i, i);
+      }
+    });
+  }
+
+  // A log density and its gradient at a place become those in these coordinates. The place is the one that inner
+  // coordinates were taken to, or from, last.
+  void pull(const double* inner, const double* theta, double& log_density, double* gradient) const {
+    blocks([&](const std::int32_t* at, std::size_t first, std::int32_t k) {
+      for (std::int32_t i = k; i-- > 0;) {  // S'^-1 of the gradient
+        for (std::int32_t m = i + 1; m < k; ++m) gradient[at[i]] -= entry(first, m, i) * gradient[at[m]];
+        gradient[at[i]] /= entry(first, i, i);
+      }
+      for (std::int32_t i = 0; i < k; ++i) {
+        const std::size_t row = first + index(i, 0);
+        const double slope = gradient[at[i]];
+        log_density -= std::log(rests_[row + i]);
+        add(row + i, -slope * inner[at[i]] - 1, gradient);
+        double after = rests_[row + i] * theta[at[i]];  // the sum of S_im z_m, m > j
+        for (std::int32_t j = i; j-- > 0;) {
+          const double rest = rests_[row + j], next = rests_[row + j + 1], tanh = tanhs_[row + j];
+          add(row + j, tanh - slope * (next * (next / rest) * theta[at[j]] - tanh * after), gradient);
+          after += rest * tanh * theta[at[j]];
+        }
+      }
+    });
+  }
+
+ private:
+  static std::size_t index(std::int32_t i, std::int32_t j) { return static_cast<std::size_t>(i) * (i + 1) / 2 + j; }
+
+  // S_ij of the block with this first function.
+  double entry(std::size_t first, std::int32_t i, std::int32_t j) const {
+    const std::size_t f = first + index(i, j);
+    return j < i ? rests_[f] * tanhs_[f] : rests_[f];
+  }
+
+  template <class Work>
+  void blocks(Work work) const {
+    const std::int32_t* at = own_.places.data();
+    std::size_t first = 0;
+    for (const std::int32_t k : own_.sizes) {
+      work(at, first, k);
+      at += k;
+      first += index(k, 0);
+    }
+  }
+
+  double value(std::size_t f, const double* theta) const {
+    double sum = own_.constants[f];
+    for (std::int32_t k = own_.starts[f]; k < own_.starts[f + 1]; ++k)
+      sum += own_.coefficients[k] * theta[own_.columns[k]];
+    return sum;
+  }
+
+  void add(std::size_t f, double slope, double* gradient) const {
+    for (std::int32_t k = own_.starts[f]; k < own_.starts[f + 1]; ++k)
+      gradient[own_.columns[k]] += slope * own_.coefficients[k];
+  }
+
+  // What is left of a row's norm before each entry: e^f_ii, then times sech f_i0, and so on.
+  void set(const double* theta) {
+    blocks([&](const std::int32_t*, std::size_t first, std::int32_t k) {
+      for (std::int32_t i = 0; i < k; ++i) {
+        const std::size_t row = first + index(i, 0);
+        double rest = std::exp(value(row + i, theta));
+        for (std::int32_t j = 0; j < i; ++j) {
+          const double f = value(row + j, theta);
+          rests_[row + j] = rest;
+          tanhs_[row + j] = std::tanh(f);
+          rest /= std::cosh(f);
+        }
+        rests_[row + i] = rest;
+      }
+    });
+  }
+
+  Functions own_;
+  std::size_t dim_ = 0;
+  std::vector<double> rests_, tanhs_;
+};
+
+}  // namespace stansub

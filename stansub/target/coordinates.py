@@ -1,0 +1,66 @@
+"""Inner coordinates: in place of effects z that a scale multiplies stands u = S z, which lies on no curved ridge.
+
+A kernel for a density p moves in coordinates x(theta), for the density p(theta(x)) |d theta / d x|; that changes which
+moves it makes and nothing of what they leave as it is. Formulas: ``cpp/coordinates.hpp``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import _loop
+from stansub.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Blocks of effects z in whose place stands u = S z, S lower triangular and a function of other parameters.
+
+    Row i of S has the norm exp(f_ii) and the partial correlations tanh(f_ij), j < i; each f is affine.
+
+    Attributes
+    ----------
+    dim : int
+        Number of parameters.
+    sizes : ndarray of int32
+        Of the blocks.
+    places : ndarray of int32
+        Where the effects stand, block by block.
+    starts, columns : ndarray of int32
+    coefficients, constants : ndarray
+        The functions f, block by block and by rows of lower triangles, as compressed rows.
+    """
+
+    dim: int
+    sizes: NDArray[np.int32]
+    places: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    coefficients: FloatArray
+    constants: FloatArray
+
+    @classmethod
+    def plain(cls, dim: int) -> Coordinates:
+        """Return the parameters themselves."""
+        none = np.empty(0, np.int32)
+        return cls(dim, none, none, np.zeros(1, np.int32), none, np.empty(0), np.empty(0))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether they are the parameters themselves."""
+        return not len(self.sizes)
+
+    def compiled(self) -> _loop.Coordinates:
+        """Return them for the sampler, for one thread."""
+        parts = self.sizes, self.places, self.starts, self.columns, self.coefficients, self.constants
+        return _loop.Coordinates(*parts, self.dim)
+
+    def inward(self, theta: FloatArray) -> FloatArray:
+        """Return inner coordinates of parameters, shape (dim,) or (n, dim)."""
+        own, inner = self.compiled(), np.empty_like(theta)
+        for row, out in zip(np.atleast_2d(theta), np.atleast_2d(inner), strict=True):
+            own.inward(row, out)
+        return inner
