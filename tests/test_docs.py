@@ -60,6 +60,23 @@ def test_every_page_is_reached_from_the_first():
     assert pages == reached
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["first-run", "multilevel", "trust"])
+def test_tutorials_print_the_tables_that_they_show(name):
+    script = ROOT / "docs" / "tutorials" / "execute.py"
+    done = subprocess.run([sys.executable, script, name, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
+def test_the_tutorial_in_r_prints_the_tables_that_it_shows():
+    asked = "quit(status = !(requireNamespace('brms', quietly = TRUE) && requireNamespace('rstan', quietly = TRUE)))"
+    if subprocess.run(["Rscript", "-e", asked], capture_output=True, check=False).returncode:
+        pytest.skip("brms or rstan is not installed")
+    test_tutorials_print_the_tables_that_they_show("brms")
+
+
 def test_every_module_has_its_line_in_the_architecture():
     text = (ROOT / "docs" / "architecture.md").read_text()
     modules = [path for path in (ROOT / "stansub").rglob("*.py") if not path.name.startswith("_")]
