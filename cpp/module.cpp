@@ -58,13 +58,17 @@ std::vector<const void*> to_pointers(const Vector<std::uint64_t>& addresses) {
   return pointers;
 }
 
+// A Python function that any thread may let go of.
+std::shared_ptr<nb::callable> to_shared(nb::callable function) {
+  return {new nb::callable(std::move(function)), [](nb::callable* held) {
+            nb::gil_scoped_acquire lock;
+            delete held;
+          }};
+}
+
 // A Python function from a block to the address of its model, and whether that stays. The lock is taken for each call.
 ModelSource to_source(nb::callable function) {
-  const auto shared = std::shared_ptr<nb::callable>(new nb::callable(std::move(function)), [](nb::callable* held) {
-    nb::gil_scoped_acquire lock;
-    delete held;
-  });
-  return [shared](std::int32_t block) {
+  return [shared = to_shared(std::move(function))](std::int32_t block) {
     nb::gil_scoped_acquire lock;
     const auto found = nb::cast<std::pair<std::uintptr_t, bool>>((*shared)(block));
     return std::pair<const void*, bool>(from_address<const void*>(found.first, "a model"), found.second);
@@ -424,6 +428,19 @@ RemainderBounds to_bounds(const Vector<double>& anchor, const Matrix& whitening,
   return RemainderBounds(to_vector(anchor), std::move(matrix), order, std::move(levels), share, proved);
 }
 
+Observations::Expansion to_expansion(const Vector<double>& anchor, const Matrix& whitening, const Vector<double>& gradient,
+                                     const Matrix& hessian, const Vector<double>& third) {
+  const auto square = [](const Matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
+  return {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian), to_vector(third)};
+}
+
+std::vector<Observations::Level> to_levels(const Vector<double>& radii, const Vector<double>& factors) {
+  require_length(factors.shape(0), radii.shape(0), "factors");
+  std::vector<Observations::Level> levels;
+  for (std::size_t k = 0; k < radii.shape(0); ++k) levels.push_back({radii.data()[k], factors.data()[k]});
+  return levels;
+}
+
 Observations to_observations(const DensityOrProgram& density, const std::vector<Matrix>& designs,
                              const Matrix& records, const Vector<double>& anchor, const Matrix& whitening,
                              const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
@@ -431,15 +448,41 @@ Observations to_observations(const DensityOrProgram& density, const std::vector<
                              const std::optional<Sketches>& sketch) {
   std::vector<Observations::Design> rows;
   for (const auto& design : designs) rows.push_back({design.data(), design.shape(0), design.shape(1)});
-  const auto square = [](const Matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
-  require_length(factors.shape(0), radii.shape(0), "factors");
-  std::vector<Observations::Level> levels;
-  for (std::size_t k = 0; k < radii.shape(0); ++k) levels.push_back({radii.data()[k], factors.data()[k]});
   std::optional<Sketch> rows_of_sketch;
   if (sketch) rows_of_sketch.emplace(sketch->data(), sketch->shape(0), sketch->shape(1), anchor.shape(0));
   return Observations(to_log_lik(density), std::move(rows), records.data(), records.shape(0), records.shape(1),
-                      {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian), to_vector(third)},
-                      std::move(levels), share, std::move(rows_of_sketch));
+                      to_expansion(anchor, whitening, gradient, hessian, third), to_levels(radii, factors), share,
+                      std::move(rows_of_sketch));
+}
+
+// A Python function from observations to their records and a design for each argument, of which shared ones are not read.
+Observations::Stream::Source to_rows(nb::callable function) {
+  return [shared = to_shared(std::move(function))](const std::vector<std::int32_t>& which, std::vector<double>& records,
+                                                   std::vector<std::vector<double>>& designs) {
+    nb::gil_scoped_acquire lock;
+    const auto numbers = [](const Matrix& rows) { return std::vector<double>(rows.data(), rows.data() + rows.size()); };
+    const auto found = nb::cast<std::pair<Matrix, std::vector<Matrix>>>((*shared)(to_numpy<std::int32_t>(which, {which.size()})));
+    require_length(found.second.size(), designs.size(), "the designs of some rows");
+    records = numbers(found.first);
+    for (std::size_t k = 0; k < designs.size(); ++k) designs[k] = numbers(found.second[k]);
+  };
+}
+
+Observations to_stream(const DensityOrProgram& density, const std::vector<Matrix>& designs, const Vector<double>& constants,
+                       const Vector<std::int64_t>& starts, const Vector<std::int32_t>& members, nb::callable source,
+                       std::size_t n, std::size_t width, const Vector<double>& anchor, const Matrix& whitening,
+                       const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
+                       const Vector<double>& radii, const Vector<double>& factors, double share) {
+  std::vector<Observations::Design> rows;
+  for (const auto& design : designs) {
+    const bool own = design.shape(0) == 0;
+    rows.push_back({own ? nullptr : design.data(), own ? n : design.shape(0), design.shape(1)});
+  }
+  Observations::Stream stream{to_vector(constants), to_vector(starts), members.data(), to_rows(std::move(source))};
+  if (stream.starts.empty() || stream.starts.back() != static_cast<std::int64_t>(members.shape(0)))
+    throw std::invalid_argument("classes must have all members");
+  return Observations(to_log_lik(density), std::move(rows), std::move(stream), n, width,
+                      to_expansion(anchor, whitening, gradient, hessian, third), to_levels(radii, factors), share);
 }
 
 void define_observations(nb::module_& m) {
@@ -481,7 +524,20 @@ void define_observations(nb::module_& m) {
           },
           "density"_a, "designs"_a.noconvert(), "records"_a.noconvert(), "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a,
           "third"_a, "radii"_a, "factors"_a, "share"_a, "sketch"_a.noconvert() = nb::none(), nb::keep_alive<1, 3>(),
-          nb::keep_alive<1, 4>(), nb::keep_alive<1, 13>());
+          nb::keep_alive<1, 4>(), nb::keep_alive<1, 13>())
+      .def(
+          "__init__",
+          [](Observations* self, const DensityOrProgram& density, const std::vector<Matrix>& designs,
+             const Vector<double>& constants, const Vector<std::int64_t>& starts, const Vector<std::int32_t>& members,
+             nb::callable source, std::size_t n, std::size_t width, const Vector<double>& anchor, const Matrix& whitening,
+             const Vector<double>& gradient, const Matrix& hessian, const Vector<double>& third,
+             const Vector<double>& radii, const Vector<double>& factors, double share) {
+            new (self) Observations(to_stream(density, designs, constants, starts, members, std::move(source), n, width,
+                                              anchor, whitening, gradient, hessian, third, radii, factors, share));
+          },
+          "density"_a, "designs"_a.noconvert(), nb::kw_only(), "constants"_a, "starts"_a, "members"_a.noconvert(), "source"_a,
+          "n"_a, "width"_a, "anchor"_a, "whitening"_a, "gradient"_a, "hessian"_a, "third"_a, "radii"_a, "factors"_a,
+          "share"_a, nb::keep_alive<1, 3>(), nb::keep_alive<1, 6>());
 }
 
 // How many draws were written, and the message of the error that ended it.

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -51,20 +53,61 @@ class Observations final : public RemainderSource {
     std::vector<double> anchor, whitening, gradient, hessian, third;
   };
 
+  // Observations in classes, all of one class with the same constant, which is no less than their own: class k has the members
+  // starts[k] to starts[k + 1] - 1, numbers of observations that stay the caller's. Records and rows of some observations, in their order,
+  // are asked for when they are candidates; records[0] and shared rows are left out of account.
+  struct Stream {
+    using Source = std::function<void(const std::vector<std::int32_t>& which, std::vector<double>& records,
+                                      std::vector<std::vector<double>>& designs)>;
+
+    std::vector<double> constants;
+    std::vector<std::int64_t> starts;
+    const std::int32_t* members;
+    Source source;
+  };
+
+  // Where records and rows lie.
+  struct Store {
+    const double* records;
+    std::vector<const double*> designs;
+  };
+
   // The designs and the records (n of `width` numbers) stay the caller's. More candidates than a share of the observations cost more
   // than all of these do. A sketch is of the rows of the one argument that has a row for each observation.
   Observations(LogLik density, std::vector<Design> designs, const double* records, std::size_t n, std::size_t width,
                Expansion expansion, std::vector<Level> levels, double share, std::optional<Sketch> sketch = {})
+      : Observations(std::move(density), std::move(designs), n, width, std::move(expansion), std::move(levels), share,
+                     constants_of(records, n, width)) {
+    sketch_ = std::move(sketch);
+    const auto own = std::count_if(designs_.begin(), designs_.end(), [](const Design& one) { return !one.shared(); });
+    if (sketch_ && (sketch_->size() != n || own != 1))
+      throw std::invalid_argument("a sketch is for one argument with a row for each observation, and has as many");
+    store_.records = records;
+    for (const auto& design : designs_) store_.designs.push_back(design.rows);
+  }
+
+  // Of a stream, whose designs have rows only where all observations share one.
+  Observations(LogLik density, std::vector<Design> designs, Stream stream, std::size_t n, std::size_t width, Expansion expansion,
+               std::vector<Level> levels, double share)
+      : Observations(std::move(density), std::move(designs), n, width, std::move(expansion), std::move(levels), share,
+                     weights_of(stream, n)) {
+    stream_ = std::move(stream);
+  }
+
+  bool is_stream() const { return stream_.has_value(); }
+
+ private:
+  Observations(LogLik density, std::vector<Design> designs, std::size_t n, std::size_t width, Expansion expansion,
+               std::vector<Level> levels, double share, std::vector<double> constants)
       : density_(std::move(density)),
         designs_(std::move(designs)),
+        n_(n),
         q_(designs_.size()),
         width_(width),
-        records_(records),
         expansion_(std::move(expansion)),
         levels_(std::move(levels)),
         share_(share),
-        constants_(constants_of(records, n, width)),
-        sketch_(std::move(sketch)) {
+        constants_(std::move(constants)) {
     if (n < 1 || q_ < 1 || q_ > most_arguments)
       throw std::invalid_argument("there must be an observation, of 1 to " + std::to_string(most_arguments) + " arguments");
     for (const auto& design : designs_)
@@ -79,9 +122,6 @@ class Observations final : public RemainderSource {
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t k = 1; k < levels_.size(); ++k)
       if (!(levels_[k].radius > levels_[k - 1].radius)) throw std::invalid_argument("radii must increase");
-    const auto own = std::count_if(designs_.begin(), designs_.end(), [](const Design& one) { return !one.shared(); });
-    if (sketch_ && (sketch_->size() != n || own != 1))
-      throw std::invalid_argument("a sketch is for one argument with a row for each observation, and has as many");
     for (std::size_t j = 0; j < dim(); ++j) {
       for (std::size_t k = j + 1; k < dim(); ++k)
         if (expansion_.whitening[j * dim() + k] != 0) throw std::invalid_argument("the whitening must be lower triangular");
@@ -89,11 +129,13 @@ class Observations final : public RemainderSource {
     }
   }
 
+ public:
   int order() const { return expansion_.third.empty() ? 2 : 3; }
   std::size_t dim() const override { return expansion_.anchor.size(); }
-  std::size_t size() const override { return constants_.size(); }
+  std::size_t size() const override { return n_; }
   std::unique_ptr<Remainders> remainders() const override;
   double share() const { return share_; }
+  const Store& store() const { return store_; }
 
   // A parameter value, as far as all observations share what it is.
   struct Point {
@@ -141,8 +183,43 @@ class Observations final : public RemainderSource {
   // The change of the sum of all expansions.
   double total_change(const Pair& pair) const { return pair.to.total - pair.from.total; }
 
-  // An observation in proportion to its bound.
+  // An observation, or a class of them, in proportion to its bound.
   const AliasTable& constants() const { return constants_; }
+
+  // Of a stream, a member in proportion to its constant: its place among all of them.
+  std::int64_t member(bitgen_t* bits) const {
+    const auto k = static_cast<std::size_t>(constants_.draw(bits));
+    const std::int64_t first = stream_->starts[k], count = stream_->starts[k + 1] - first;
+    return first + std::min(static_cast<std::int64_t>(bits->next_double(bits->state) * static_cast<double>(count)), count - 1);
+  }
+  std::int64_t n_members() const { return stream_->starts.back(); }
+
+  // Records and rows of some observations of a stream.
+  struct Batch {
+    std::vector<std::int32_t> which;
+    std::vector<double> records;
+    std::vector<std::vector<double>> designs;
+    Store store;
+  };
+  void fetch(Batch& batch) const {
+    batch.designs.resize(q_);
+    stream_->source(batch.which, batch.records, batch.designs);
+    bool fits = batch.records.size() == batch.which.size() * width_;
+    for (std::size_t k = 0; k < q_; ++k) fits &= designs_[k].shared() || batch.designs[k].size() == batch.which.size() * dim();
+    if (!fits) throw std::invalid_argument("a stream returned other rows than were asked for");
+    batch.store.records = batch.records.data();
+    batch.store.designs.clear();
+    for (const auto& rows : batch.designs) batch.store.designs.push_back(rows.data());
+  }
+  void fetch_members(const std::vector<std::int64_t>& members, Batch& batch) const {
+    batch.which.clear();
+    for (const std::int64_t place : members) batch.which.push_back(stream_->members[place]);
+    fetch(batch);
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const auto next = std::upper_bound(stream_->starts.begin(), stream_->starts.end(), members[i]);
+      batch.records[i * width_] = stream_->constants[static_cast<std::size_t>(next - stream_->starts.begin()) - 1];
+    }
+  }
 
   // Observations lie anywhere in memory: has fetched what will be asked of one soon.
   void prefetch(std::int32_t i) const {
@@ -150,13 +227,15 @@ class Observations final : public RemainderSource {
       sketch_->prefetch(i);
       return;
     }
-    prefetch(record(i), width_);
-    for (const auto& design : designs_)
-      if (!design.shared()) prefetch(row(design, i), dim());
+    prefetch(record(store_, i), width_);
+    for (std::size_t k = 0; k < q_; ++k)
+      if (!designs_[k].shared()) prefetch(row(store_, k, i), dim());
   }
 
-  // The bound on observation i's remainder by which it is picked.
-  double first_bound(std::int32_t i, const Pair& pair) const { return pair.factor * pair.lengths * record(i)[0]; }
+  // The bound on the remainder of observation i of a store by which it is picked.
+  double first_bound(const Store& store, std::size_t i, const Pair& pair) const {
+    return pair.factor * pair.lengths * record(store, i)[0];
+  }
 
   // Whether the bound by its arguments' changes is certainly below this share of it.
   bool is_below(double share, std::int32_t i, const Pair& pair) const {
@@ -166,15 +245,15 @@ class Observations final : public RemainderSource {
   }
 
   // That by the changes of its arguments, which are written.
-  double second_bound(std::int32_t i, const Pair& pair, Changes& changes) const {
-    const double* own = record(i);
+  double second_bound(const Store& store, std::size_t i, const Pair& pair, Changes& changes) const {
+    const double* own = record(store, i);
     double t_from = 0, t_to = 0;
     for (std::size_t k = 0; k < q_; ++k) {
       if (designs_[k].shared()) {
         changes.from[k] = pair.from.shared[k];
         changes.to[k] = pair.to.shared[k];
       } else {
-        const double* z = row(designs_[k], i);
+        const double* z = row(store, k, i);
         changes.from[k] = dot(z, pair.from.d);
         changes.to[k] = dot(z, pair.to.d);
       }
@@ -185,8 +264,8 @@ class Observations final : public RemainderSource {
   }
 
   // The change of its log likelihood less that of its expansion.
-  Remainder remainder(std::int32_t i, const Changes& changes) const {
-    const double* own = record(i);
+  Remainder remainder(const Store& store, std::size_t i, const Changes& changes) const {
+    const double* own = record(store, i);
     const double *centre = own + 1 + q_, *slope = centre + q_, *curve = slope + q_, *data = own + at_data();
     double eta[most_arguments], expansion = 0;
     for (std::size_t k = 0; k < q_; ++k) {
@@ -210,11 +289,8 @@ class Observations final : public RemainderSource {
   static constexpr double kRounding = 1e-12;
 
   std::size_t at_data() const { return 1 + 3 * q_ + q_ * (q_ + 1) / 2 + (order() == 3); }
-  const double* record(std::int32_t i) const { return records_ + static_cast<std::size_t>(i) * width_; }
-
-  const double* row(const Design& design, std::int32_t i) const {
-    return design.rows + static_cast<std::size_t>(i) * dim();
-  }
+  const double* record(const Store& store, std::size_t i) const { return store.records + i * width_; }
+  const double* row(const Store& store, std::size_t k, std::size_t i) const { return store.designs[k] + i * dim(); }
 
   static void prefetch(const double* numbers, std::size_t n) {
     const auto* begin = reinterpret_cast<const char*>(numbers);
@@ -226,6 +302,18 @@ class Observations final : public RemainderSource {
     std::vector<double> constants(n);
     for (std::size_t i = 0; i < n; ++i) constants[i] = records[i * width];
     return constants;
+  }
+
+  static std::vector<double> weights_of(const Stream& stream, std::size_t n) {
+    const auto& starts = stream.starts;
+    if (starts.size() != stream.constants.size() + 1 || starts.front() != 0 || starts.back() > static_cast<std::int64_t>(n))
+      throw std::invalid_argument("a stream must have a constant for each class, and no more members than observations");
+    std::vector<double> weights;
+    for (std::size_t k = 0; k < stream.constants.size(); ++k) {
+      if (starts[k + 1] <= starts[k]) throw std::invalid_argument("a class must have members");
+      weights.push_back(stream.constants[k] * static_cast<double>(starts[k + 1] - starts[k]));
+    }
+    return weights;
   }
 
   static double dot(const double* row, const std::vector<double>& d) { return dot(row, d, d.size()); }
@@ -265,7 +353,7 @@ class Observations final : public RemainderSource {
     if (!sketch_) return;
     sketch_->set_point(point.w, std::sqrt(squares), point.sketch);
     point.t_shared = 0;
-    for (std::size_t k = 0; k < q_; ++k) point.t_shared = std::max(point.t_shared, std::abs(point.shared[k]) * record(0)[1 + k]);
+    for (std::size_t k = 0; k < q_; ++k) point.t_shared = std::max(point.t_shared, std::abs(point.shared[k]) * record(store_, 0)[1 + k]);
   }
 
   double cubic(const std::vector<double>& d, std::vector<double>& products) const {
@@ -284,17 +372,18 @@ class Observations final : public RemainderSource {
 
   LogLik density_;
   std::vector<Design> designs_;
-  std::size_t q_, width_;
-  const double* records_;
+  std::size_t n_, q_, width_;
+  Store store_{};
   Expansion expansion_;
   std::vector<Level> levels_;
   double share_;
   AliasTable constants_;
   std::optional<Sketch> sketch_;
+  std::optional<Stream> stream_;
 };
 
-// Those of one chain.
-class ObservationRemainders final : public Remainders {
+// Those of one chain, wherever its candidates come from.
+class ObservationRemainders : public Remainders {
  public:
   explicit ObservationRemainders(const Observations& all) : all_(all) {}
 
@@ -309,32 +398,54 @@ class ObservationRemainders final : public Remainders {
 
   bool too_many(double n) const override { return !(n <= all_.share() * static_cast<double>(all_.size())); }
 
+ protected:
   // Points below an observation's bound by its row are those of a process with that bound.
+  bool stays(const Observations::Store& store, std::size_t i, double share, Candidate& candidate) {
+    candidate.height = share * all_.first_bound(store, i, pair_);
+    candidate.bound = all_.second_bound(store, i, pair_, changes_);
+    return candidate.height < candidate.bound;
+  }
+
+  void add_all(const Observations::Store& store, std::size_t n, RemainderSums& sums) {
+    for (std::size_t i = 0; i < n; ++i) {
+      all_.second_bound(store, i, pair_, changes_);
+      sums.add(all_.remainder(store, i, changes_).value);
+    }
+  }
+
+  RemainderSums counted(const RemainderSums& sums, Decision& decision, Counters& counters) const {
+    const auto n = static_cast<std::int64_t>(all_.size());
+    counters.evaluated += 2 * n;
+    count_all(decision, n);
+    return sums;
+  }
+
+  const Observations& all_;
+  Observations::Pair pair_;
+  Observations::Changes changes_;
+};
+
+// Candidates from a table of all observations in memory.
+class TableRemainders final : public ObservationRemainders {
+ public:
+  using ObservationRemainders::ObservationRemainders;
+
   bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
     ++decision.n_obs_used;
     candidate.i = next(bits);
     const double share = bits->next_double(bits->state);
-    if (all_.is_below(share, candidate.i, pair_)) return false;
-    candidate.height = share * all_.first_bound(candidate.i, pair_);
-    candidate.bound = all_.second_bound(candidate.i, pair_, changes_);
-    return candidate.height < candidate.bound;
+    return !all_.is_below(share, candidate.i, pair_) && stays(all_.store(), static_cast<std::size_t>(candidate.i), share, candidate);
   }
 
   Remainder evaluate(const Candidate& candidate, Decision&, Counters& counters) override {
     counters.evaluated += 2;
-    return all_.remainder(candidate.i, changes_);
+    return all_.remainder(all_.store(), static_cast<std::size_t>(candidate.i), changes_);
   }
 
   RemainderSums evaluate_all(Decision& decision, Counters& counters) override {
     RemainderSums sums;
-    const auto n = static_cast<std::int32_t>(all_.size());
-    for (std::int32_t i = 0; i < n; ++i) {
-      all_.second_bound(i, pair_, changes_);
-      sums.add(all_.remainder(i, changes_).value);
-    }
-    counters.evaluated += 2 * static_cast<std::int64_t>(n);
-    count_all(decision, n);
-    return sums;
+    add_all(all_.store(), all_.size(), sums);
+    return counted(sums, decision, counters);
   }
 
   std::vector<double> ahead() const override {
@@ -369,15 +480,73 @@ class ObservationRemainders final : public Remainders {
   static constexpr std::size_t kAhead = 4;  // candidates by which rows, and again records, are fetched early
   static constexpr std::size_t kRing = 2 * kAhead;
 
-  const Observations& all_;
-  Observations::Pair pair_;
-  Observations::Changes changes_;
   std::vector<double> ahead_;  // places of candidates to come, in a ring
   std::size_t next_ = 0;
 };
 
+// Candidates from a stream: drawn ahead in batches, independent of the chain, whose records and rows are then computed together.
+class StreamRemainders final : public ObservationRemainders {
+ public:
+  using ObservationRemainders::ObservationRemainders;
+
+  bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
+    ++decision.n_obs_used;
+    if (next_ == members_.size()) {
+      members_.resize(kBatch);
+      for (auto& member : members_) member = all_.member(bits);
+      next_ = 0;
+      fetched_ = false;
+    }
+    if (!fetched_) all_.fetch_members(members_, batch_);
+    fetched_ = true;
+    at_ = next_++;
+    candidate.i = batch_.which[at_];
+    return stays(batch_.store, at_, bits->next_double(bits->state), candidate);
+  }
+
+  Remainder evaluate(const Candidate&, Decision&, Counters& counters) override {
+    counters.evaluated += 2;
+    return all_.remainder(batch_.store, at_, changes_);
+  }
+
+  RemainderSums evaluate_all(Decision& decision, Counters& counters) override {
+    RemainderSums sums;
+    Observations::Batch part;
+    for (std::size_t first = 0; first < all_.size(); first += kPart) {
+      part.which.resize(std::min(kPart, all_.size() - first));
+      std::iota(part.which.begin(), part.which.end(), static_cast<std::int32_t>(first));
+      all_.fetch(part);
+      add_all(part.store, part.which.size(), sums);
+    }
+    return counted(sums, decision, counters);
+  }
+
+  // Members that were drawn and not used yet.
+  std::vector<double> ahead() const override {
+    return {members_.begin() + static_cast<std::ptrdiff_t>(next_), members_.end()};
+  }
+
+  void restore(const std::vector<double>& ahead) override {
+    const auto fits = [&](double place) { return place >= 0 && place < static_cast<double>(all_.n_members()); };
+    if (ahead.size() > kBatch || !std::all_of(ahead.begin(), ahead.end(), fits))
+      throw std::invalid_argument("the state is of a decider of other data");
+    members_.assign(ahead.begin(), ahead.end());
+    next_ = 0;
+    fetched_ = false;
+  }
+
+ private:
+  static constexpr std::size_t kBatch = 1024, kPart = 16384;
+
+  std::vector<std::int64_t> members_;
+  std::size_t next_ = 0, at_ = 0;
+  bool fetched_ = false;
+  Observations::Batch batch_;
+};
+
 inline std::unique_ptr<Remainders> Observations::remainders() const {
-  return std::make_unique<ObservationRemainders>(*this);
+  if (is_stream()) return std::make_unique<StreamRemainders>(*this);
+  return std::make_unique<TableRemainders>(*this);
 }
 
 }  // namespace stansub

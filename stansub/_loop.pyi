@@ -6,6 +6,7 @@ Parameters are unconstrained throughout. Addresses are plain integers, as `ctype
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -696,6 +697,14 @@ class Observations(RemainderSource):
     sketch : ndarray of int16, shape (n, width), optional
         Where one argument alone has a row for each observation: A^-T z / l, times `SKETCH_UNIT`, rounded, and then
         zeros. Most candidates are sent away by it, and decisions are the same as without. Kept, not copied.
+    constants, starts, members
+        In place of records: classes of observations (see `stansub.target.classes.Classes`). Designs then have no rows
+        where observations have rows of their own. Members are kept, not copied.
+    source : callable
+        From numbers of observations to their records, without constants, and their designs. Called from threads that
+        draw candidates, with the lock.
+    n, width : int
+        Observations, and numbers of a record.
 
     Raises
     ------
@@ -703,6 +712,7 @@ class Observations(RemainderSource):
         When shapes do not fit, radii do not increase, or a c_i is negative or not finite.
     """
 
+    @overload
     def __init__(
         self,
         density: Density | Program,
@@ -717,6 +727,27 @@ class Observations(RemainderSource):
         factors: NDArray[np.float64],
         share: float,
         sketch: NDArray[np.int16] | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        density: Density | Program,
+        designs: tuple[NDArray[np.float64], ...],
+        *,
+        constants: NDArray[np.float64],
+        starts: NDArray[np.int64],
+        members: NDArray[np.int32],
+        source: Callable[[NDArray[np.int32]], tuple[NDArray[np.float64], list[NDArray[np.float64]]]],
+        n: int,
+        width: int,
+        anchor: NDArray[np.float64],
+        whitening: NDArray[np.float64],
+        gradient: NDArray[np.float64],
+        hessian: NDArray[np.float64],
+        third: NDArray[np.float64],
+        radii: NDArray[np.float64],
+        factors: NDArray[np.float64],
+        share: float,
     ) -> None: ...
 
 class DeciderState:

@@ -133,7 +133,7 @@ def report(
         console.print(Text("\n".join(["", *found.written.lines, ""])), soft_wrap=True)
     told = _written(found, stan_file, write, overwrite=overwrite)
     if data is None:
-        told = f"Give data too to have this proved numerically: stansub check {stan_file} DATA.json"
+        told = f"Add data to prove this numerically: stansub check {stan_file} DATA.json"
     if told:
         console.print(Text(told), soft_wrap=True)
     return 0 if write is not None and isinstance(found.written, Reformulated) else verdict.code

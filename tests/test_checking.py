@@ -39,7 +39,7 @@ def test_program_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Global part   line 13: alpha ~ normal(0, 2.5);" in lines
     assert "Observations  N" in lines
     assert "Parameter     vector[K] beta" in lines
-    assert lines[-1].startswith("Give data too to have this proved numerically")
+    assert lines[-1].startswith("Add data to prove this numerically")
 
 
 def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:

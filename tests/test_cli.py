@@ -338,7 +338,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "a folder": (lambda: options("--output", folder("draws.nc")), "is a folder"),
     "a long name": (lambda: options("--output", "a" * 300), "File name too long"),
     "a FIFO": (lambda: options("--output", fifo("draws.nc"), "--force"), "is a FIFO"),
-    "a folder that takes no files": (lambda: options("--output", "/proc/self/draws.nc"), "cannot be written to"),
+    "a folder that takes no files": (lambda: options("--output", "/proc/self/draws.nc"), "is not writable"),
     "a FIFO for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", fifo("r.nc"), "--force"], "a FIFO"),
     "a long name for a reference": (lambda: ["reference", LOGISTIC, "data.json", "-o", "a" * 300], "too long"),
     "a FIFO for figures": (
@@ -355,7 +355,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "enormous reference": (lambda: ["reference", LOGISTIC, "data.json", "--iter-warmup", "9" * 20], "at most"),
     "no draws": (lambda: ["summary", "none.nc"], "none.nc: no such file"),
     "draws of a long name": (lambda: ["summary", "a" * 300], "cannot be read (File name too long)"),
-    "draws of nobody": (lambda: ["summary", "~nosuchuser/x.nc"], "there is no such home folder"),
+    "draws of nobody": (lambda: ["summary", "~nosuchuser/x.nc"], "no such home folder"),
     "pictures for nobody": (lambda: ["risk", LOGISTIC, "data.json", "--output-dir", "~nosuchuser"], "~nosuchuser"),
     "other draws": (lambda: ["summary", "data.json"], "not a NetCDF file"),
     "plot of no draws": (lambda: ["plot", "none.nc"], "none.nc: no such file"),

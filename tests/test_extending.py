@@ -417,7 +417,7 @@ class TestFunctions:
         assert inference_data.attrs(own)["block_size"] == 5
         with pytest.raises(stansub.RunError, match="no `log_lik_gradient`"):
             stansub.sample(mean_of_normals(), control_variates=1, **RUN)
-        with pytest.raises(InputError, match="settled in the posterior"):
+        with pytest.raises(InputError, match="fixed by the given posterior"):
             stansub.sample(mean_of_normals(), {"y": Y}, **RUN)
 
     def test_inits_by_name(self) -> None:

@@ -143,7 +143,7 @@ def measure(row: Row, size: str, folder: Path, *, seconds: float, nuts_seconds: 
     """One row: both sides, and how they differ."""
     made, load = row.data(size), os.getloadavg()[0]
     data = folder / f"{row.name}.json"
-    data.write_bytes(orjson.dumps(made, option=orjson.OPT_SERIALIZE_NUMPY))
+    data.write_bytes(orjson.dumps(made, default=np.ndarray.tolist, option=orjson.OPT_SERIALIZE_NUMPY))
     declared = stansub.stan.source.read(row.program).program.parameters.declarations
     names = [one.name for one in declared]
     record: dict[str, Any] = {"row": row.name, "size": size, "n": made["N"], "load": round(load, 1)}

@@ -1,4 +1,4 @@
-"""The application: its commands, and the one line and exit code that end it where something goes wrong."""
+"""The application: its commands, and the line and exit code of a failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _READER_GONE = 141  # as a shell says of a program that SIGPIPE has ended
 
 app = typer.Typer(
     name="stansub",
-    help="Posterior draws from Stan models with tall data, by subsampled Metropolis-Hastings.",
+    help="Sample the posterior of Stan models with tall data by subsampled Metropolis-Hastings.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -1,4 +1,4 @@
-"""`stansub check` and `stansub doctor`: can this program and this machine be used?"""
+"""`stansub check` and `stansub doctor`: check a program and this machine."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def check(
         Path | None,
         typer.Option(
             metavar="FILE.stan",
-            help="Where to write a form of the program that qualifies, if it does not as it stands and there is one, "
-            "or a program with arrays as before 2021 (`real x\\[N]`) in today's syntax.",
+            help="Write a form of the program that qualifies, if the program itself does not, or a program with "
+            "pre-2021 arrays (`real x\\[N]`) in current syntax.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
@@ -38,10 +38,10 @@ def check(
     debug: Debug = False,
     **options: Any,
 ) -> None:
-    """Say whether the program can be subsampled, and what is taken as likelihood and as global part.
+    """Check whether a program can be subsampled, and show its likelihood and its global part.
 
-    Exit code 0: it qualifies, which takes data to prove (or, with --write, a program that does was written). 5: it may
-    qualify. 2: it will not qualify, or program or data are wrong.
+    Exit codes: 0 the program qualifies, which needs data to prove (or --write wrote one that does); 5 it may qualify; 2
+    it does not qualify, or program or data are wrong.
     """
     from stansub import checking
 
@@ -63,7 +63,7 @@ def doctor(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all compiled programs from the cache first.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Show compiler, stanc, BridgeStan home, versions and cache, and what to do about what is missing or damaged."""
+    """Show compiler, stanc, BridgeStan, versions and cache, with a remedy for anything missing or damaged."""
     from stansub.stan import toolchain
 
     if clear:

@@ -1,4 +1,4 @@
-"""`stansub compare`: can these draws be trusted, and what did they save?"""
+"""`stansub compare`: draws compared with NUTS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Stored = Annotated[
     Path | None,
     typer.Argument(
         metavar="[REFERENCE.nc]",
-        help="Draws to compare with, of `stansub reference` or of others; made with NUTS if not given.",
+        help="Draws to compare with, from `stansub reference` or other software; made with NUTS if not given.",
     ),
 ]
 _VarNames = Annotated[
@@ -42,7 +42,7 @@ _OutputDir = Annotated[
 ]
 _Json = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.json", help="Write the figures alone, and no report.", rich_help_panel=OUTPUT),
+    typer.Option(metavar="FILE.json", help="Write only the figures, without a report.", rich_help_panel=OUTPUT),
 ]
 _Force = Annotated[
     bool,
@@ -66,10 +66,10 @@ def compare(
     debug: Debug = False,
     **options: Any,
 ) -> None:
-    """Put draws beside those of NUTS: a verdict, what was saved, and a report with pictures.
+    """Compare draws with NUTS: print a verdict and the savings, and write a report.
 
-    Without REFERENCE.nc the reference stored beside the draws (MODEL_reference.nc) is used if it fits; if there is
-    none, NUTS is run and its draws are stored there.
+    Without REFERENCE.nc, the command uses the reference stored next to the draws (MODEL_reference.nc) if it fits, or
+    runs NUTS and stores its draws there.
     """
     from stansub.diagnostics.compare import compare as put_beside
     from stansub.errors import MISSED_MODE, InputError
@@ -80,7 +80,7 @@ def compare(
     from stansub.run.sample import read_draws
 
     if json is not None and output_dir is not None:
-        raise InputError("--json writes the figures alone: leave out --output-dir, or --json")
+        raise InputError("--json writes only the figures: leave out --output-dir or --json")
     own = read_draws(draws)
     folder = output_dir or Path("reports", str(inference_data.attrs(own).get("model", draws.stem)))
     if json is not None:

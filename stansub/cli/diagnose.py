@@ -1,4 +1,4 @@
-"""`stansub diagnose`: can the t-test be trusted with these data?"""
+"""`stansub diagnose`: test the normality assumption of the t-tests."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _WIDTH, _COLUMNS = 100, (8, 12, 11, 11, 20, 11, 11, 11)
 
 
 @taking(
-    shared("iter_warmup", 1000, text="Steps of the chain that the pairs are taken from.", group=_TRIAL),
+    shared("iter_warmup", 1000, text="Steps of the chain that supplies the pairs.", group=_TRIAL),
     shared("seed", default="drawn", group=_TRIAL),
     shared("inits", text="Radius of random inits on the unconstrained space, or a JSON file.", metavar="RADIUS|FILE"),
     "proposal",
     "control_variates",
-    shared("test", text="The t-test to try: pocock or austerity."),
+    shared("test", text="The t-test to examine: pocock or austerity."),
     shared("epsilon", text="Its error: per look (austerity), of a whole decision (pocock)."),
     "looks",
     "first_look",
@@ -38,9 +38,7 @@ _WIDTH, _COLUMNS = 100, (8, 12, 11, 11, 20, 11, 11, 11)
 def diagnose(
     model: Model,
     data: Data,
-    pairs: Annotated[
-        int, typer.Option(help="Pairs of a state and a proposal that are tried.", rich_help_panel=_TRIAL)
-    ] = 40,
+    pairs: Annotated[int, typer.Option(help="Pairs of a state and a proposal to test.", rich_help_panel=_TRIAL)] = 40,
     subsets: Annotated[int, typer.Option(help="Subsets drawn for each pair and look.", rich_help_panel=_TRIAL)] = 500,
     output: Annotated[
         Path | None,
@@ -57,7 +55,7 @@ def diagnose(
     debug: Debug = False,
     **options: Any,
 ) -> None:
-    """Try whether subset means are as near to normal as the t-tests take for granted, and say what to do if not."""
+    """Test the normality assumption of the t-tests and suggest alternatives."""
     from stansub.diagnostics import normality
     from stansub.output import plots
     from stansub.report.normality_figure import figure

@@ -1,4 +1,4 @@
-"""`stansub summary` and `stansub plot`: what was drawn."""
+"""`stansub summary` and `stansub plot`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def summary(
     verbose: Verbose = False,
     debug: Debug = False,
 ) -> None:
-    """Print the table, whether the draws can be trusted, what they cost and the warnings again."""
+    """Print the posterior table, convergence, exactness and cost in one line, and the warnings."""
     from stansub.output import summary as summary_module
     from stansub.run.sample import read_draws
 
@@ -41,7 +41,7 @@ def plot(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the pictures.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Draw trace and rank pictures and, for subsampled draws, the share of the data used."""
+    """Plot traces, ranks and, for subsampled draws, the share of the data that decisions used."""
     from stansub.output import files, plots
     from stansub.run.sample import read_draws
 

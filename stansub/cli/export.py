@@ -1,4 +1,4 @@
-"""`stansub export`: draws for other software."""
+"""`stansub export`: write draws for other software."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stansub.cli.options import Debug, Draws
 
 
 class FormatName(StrEnum):
-    """Formats that draws are written in."""
+    """Formats of exported draws."""
 
     cmdstan_csv = "cmdstan-csv"
     csv = "csv"
@@ -24,8 +24,8 @@ def export(
     to: Annotated[
         FormatName,
         typer.Option(
-            help="cmdstan-csv: a file a chain, as CmdStan writes them, for cmdstanpy, cmdstanr, rstan and stansummary; "
-            "csv and parquet: one table with a column for each value.",
+            help="cmdstan-csv: one CmdStan file per chain, for cmdstanpy, cmdstanr, rstan and stansummary; csv and "
+            "parquet: one table with a column for each value.",
         ),
     ] = FormatName.cmdstan_csv,
     output_dir: Annotated[
@@ -34,7 +34,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the files.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Write draws to files that other software reads: DRAWS_1.csv and so on, DRAWS.csv or DRAWS.parquet."""
+    """Export draws for other software: DRAWS_1.csv, DRAWS_2.csv, ..., DRAWS.csv or DRAWS.parquet."""
     from stansub.output import export as working
     from stansub.run.sample import read_draws
 

@@ -57,8 +57,7 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=COLUMNS",
-        help="Columns of a data variable, where their names differ: y=late, x=\\[a,b,c] or x=x_*; may be given several "
-        "times.",
+        help="Columns of a data variable, if their names differ: y=late, x=\\[a,b,c] or x=x_*; repeatable.",
         rich_help_panel=DATA,
     ),
 ]
@@ -81,7 +80,7 @@ Verbose = Annotated[
         "--verbose", "-v", help="Show audits, speed, times and how the sampler was chosen too.", rich_help_panel=OUTPUT
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=OUTPUT)]
 
 _Command = Callable[..., None]
 

@@ -1,4 +1,4 @@
-"""`stansub plan`: what a budget of time is best spent on."""
+"""`stansub plan`: plan a run for a time budget."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Budget = Annotated[
     str,
     typer.Option(
-        metavar="TIME", help="Time for set-up, warmup and sampling, such as 90s, 10m or 1h30m; compiling is left out."
+        metavar="TIME", help="Time for set-up, warmup and sampling, such as 90s, 10m or 1h30m, without compiling."
     ),
 ]
 _Pilot = Annotated[
@@ -51,9 +51,9 @@ def plan(
     debug: Debug = False,
     **options: Any,
 ) -> None:
-    """Say which test, error level, proposal and number of draws make most of a budget of time, and whether NUTS would.
+    """Plan a run for a time budget: test, error level, proposal and number of draws, compared with NUTS.
 
-    A pilot measures what a step takes, how chains mix and which decisions differ from exact ones.
+    A pilot measures the time per step, the mixing of the chains and the share of decisions that differ from exact ones.
     """
     from stansub.output import plots
     from stansub.planning import plan as working
@@ -88,7 +88,7 @@ def lines(found: BudgetPlan, model: Path, data: str) -> Iterator[str]:
     yield from _aligned([header, *(_row(found, one) for one in found.all)])
     best, own = found.best, found.own
     low, value, high = best.risk(found.budget)
-    sure = "" if found.certain else "; others may be as good within what the pilot can tell"
+    sure = "" if found.certain else "; the pilot cannot separate it from others"
     yield ""
     yield (
         f"Best in {found.budget:g} s: {best.label}, root mean squared error of the means {math.sqrt(value):.2g} sd "
@@ -103,7 +103,7 @@ def lines(found: BudgetPlan, model: Path, data: str) -> Iterator[str]:
     if found.worst_case is not None:
         yield worst_case_line(found.worst_case)
     if best is not own:
-        yield f"Of stansub's own ways {own.label} is best; `stansub reference {model} {data}` runs NUTS."
+        yield f"The best of stansub's own samplers is {own.label}; `stansub reference {model} {data}` runs NUTS."
     flags = " ".join(f"{flag_of(name)} {value}" for name, value in own.options(found.budget).items())
     yield f"stansub sample {model} {data} {flags}"
 

@@ -14,7 +14,7 @@ from stansub.cli.options import Columns, Data, Debug, Model, declared, shared, s
 
 
 class EngineName(StrEnum):
-    """Who makes the reference."""
+    """Engines that make a reference."""
 
     auto = "auto"
     cmdstan = "cmdstan"
@@ -26,7 +26,7 @@ def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
     """Options of a run of NUTS, in a panel of the help; a seed that is drawn is kept in the file that is named."""
     return [
         shared("chains", None, default="4", group=group),
-        shared("parallel_chains", text="Chains run at once.", group=group),
+        shared("parallel_chains", text="Number of chains to run at once.", group=group),
         shared("iter_warmup", None, text="Warmup iterations, per chain.", default="1000", group=group),
         shared("iter_sampling", None, text="Iterations after warmup, per chain.", default="1000", group=group),
         shared("seed", default=f"drawn, and written to the {kept_in}", group=group),
@@ -34,8 +34,8 @@ def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
             "engine",
             EngineName,
             EngineName.auto,
-            help="Who runs NUTS; auto: CmdStan where it is installed, else nutpie. exact: no NUTS, but stansub with "
-            "every decision on all the data.",
+            help="Engine of NUTS; auto: CmdStan if it is installed, otherwise nutpie. exact: stansub itself with every "
+            "decision on all the data, without NUTS.",
             rich_help_panel=group or None,
         ),
         declared(
@@ -43,7 +43,7 @@ def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
             Path | None,
             None,
             metavar="OTHER.stan",
-            help="A faster formulation of the same posterior, to be run instead.",
+            help="A faster formulation of the same posterior to run instead.",
             rich_help_panel=group or None,
         ),
     ]
@@ -54,13 +54,11 @@ def reference(
     model: Model,
     data: Data,
     adapt_delta: Annotated[
-        float | None, typer.Option(help="Acceptance rate that warmup aims at.", show_default="0.8")
+        float | None, typer.Option(help="Target acceptance rate of warmup.", show_default="0.8")
     ] = None,
-    max_treedepth: Annotated[
-        int | None, typer.Option(help="Limit of leapfrog steps, as a power of two.", show_default="10")
-    ] = None,
+    max_treedepth: Annotated[int | None, typer.Option(help="Maximum tree depth.", show_default="10")] = None,
     install_cmdstan: Annotated[
-        bool, typer.Option("--install-cmdstan", help="Install CmdStan first if there is none, and use it.")
+        bool, typer.Option("--install-cmdstan", help="Use CmdStan, and install it first if it is missing.")
     ] = False,
     output: Annotated[
         Path | None,
@@ -68,7 +66,7 @@ def reference(
             "--output",
             "-o",
             metavar="FILE.nc",
-            help="NetCDF file to write, or to use again if it fits.",
+            help="NetCDF file to write, or to reuse if it fits.",
             show_default="MODEL_reference.nc in this folder",
         ),
     ] = None,
@@ -80,7 +78,7 @@ def reference(
 ) -> None:
     """Sample the posterior with NUTS, as a reference for subsampled draws.
 
-    A reference that is there already is used again if model, data and the settings asked for are the same.
+    An existing reference is reused if model, data and settings are the same.
     """
     from stansub.nuts import reference_cache
     from stansub.nuts.reference import describe, reservations
@@ -100,11 +98,11 @@ def reference(
         console=console,
     )
     facts = inference_data.attrs(kept.draws)
-    where = f"Reference: {kept.path}" if kept.made else f"Reference: {kept.path}, made before (--force runs it again)"
+    where = f"Reference: {kept.path}" if kept.made else f"Reference: {kept.path} (reused; --force runs NUTS again)"
     for line in (describe(facts), where):
         console.print(line, soft_wrap=True)
     if facts.get("equivalence"):
         console.print(f"Reference model {facts['equivalence']}", soft_wrap=True)
     summary.render(kept.draws, FlagConsole())
     if doubts := reservations(facts):
-        FlagConsole().print(f"This reference is not to be trusted: {'; '.join(doubts)}.", style="bold red")
+        FlagConsole().print(f"Do not trust this reference: {'; '.join(doubts)}.", style="bold red")

@@ -1,4 +1,4 @@
-"""`stansub risk`: which error level pays, and for how long."""
+"""`stansub risk`: error of estimates against time, by error level."""
 
 from __future__ import annotations
 
@@ -30,25 +30,24 @@ class TTestName(StrEnum):
 
 
 _Epsilons = Annotated[
-    str, typer.Option(metavar="LIST", help="Error levels, separated by commas; 0 is exact.", rich_help_panel=DECISIONS)
+    str,
+    typer.Option(metavar="LIST", help="Error levels, separated by commas; 0 means exact.", rich_help_panel=DECISIONS),
 ]
 _Test = Annotated[TTestName, typer.Option(help="Sequential test of each decision.", rich_help_panel=DECISIONS)]
 _Audit = Annotated[
     float,
-    typer.Option(
-        help="Steps audited after each run, outside its time, as a share of its steps.", rich_help_panel=DECISIONS
-    ),
+    typer.Option(help="Share of steps to audit after each run, not counted in its time.", rich_help_panel=DECISIONS),
 ]
 _Repeats = Annotated[int, typer.Option(help="Runs of each level, at least 3.", rich_help_panel=_RUNS)]
 _MaxTime = Annotated[float | None, typer.Option(help="Seconds of a run.", show_default="10", rich_help_panel=_RUNS)]
 _MaxSteps = Annotated[
-    int | None, typer.Option(help="Steps of a run, instead of a time or besides.", rich_help_panel=_RUNS)
+    int | None, typer.Option(help="Steps of a run, instead of or in addition to a time.", rich_help_panel=_RUNS)
 ]
 _Reference = Annotated[
     str,
     typer.Option(
         metavar="nuts|exact|FILE.nc",
-        help="What stands for the truth: NUTS or long exact chains, run first, or a file of draws.",
+        help="Source of the truth: NUTS or long exact chains, which run first, or a file of draws.",
         rich_help_panel=_RUNS,
     ),
 ]
@@ -56,8 +55,8 @@ _Quantities = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Quantity whose means are followed too; may be given several times, and as '' for none.",
-        show_default="log_lik and y_rep, where the program has them",
+        help="Quantity to track in addition to the parameters; repeatable, '' for none.",
+        show_default="log_lik and y_rep, if the program has them",
         rich_help_panel=_RUNS,
     ),
 ]
@@ -76,10 +75,10 @@ _Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.", r
 @taking(
     "looks",
     "first_look",
-    shared("parallel_chains", text="Runs at once.", group=_RUNS),
+    shared("parallel_chains", text="Number of runs at once.", group=_RUNS),
     shared(
         "inits",
-        text="Start there, as in `stansub sample`, so that the curves include the way to the posterior.",
+        text="Starting values as in `stansub sample`, so that the curves include burn-in.",
         default="draws of the reference",
         group=_RUNS,
     ),
@@ -106,9 +105,9 @@ def risk(
     debug: Debug = False,
     **options: Any,
 ) -> None:
-    """Show how far means and variances are off after so many seconds, for one error level after another.
+    """Show the error of posterior means and variances against time, for several error levels.
 
-    Every level is run several times from the same starts. Ctrl-C shows the runs that are finished.
+    Every level runs several times from the same starting values. Ctrl-C shows the finished runs.
     """
     from stansub.diagnostics import risk as working
     from stansub.output import files

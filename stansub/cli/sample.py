@@ -29,7 +29,7 @@ class OutputFormat(StrEnum):
 
 
 class Fallback(StrEnum):
-    """What samples in place of chains that would hardly move."""
+    """Samplers that can replace chains that would hardly move."""
 
     NUTS = "nuts"
 
@@ -50,7 +50,7 @@ def sample(
     output_format: Annotated[
         OutputFormat,
         typer.Option(
-            help="netcdf, and with cmdstan-csv a file a chain beside it (see `stansub export`).",
+            help="netcdf, or cmdstan-csv for one CSV file per chain in addition (see `stansub export`).",
             rich_help_panel=OUTPUT,
             hidden=True,
         ),
@@ -60,7 +60,7 @@ def sample(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Choose test, error level and lengths by a plan for so much time, such as 10m, planning included (see "
+            help="Choose test, error level and lengths for this total time, such as 10m, including planning (see "
             "`stansub plan`).",
             show_default="none",
             rich_help_panel=config.CHAINS,
@@ -69,7 +69,7 @@ def sample(
     fallback: Annotated[
         Fallback | None,
         typer.Option(
-            help="What samples instead if the chains would hardly move, which is known before they begin.",
+            help="Sampler to use instead if the chains would hardly move, which stansub detects before sampling.",
             show_default="none",
             rich_help_panel=config.CHAINS,
             hidden=True,
@@ -82,12 +82,12 @@ def sample(
     debug: Debug = False,
     **options: Any,
 ) -> None:
-    """Sample the posterior of a Stan program, each decision taken from a random subset of the data.
+    """Sample the posterior of a Stan program by subsampled Metropolis-Hastings.
 
-    Common options; `--help-all` shows all. Ctrl-C, SIGTERM and SIGHUP stop the run and write the draws so far.
+    These are the common options; `--help-all` shows all. Ctrl-C, SIGTERM and SIGHUP stop the run and save the draws.
 
-    Exit codes: 0 done, 1 failure at run time, 2 wrong use or input, 3 interrupted and draws written, 4 a mode was found
-    that no chain visited, 130 interrupted and nothing to write.
+    Exit codes: 0 done, 1 failure at run time, 2 wrong usage or input, 3 interrupted with draws saved, 4 a mode that no
+    chain visited, 130 interrupted without draws.
     """
     from stansub.output import export, files, inference_data, summary
     from stansub.output.record import missed_modes
@@ -115,7 +115,7 @@ def sample(
     except NotMixingError as error:
         if fallback is None:
             raise
-        console.print(f"NUTS takes over, for the chains would hardly move. {error}", soft_wrap=True)
+        console.print(f"NUTS takes over, because the chains would hardly move. {error}", soft_wrap=True)
         _by_nuts(model, sources, settings, str(error), target, overwrite=replacing)
         return
     found = run.check(result)

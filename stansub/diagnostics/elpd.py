@@ -87,6 +87,9 @@ class Loo:
         Their log predictive densities given all others, effective numbers of parameters and Pareto k, on the log scale.
     surrogate : ndarray, shape (N,)
         Log likelihoods of all observations at the posterior mean of the unconstrained parameters.
+    columns : frozenset of str
+        Digests of the data variables with a value per observation, by which models of other data are told apart; empty
+        for posteriors of functions.
     """
 
     name: str
@@ -98,6 +101,7 @@ class Loo:
     p_i: FloatArray
     pareto_k: FloatArray
     surrogate: FloatArray
+    columns: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         check_scale(self.scale)
@@ -226,6 +230,11 @@ def loo_compare(models: Mapping[str, Loo]) -> pd.DataFrame:
             raise InputError(
                 f"{first_name} has {first.n_data_points:,} observations and {name} {other.n_data_points:,}: models are "
                 "compared on the same data"
+            )
+        if first.columns and other.columns and not first.columns & other.columns:
+            raise InputError(
+                f"{first_name} and {name} share no data variable with the same values: models are compared on the same "
+                "observations in the same order"
             )
         if other.scale != first.scale or not np.array_equal(other.rows, first.rows):
             raise InputError(f"{first_name} and {name}: use the same `seed`, `observations` and `scale` for both")

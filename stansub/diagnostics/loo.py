@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,7 +101,16 @@ def loo(
         _, quantities = scalars(own)
         found = _leave_out(posterior, theta, rows, psis.relative_efficiency(quantities), log)
     n_samples = theta.shape[0] * theta.shape[1]
-    return Loo(posterior.name, n_samples, scale, psis.good_k(n_samples), rows, *found, surrogate)
+    good_k = psis.good_k(n_samples)
+    return Loo(posterior.name, n_samples, scale, good_k, rows, *found, surrogate, _columns(posterior))
+
+
+def _columns(posterior: Posterior) -> frozenset[str]:
+    """Digests of the data variables with a value per observation."""
+    values, counts = posterior.values, set(posterior.counts)
+    tall = [one.name for one in values.declarations if set(one.sizes) & counts and one.base != "tuple"]
+    arrays = (np.ascontiguousarray(values.values[name], np.float64) for name in tall)
+    return frozenset(hashlib.sha256(one.data).hexdigest() for one in arrays)
 
 
 def _at_point(posterior: Posterior, theta: FloatArray, log: Progress) -> FloatArray:

@@ -538,7 +538,7 @@ def _unresolved(found: Risk) -> Iterator[str]:
         if floor > _LARGE_FLOOR * lowest:
             yield (
                 f"{label(what)}: the truth's own error is {percent(floor / lowest)} of the lowest risk seen, so that "
-                "the best settings cannot be told apart; give a reference of more draws"
+                "the best settings cannot be distinguished; give a reference of more draws"
             )
 
 

@@ -155,7 +155,7 @@ def _check_parameters(reference: InferenceData, functions: Functions, source: st
         if found[name].shape[2:] != shape:
             raise InputError(f"{source}: {name} has shape {found[name].shape[2:]} there, and {shape} in the program")
         if not np.isfinite(found[name].values).all():
-            raise InputError(f"{source}: draws of {name} are not finite; make the reference again")
+            raise InputError(f"{source}: draws of {name} are not finite; make a new reference")
 
 
 def _statistics(values: FloatArray) -> pd.DataFrame:

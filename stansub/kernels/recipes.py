@@ -288,7 +288,7 @@ def find(known: abc.Sequence[str], names: abc.Sequence[str]) -> NDArray[np.int64
             raise InputError(f"{name!r} is no parameter of the model; it has {', '.join(parameters(known))}")
         found += own
     if not found:
-        raise InputError("the parameters to be moved must be named, one at least")
+        raise InputError("name at least one parameter to move")
     return np.unique(np.array(found, dtype=np.int64))
 
 

@@ -50,7 +50,7 @@ def check(
         return f"not checked: the parameters of {program.name} and {other.name} differ"
     points = draw_points(np.random.default_rng(seed), one, n_points=_N_POINTS)
     if len(points) < 2:
-        raise InputError(f"{program.name}: no parameter values were found at which its log density is finite")
+        raise InputError(f"{program.name}: its log density is finite at none of the values tried")
     first = np.array([one.log_density(theta) for theta in points])
     second = np.array([_at(two, _values(one, layouts[0], theta)) for theta in points])
     difference = second - first

@@ -71,7 +71,7 @@ def find(
         raise InputError(f"{error}; {remedy}") from error
     facts = inference_data.attrs(draws)
     if "reference_for" not in facts:
-        raise InputError(f"{path} exists already and is no reference; {remedy}")
+        raise InputError(f"{path} exists already and is not a reference; {remedy}")
     had = {**facts.get("settings", {}), "engine": facts.get("engine")}
     asked = {**(settings or {}), **({} if engine == "auto" else {"engine": engine})}
     differing = [

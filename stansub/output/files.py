@@ -43,7 +43,7 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     if not target.parent.is_dir():
         raise InputError(f"{path}: the folder {target.parent} does not exist; create it first")
     if not _writable(target.parent):
-        raise InputError(f"{path}: the folder {target.parent} cannot be written to; choose another")
+        raise InputError(f"{path}: the folder {target.parent} is not writable; choose another")
     if found is not None and not overwrite:
         raise InputError(f"{path} exists already; use `overwrite=True` to overwrite it or choose another name")
     return target
@@ -63,7 +63,7 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwr
     if not existing.is_dir():
         raise InputError(f"{folder}: {existing} is a file, not a folder; choose another `output_dir`")
     if not _writable(existing):
-        raise InputError(f"{folder}: the folder {existing} cannot be written to; choose another `output_dir`")
+        raise InputError(f"{folder}: the folder {existing} is not writable; choose another `output_dir`")
     for name in names:
         path = Path(folder) / name
         found = locate(path)[1]
@@ -77,7 +77,7 @@ def check_regular(path: str | os.PathLike[str], found: os.stat_result | None) ->
     """Raise InputError where ``path`` is something that must not be replaced by a file."""
     if found is not None and not stat.S_ISREG(found.st_mode):
         kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
-        raise InputError(f"{path} is {kind}, not a regular file, and is left as it is; choose another name")
+        raise InputError(f"{path} is {kind}, not a regular file, and was not changed; choose another name")
 
 
 def locate(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]:
@@ -211,7 +211,7 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise InputError(f"{path}: there is no such home folder; give the whole path") from error
+        raise InputError(f"{path}: no such home folder; give the whole path") from error
 
 
 def missing(path: Path) -> str:

@@ -363,7 +363,7 @@ def best_of(ways: Sequence[_Way], budget: float) -> _Way:
     risks = [(one.risk(budget).value, one) for one in ways]
     least = min(risk for risk, _ in risks)
     if not math.isfinite(least):
-        raise InputError(f"budget {budget:g} is too short: no chain could begin to sample; give more time")
+        raise InputError(f"budget {budget:g} is too short: no chain would start sampling; give more time")
     as_good = [(risk, one) for risk, one in risks if risk * (1 - _WORTH) <= least]
     plainest = max((one.exact, one.fixed) for _, one in as_good)
     return min((pair for pair in as_good if (pair[1].exact, pair[1].fixed) == plainest), key=lambda pair: pair[0])[1]
@@ -467,7 +467,7 @@ def parse_seconds(text: float | str) -> float:
     except ValueError:
         seconds = 0.0
     if "".join(number + unit for number, unit in parts) != str(text) or not 0 < seconds < math.inf:
-        raise InputError(f"budget {text!r} is no time: give seconds, or such as 90s, 10m, 1h30m")
+        raise InputError(f"budget {text!r} is not a time: give seconds, or a time such as 90s, 10m or 1h30m")
     return seconds
 
 

@@ -27,7 +27,7 @@ from stansub.target.taylor import ControlVariates
 from stansub.tuning.mode_setup import ModeSetup
 from stansub.tuning.proposal_names import Surroundings, make_adapter
 from stansub.tuning.trial import WarmupTrial
-from stansub.types import IntArray
+from stansub.types import IntArray, Places
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Bench:
     found: ModeSetup | None = None
     falls: bool = False
     has_gradients: bool = False
-    order: NDArray[np.int64] | None = None
+    order: Places | None = None
 
     @cached_property
     def names(self) -> list[str]:
@@ -135,7 +135,7 @@ class Bench:
             raise InputError("observations that change from step to step need blocks of one: give block_size=1")
         if which.size and not 0 <= which[0] <= which[-1] < blocks.n_observations:
             last = blocks.n_observations - 1
-            raise InputError(f"observations are numbered from 0 to {last}; asked for were {which[0]} to {which[-1]}")
+            raise InputError(f"observations are numbered from 0 to {last}; requested were {which[0]} to {which[-1]}")
         return subset(which if self._places is None else self._places[which], self._looks[exact])
 
     @cached_property

@@ -343,12 +343,12 @@ def check_target(path: Path, *, overwrite: bool = False) -> None:
             "another name, or delete it"
         )
     if not store.is_store(target):
-        raise InputError(f"{path} is not a checkpoint, and is left as it is; choose another name")
+        raise InputError(f"{path} is not a checkpoint and was not changed; choose another name")
     if overwrite:
         return
     root = store.read_root(target)
     if not (isinstance(root, Mapping) and root.get("finished") is True):
-        raise InputError(f"{path} holds a run that has not come to its end: resume it (`resume={path}`), or delete it")
+        raise InputError(f"{path} holds an unfinished run: resume it (`resume={path}`), or delete it")
 
 
 def check_same(facts: Facts, path: Path, *, model_hash: str, data_hash: str) -> None:

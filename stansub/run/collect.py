@@ -138,7 +138,7 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
         )
     if outcome.stopped == BROKEN:
         raise RunError(
-            f"{BROKEN} before the first draw after warmup: there is nothing to write; if there is a checkpoint, resume "
+            f"{BROKEN} before the first draw after warmup: no draws to write. If a checkpoint exists, resume "
             "the run from it (`resume`)"
         )
     raise InterruptError("sampling was interrupted before the first draw after warmup: there is nothing to write")

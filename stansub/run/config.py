@@ -34,7 +34,7 @@ _Documented = TypeVar("_Documented", bound=Callable[..., Any])
 ITER_WARMUP, ITER_SAMPLING, MOST_ITER_SAMPLING = 2_000, 10_000, 100_000
 # Warmup and sampling of surrogate transitions, which move as far as those of NUTS.
 TRANSITIONS = 200, 1_000
-ON_SURROGATE = "surrogate transitions expand the likelihood where the posterior is, not at its mode"
+ON_SURROGATE = "surrogate transitions expand the likelihood around the posterior, not at its mode"
 _LENGTHS = "iter_warmup", "iter_sampling"
 
 # Groups of options, in the command line's help.
@@ -102,16 +102,16 @@ class SampleConfig:
     chains: int = _option(4, "Number of chains.", CHAINS, Count(1, MOST["chains"]), common=True)
     parallel_chains: int | None = _option(
         None,
-        "Chains run at once, as threads over one copy of the data; the draws do not depend on it.",
+        "Number of chains to run at once. The draws do not depend on it.",
         CHAINS,
         Count(1, MOST["chains"]),
-        means="one a core",
+        means="one per core",
         resume="any",
     )
     executor: Literal["threads", "processes", "dask"] | str | Executor = _option(
         "threads",
-        "What runs the chains: threads of one process, processes that load the data each, or a dask cluster on this "
-        "machine or (dask:ADDRESS) elsewhere that sees its files; the draws do not depend on it.",
+        "How to run the chains: threads of one process, processes that each load the data, or a dask cluster on this "
+        "machine or at dask:ADDRESS, which must see the same files. The draws do not depend on it.",
         CHAINS,
         Suggested(("threads", "processes", "dask")),
         type_="or anything with the submit of concurrent.futures",
@@ -120,25 +120,25 @@ class SampleConfig:
     )
     iter_warmup: int = _option(
         None,
-        "Warmup steps of each chain, in which the proposal is learned.",
+        "Warmup steps of each chain, which adapt the proposal.",
         CHAINS,
         Count(0),
-        means="2,000; 200 of surrogate transitions, which learn nothing more; of a run that is resumed, its own",
+        means="2,000, or 200 surrogate transitions; a resumed run keeps its own",
         common=True,
     )
     iter_sampling: int = _option(
         None,
-        "Steps of each chain after warmup; with `until` the most.",
+        "Steps of each chain after warmup; the maximum if `until` is given.",
         CHAINS,
         Count(1),
-        means="10,000, or 1,000 surrogate transitions; with `until` 100,000; of a run that is resumed, its own",
+        means="10,000, or 1,000 surrogate transitions; 100,000 with `until`; a resumed run keeps its own",
         resume="longer",
         common=True,
     )
-    thin: int = _option(1, "Steps from one draw that is kept to the next.", CHAINS, Count(1))
+    thin: int = _option(1, "Keep every n-th draw.", CHAINS, Count(1))
     seed: int | None = _option(
         None,
-        "Seed of everything random.",
+        "Seed of the random numbers.",
         CHAINS,
         Count(0, MOST["seed"]),
         means="drawn, and written to the output",
@@ -151,7 +151,7 @@ class SampleConfig:
         CHAINS,
         type_="float, path, mapping, or a sequence of them",
         metavar="RADIUS|FILE[,FILE...]",
-        means="widely about the mode; radius 2 where there is none",
+        means="overdispersed around the mode; radius 2 if no mode exists",
     )
     proposal: (
         Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate"]
@@ -159,10 +159,10 @@ class SampleConfig:
         | Proposal
     ) = _option(
         "auto",
-        "How to propose: about the mode (laplace-pcn, langevin), by adaptive random walks (random-walk, "
-        "adaptive-metropolis), with gradients of mini-batches (sgld) or, for multilevel models, by NUTS on an "
-        "expansion of the likelihood (surrogate); auto takes surrogate where effects have an unknown scale and the "
-        "posterior is not near to normal, and chooses in a short race elsewhere.",
+        "Proposal: independence or Langevin proposals around the mode (laplace-pcn, langevin), adaptive random walks "
+        "(random-walk, adaptive-metropolis), mini-batch gradients (sgld), or NUTS on an expansion of the likelihood "
+        "for multilevel models (surrogate). auto uses surrogate if effects have an unknown scale and the posterior is "
+        "far from normal, and otherwise picks the fastest in a short trial.",
         CHAINS,
         Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate")),
         type_="or Proposal",
@@ -171,13 +171,13 @@ class SampleConfig:
     )
     kernel: Recipe | None = _option(
         None,
-        "Transition in place of one Metropolis-Hastings step on all parameters: such as "
+        "Transition that replaces one Metropolis-Hastings step on all parameters, such as "
         "``stansub.OnParameters(stansub.Metropolis(), names)``, ``stansub.Sequence(...)`` or ``stansub.Mixture(...)``.",
         type_="Recipe",
     )
     max_time: float | None = _option(
         None,
-        "Stop after this many seconds, set-up included, and keep the draws there are.",
+        "Stop after this many seconds, including set-up, and keep the draws so far.",
         CHAINS,
         Interval("a number of seconds above 0", high=None),
         resume="any",
@@ -185,7 +185,8 @@ class SampleConfig:
     )
     until: str | Mapping[str, float] | None = _option(
         None,
-        "Stop early, once every parameter has this ESS (bulk and tail) and R-hat: ess=400,rhat=1.01, or one of them.",
+        "Early stopping: stop when every parameter reaches this ESS (bulk and tail) and R-hat, such as "
+        "ess=400,rhat=1.01 or ess=400.",
         CHAINS,
         type_="str or mapping",
         metavar="PRECISION",
@@ -195,9 +196,9 @@ class SampleConfig:
     )
     test: StoppingRule | str | None = _option(
         None,
-        "How to decide from a subset of the data: t-tests (pocock, austerity), concentration bounds (hoeffding, "
-        "bernstein, bernstein-serfling), tests that count the noise in (barker, penalty), all the data (exact), or "
-        "bounds on what single observations add (factorised, poisson).",
+        "Accept/reject test: t-tests (pocock, austerity), concentration bounds (hoeffding, bernstein, "
+        "bernstein-serfling), tests that include the noise (barker, penalty), all the data (exact), or exact "
+        "decisions by bounds on single observations (factorised, poisson).",
         DECISIONS,
         Named(TEST_NAMES),
         type_="name or StoppingRule",
@@ -207,51 +208,52 @@ class SampleConfig:
     )
     bounds: Literal["proved", "learned"] | str | None = _option(
         None,
-        "Where the factorised and poisson tests have their bounds from: proved, for likelihoods of one linear "
-        "predictor an observation, or learned from draws about the mode, for any; the test is approximate then.",
+        "Bounds of the factorised and poisson tests: proved, for recognised likelihoods, or learned from draws around "
+        "the mode, for any likelihood, which makes the test approximate.",
         DECISIONS,
         Named(BOUNDS),
         means="proved",
     )
     kappa: float | None = _option(
         None,
-        "Of the poisson test: by what it multiplies bounds, at least 1/2; more looks at more observations, and accepts "
-        "more.",
+        "Factor on the bounds of the poisson test, at least 1/2: a larger one uses more observations and accepts more "
+        "proposals.",
         DECISIONS,
     )
     epsilon: float | None = _option(
         None,
-        "Error of the t-tests: per look (austerity), of a whole decision (pocock, on which barker and penalty fall "
-        "back).",
+        "Error of the t-tests: per look (austerity) or of a whole decision (pocock; barker and penalty fall back on "
+        "it).",
         DECISIONS,
     )
     final_epsilon: float | None = _option(
         None,
-        "Error level at the end: from `epsilon` (or `delta`) it falls to this after warmup, in 25 equal ratios.",
+        "Error level at the end of the run: after warmup the level falls from `epsilon` (or `delta`) to this value in "
+        "25 equal ratios.",
         DECISIONS,
         Interval("between 0 and 1"),
     )
     delta: float | None = _option(None, "Error of a whole decision under the concentration bounds.", DECISIONS)
     max_error: float | None = _option(
         None,
-        "Error of a whole decision that is accepted, whatever the test, instead of `epsilon` or `delta`; as many "
-        "decisions are audited as it takes to tell, if that is affordable.",
+        "Accepted error of a whole decision for any test, instead of `epsilon` or `delta`. stansub audits enough "
+        "decisions to verify it, if that is affordable.",
         DECISIONS,
         MAX_ERROR,
     )
     control_variates: Literal["auto", 0, 1, 2] | int | str = _option(
         "auto",
-        "Order of the expansions at the mode that decisions take from the log likelihoods, so that they look at small "
-        "remainders only; auto weighs what they save against what they cost.",
+        "Order of the expansions at the mode that serve as control variates of the log likelihoods; auto weighs "
+        "savings against cost.",
         DECISIONS,
         Named(("auto", "0", "1", "2")),
         type_='{"auto", 0, 1, 2}',
     )
     range_source: str = _option(
         "auto",
-        "Where the range of the concentration bounds comes from: functions of the program (derivative with control "
-        "variates, lipschitz and function without), proof for likelihoods of linear predictors (predictors) or, at a "
-        "price, scan or estimate.",
+        "Source of the range for concentration bounds: functions of the program (derivative with control variates; "
+        "lipschitz, function without), a proof for linear predictors (predictors), or scan or estimate, which cost "
+        "passes over the data.",
         DECISIONS,
         Named(RANGES.names),
         flag="range",
@@ -267,42 +269,42 @@ class SampleConfig:
     )
     audit: float | None = _option(
         None,
-        "Share of decisions decided again on all the data, so that the output can say how many were wrong.",
+        "Share of decisions that are repeated on all the data, to measure how many are wrong.",
         DECISIONS,
         Interval("a share between 0 and 1", closed=True),
-        means="0.01; of many cheap ones some hundreds; as `max_error` asks",
+        means="0.01, or a few hundred decisions if they are cheap; as many as `max_error` needs",
         resume="any",
     )
     block_size: int | None = _option(
-        None, "Observations a block, the unit that is drawn.", DATA, Count(1), means="chosen for the test"
+        None, "Observations per block, the unit of subsampling.", DATA, Count(1), means="chosen for the test"
     )
     observations: str | None = _option(
         None,
         "Integer data variable that counts the observations.",
         DATA,
         metavar="NAME",
-        means="found in the program",
+        means="derived from the program",
     )
     evaluator: Literal["auto", "instances", "rewritten"] | str = _option(
         "auto", "How block log likelihoods are evaluated.", DATA, OneOf(("auto", "instances", "rewritten"))
     )
-    save_warmup: bool = _option(False, "Keep the warmup draws too, in groups of their own.", OUTPUT)
+    save_warmup: bool = _option(False, "Keep the warmup draws too, in separate groups.", OUTPUT)
     generated_quantities: bool = _option(
         True, "Compute transformed parameters and generated quantities of the draws.", OUTPUT, resume="any"
     )
     observation_level: bool = _option(
         False,
-        "Keep those with a value per observation too; log_lik goes to the group log_likelihood.",
+        "Keep variables with a value per observation too; log_lik goes to the group log_likelihood.",
         OUTPUT,
         resume="any",
     )
     save: str | Sequence[str] | None = _option(
         None,
-        "Variables to keep, separated by commas, and no others.",
+        "Variables to keep, separated by commas.",
         OUTPUT,
         type_="str or sequence of str",
         metavar="NAMES",
-        means="all but those with a value per observation",
+        means="all except those with a value per observation",
         resume="any",
         common=True,
     )
@@ -318,17 +320,17 @@ class SampleConfig:
     )
     checkpoint: Path | str | None = _option(
         None,
-        "File in which the run is kept while it goes on, so that it can be resumed.",
+        "File that stores the run while it samples, so that you can resume it.",
         OUTPUT,
         type_="path",
         metavar="FILE",
-        means="none; on the command line the output's name with .checkpoint",
+        means="none; on the command line, the output's name with .checkpoint",
         resume="any",
         recorded=False,
     )
     checkpoint_every: float = _option(
         60.0,
-        "Seconds between two checkpoints: what is lost at most; inf for none.",
+        "Seconds between two checkpoints; inf writes none before the end.",
         OUTPUT,
         Interval("a number of seconds above 0", high=None),
         metavar="SECONDS",
@@ -337,8 +339,8 @@ class SampleConfig:
     )
     resume: Path | str | None = _option(
         None,
-        "Checkpoint from which a run resumes, draw for draw, also one that has finished, with more `iter_sampling`; if "
-        "there is no such file yet, a new run starts and is kept there.",
+        "Checkpoint to resume; the draws are those of an uninterrupted run. Extend a finished run with more "
+        "`iter_sampling`. If the file does not exist, a new run starts and is stored there.",
         OUTPUT,
         type_="path",
         metavar="FILE",
@@ -349,13 +351,13 @@ class SampleConfig:
     show_progress: bool | None = _option(
         None,
         "Whether to show progress.",
-        means="bars on a terminal or in a notebook, elsewhere a line a stage",
+        means="bars on a terminal or in a notebook, otherwise one line per stage",
         resume="any",
         recorded=False,
     )
     console: Console | None = _option(
         None,
-        "Where progress goes.",
+        "Console for progress.",
         means="standard error",
         resume="any",
         recorded=False,
@@ -379,13 +381,13 @@ class SampleConfig:
         if self.kernel is not None:
             recipes.check_recipe(self.kernel, "kernel")
             if self.proposal != "auto":
-                raise InputError("a kernel has proposals of its own: give `kernel` or `proposal`")
+                raise InputError("a kernel has its own proposals: give either `kernel` or `proposal`")
         if not self.smooth and str(self.control_variates) in ("1", "2"):
-            raise InputError(f"there are no control variates: {self.not_smooth}: leave `control_variates` out")
+            raise InputError(f"there are no control variates: {self.not_smooth}; leave out `control_variates`")
         if self.surrogate and not self.make_test().exact:
             raise InputError(
-                "surrogate transitions choose their own test: leave `test` out, or say exact for decisions from all "
-                "observations"
+                "surrogate transitions choose their own test: leave out `test`, or use `test='exact'` for decisions "
+                "from all observations"
             )
         decisions.check_range(self.make_test(), self.range_source)
 
@@ -409,11 +411,11 @@ class SampleConfig:
         if precision is None:
             return
         if precision.rhat is not None and self.chains == 1:
-            raise InputError(f"until {precision}: R-hat needs several chains; raise `chains`, or give ess alone")
+            raise InputError(f"until {precision}: R-hat needs several chains: raise `chains`, or give ess alone")
         if self.final_epsilon is not None:
             raise InputError(
-                "`final_epsilon` is reached after all of `iter_sampling`, and `until` may end the run before: leave "
-                "one of them out"
+                "`final_epsilon` is reached after all of `iter_sampling`, but `until` may end the run earlier: leave "
+                "out one of them"
             )
 
     @property
@@ -491,7 +493,7 @@ class SampleConfig:
         if self.surrogate:
             return ON_SURROGATE
         what, moves = ("kernel", self.kernel) if self.kernel is not None else ("proposal", self.proposal)
-        return f"the {what} {type(moves).__name__} does not move on one smooth density of the whole space"
+        return f"the {what} {type(moves).__name__} does not move on one smooth density of all parameters"
 
     @property
     def moves_free(self) -> bool:

@@ -67,7 +67,7 @@ class Kept:
         known = known or list(Layout.from_names(posterior.full.param_names()).names)  # a posterior of functions
         if unknown := sorted((self.saved | self.dropped) - set(known)):
             option = "save" if unknown[0] in self.saved else "drop"
-            raise InputError(f"`{option}={unknown[0]}`: there is no such variable; there are {', '.join(known)}")
+            raise InputError(f"`{option}={unknown[0]}`: no such variable; the program has {', '.join(known)}")
         tall = set() if self.observation_level else set(_tall(posterior)) - self.saved
         out = tall | self.dropped | (set(known) - self.saved if self.saved else set())
         if self.saved | self.dropped and not set(known) - out - {LOG_LIK}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,10 @@ class _Whole:
 
     def log_density(self, theta: FloatArray) -> float:
         return self._factors.log_density(theta)
+
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
+        """Log densities at some points, and no messages."""
+        return [self.log_density_or_message(theta) for theta in points]
 
     def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
         return self.log_density(theta), ""

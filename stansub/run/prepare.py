@@ -294,7 +294,7 @@ def _settled(config: SampleConfig) -> SampleConfig:
 def _check_given(data: Data, config: SampleConfig) -> None:
     given = any(one is not None for one in (data, config.block_size, config.observations))
     if given or config.evaluator != "auto":
-        raise InputError("data, block_size, observations and evaluator are settled in the posterior that was given")
+        raise InputError("data, block_size, observations and evaluator are fixed by the given posterior")
 
 
 def _block_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n: int, instances: bool) -> int:

@@ -38,7 +38,7 @@ def data_of(facts: Mapping[str, Any], data: DataLike | None, declarations: tuple
         if recorded is None:
             raise InputError("the draws do not record a data file: give `data`")
         if missing := recorded.missing():
-            raise InputError(f"{missing}: the data of the draws are not there any more; give `data`")
+            raise InputError(f"{missing}: the data of the draws no longer exist there; give `data`")
         data = recorded
     read = data_module.read(data, declarations)
     if read.digest() != facts.get("data_hash"):

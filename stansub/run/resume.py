@@ -30,7 +30,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
     if differing := config.differences(before):
         asked = config.record()
         shown = ", ".join(f"`{name}` was {before.get(name)} and is {asked[name]}" for name in differing)
-        raise InputError(f"{found.path} is of a run with other options, and resumes with its own alone: {shown}")
+        raise InputError(f"{found.path} was written by a run with other options and resumes only with those: {shown}")
     config = config.continuing(before)
     facts, given = found.facts(config), read(model, data, progress)
     if facts.evaluator == "uncut":
@@ -80,7 +80,7 @@ def chains_of(
     """
     setup = prepared.setup
     if set(found.chains) != set(range(len(setup.starts))):
-        raise RunError(f"the checkpoint holds {len(found.chains)} of {len(setup.starts)} chains: the others had failed")
+        raise RunError(f"the checkpoint holds {len(found.chains)} of {len(setup.starts)} chains: the others failed")
     met = found.met(setup.config)
     if meetings is not None and met is not None:
         meetings.restore(met)

@@ -259,7 +259,7 @@ def _found(config: SampleConfig, console: Console) -> Checkpoint | None:
     if files.locate(config.resume)[1] is not None:
         return checkpoint.read(Path(config.resume))
     # A job that may be started again and again names its checkpoint every time.
-    line = f"There is no {config.resume} to resume from: this run starts anew, and is kept there"
+    line = f"{config.resume} does not exist: this is a new run, stored there"
     console.print(line, highlight=False, soft_wrap=True)
     return None
 
@@ -334,7 +334,7 @@ def run_chains(
             max_time=max_time,
             watch=_Watch(chains, view),
             on_interrupt=lambda: console.print(
-                "Stopping after the current step to write what there is; Ctrl-C again gives it up"
+                "Stopping after the current step to save the draws so far; press Ctrl-C again to discard them"
             ),
         )
     if meetings is not None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stansub import streams
 from stansub.errors import InputError, RunError
@@ -35,7 +34,7 @@ from stansub.stan.syntax import Name, Program, find, names, parse_expression
 from stansub.stan.whole_data import Uncut
 from stansub.target.blocks import VARIATES_BLOCK_SIZE, Blocks, fitting_size
 from stansub.target.remainders import NoPredictorsError
-from stansub.types import FloatArray
+from stansub.types import FloatArray, Places
 
 
 @dataclass(frozen=True)
@@ -237,14 +236,14 @@ class CompiledModel:
             # Several variables may count the observations; the others of this length count something else.
             shuffles[tuple(name for name in self._size_names() if values.integer(name) == n)] = (n,)
 
-        def arranged(sizes: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
+        def arranged(sizes: tuple[str, ...], order: Places | None) -> Population:
             return self._blocks_of(library, given, sizes, order)
 
         found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.log)
         return self._posterior(given, *found, named)
 
     def _blocks_of(
-        self, library: Library, given: _Given, sizes: tuple[str, ...], order: NDArray[np.int64] | None
+        self, library: Library, given: _Given, sizes: tuple[str, ...], order: Places | None
     ) -> LoopEvaluator:
         """The rewritten program with reordered data."""
         values = given.values if order is None else given.values.take(given.values.axes(sizes), order)
@@ -285,7 +284,7 @@ class CompiledModel:
         counts = [cut.data.integer(names[0]) for names in sums]
         size = given.block_size(sum(counts), True)
 
-        def arranged(_: tuple[str, ...], order: NDArray[np.int64] | None) -> Population:
+        def arranged(_: tuple[str, ...], order: Places | None) -> Population:
             n_blocks = len(Blocks.over(counts, size))
             given.log(f"Making blocks: {n_blocks:,} of {size} observations")
             return cut.instances(sums, order, size, given.points)
@@ -299,7 +298,7 @@ class CompiledModel:
         self,
         given: _Given,
         population: Population,
-        order: NDArray[np.int64] | None,
+        order: Places | None,
         proof: Proof,
         sizes: tuple[str, ...],
     ) -> Posterior:

@@ -13,7 +13,6 @@ from itertools import accumulate, groupby
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.stan import transformed_data, trials
@@ -23,7 +22,7 @@ from stansub.stan.library import Library, Model
 from stansub.stan.parts import SWITCHES, Parts
 from stansub.stan.posterior import explain_undefined, prove
 from stansub.target.blocks import Blocks
-from stansub.types import FloatArray
+from stansub.types import FloatArray, Places
 
 # Rows on which a size variable is tried before all blocks are made.
 _TRIAL_ROWS = 8
@@ -64,7 +63,7 @@ class Cut(Protocol):
     def instances(
         self,
         sums: Sequence[Names],
-        order: NDArray[np.int64] | None,
+        order: Places | None,
         size: int,
         points: Sequence[FloatArray],
     ) -> Instances:
@@ -102,7 +101,7 @@ class Whole:
     def instances(
         self,
         sums: Sequence[Names],
-        order: NDArray[np.int64] | None,
+        order: Places | None,
         size: int,
         points: Sequence[FloatArray],
     ) -> Instances:
@@ -157,7 +156,7 @@ class InParts:
     def instances(
         self,
         sums: Sequence[Names],
-        order: NDArray[np.int64] | None,
+        order: Places | None,
         size: int,
         points: Sequence[FloatArray],
     ) -> Instances:
@@ -166,7 +165,8 @@ class InParts:
         for names, n, first in zip(sums, counts, accumulate(counts, initial=0), strict=False):
             others = [one for one in sums if one != names]
             data = self._with([not group.isdisjoint(names) for group in groups], others)
-            places = None if order is None else order[first : first + n] - first
+            own = None if order is None else order[first : first + n]
+            places = own if own is None or not first else own - first
             slicers.append(Slicer(self.library, data, names, places))
         cut = set().union(*sums)
         shared = self._with([cut.isdisjoint(group) for group in groups], sums).model(self.library)

@@ -24,9 +24,10 @@ from stansub.stan.library import Library, Model
 from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.syntax import Declaration, names
 from stansub.stan.tables import Table
+from stansub.types import Places
 
 # Places along an axis: a range with both ends given, or indices.
-Rows = slice | NDArray[np.int64]
+Rows = slice | Places
 
 _MAX_INT = 2**31 - 1
 

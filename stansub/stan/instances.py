@@ -22,7 +22,7 @@ from stansub.stan.arrays import Arrays
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model, addresses
 from stansub.target.blocks import Blocks
-from stansub.types import FloatArray
+from stansub.types import FloatArray, Places
 
 # Memory of instances that are kept in any case, the share of free memory for those that are evaluated often, and bytes
 # of an instance beside its data.
@@ -47,7 +47,7 @@ class Slicer:
         All observations, in the user's order.
     sizes : tuple of str
         Size variables, each of which counts the observations.
-    order : ndarray of int64 or None
+    order : ndarray of int32 or None
         Row of the data that stands at each place; None for the user's order.
     seed : int
         Seed of ``transformed data``.
@@ -56,7 +56,7 @@ class Slicer:
     library: Library
     data: Data
     sizes: tuple[str, ...]
-    order: NDArray[np.int64] | None = None
+    order: Places | None = None
     seed: int = 0
 
     @cached_property

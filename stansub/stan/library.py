@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from stansub import _loop
 from stansub.errors import InputError, RunError
 from stansub.stan.arrays import Arrays, Variable
-from stansub.types import FloatArray
+from stansub.target.gradients import THREADS
+from stansub.types import FloatArray, Places
 
 _double_p = ctypes.POINTER(ctypes.c_double)
 _error_p = ctypes.POINTER(ctypes.c_void_p)
@@ -149,14 +150,14 @@ class Library:
             raise InputError(self.take_message(error))
         return Model(self, pointer)
 
-    def model_of(self, data: Arrays, rows: NDArray[np.int64] | None = None, *, seed: int = 0) -> Model:
+    def model_of(self, data: Arrays, rows: Places | None = None, *, seed: int = 0) -> Model:
         """Instantiate the program with data in memory, where the library takes such.
 
         Parameters
         ----------
         data : Arrays
             The data block's variables.
-        rows : ndarray of int64, optional
+        rows : ndarray of int32 or int64, optional
             Those rows alone, in that order, that are the model's data.
         seed : int
             Seed for random numbers in ``transformed data``.
@@ -253,6 +254,11 @@ class Model:
         if code:
             return float("nan"), self.library.take_message(error)
         return value.value, ""
+
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
+        """Log densities at some points, and messages where the program raised errors; in threads."""
+        with ThreadPoolExecutor(max_workers=THREADS) as pool:
+            return list(pool.map(self.log_density_or_message, points))
 
     def log_density_gradient(self, theta: FloatArray) -> tuple[float, FloatArray]:
         """Log density and its gradient, shape (dim,).

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Protocol
@@ -31,7 +30,7 @@ from stansub.target import factors
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS, Team
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
-from stansub.types import FloatArray
+from stansub.types import FloatArray, Places
 
 # Relative rounding allowed between the full log density and global part plus blocks; programs that are sums over
 # observations agree to about 1e-14, ones that centre by the data's own means are off by 1e-5 and more.
@@ -58,6 +57,8 @@ class Whole(factors.Density, Protocol):
     def rng(self, seed: int) -> Any: ...
 
     def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]: ...
+
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]: ...
 
     def param_names(self, *, include_tp: bool = False, include_gq: bool = False) -> list[str]: ...
 
@@ -125,7 +126,7 @@ class Posterior:
         The user's program, without its ``profile`` and ``print`` statements, with the data as given.
     population : Population
         Global part and block log likelihoods.
-    order : ndarray of int64, shape (n_observations,) or None
+    order : ndarray of int32, shape (n_observations,) or None
         Row of the user's data that stands at each place, where there are several sums counted on from one to the next;
         None for the original order.
     proof : Proof
@@ -156,7 +157,7 @@ class Posterior:
 
     full: Whole
     population: Population
-    order: NDArray[np.int64] | None
+    order: Places | None
     proof: Proof
     name: str
     analysis: Analysis
@@ -189,7 +190,7 @@ class Posterior:
             hint = "; set `prior_only` to 0 in the data" if self.values.values.get("prior_only") else ""
             raise InputError(
                 f"{self.name}: there is no likelihood to take parts of: with these data no observation has a say in "
-                f"the log density{hint}; for draws from a prior there is NUTS"
+                f"the log density{hint}; use NUTS to sample a prior"
             )
         if not self.proof.holds:
             reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
@@ -427,16 +428,15 @@ def draw_points(
     The box shrinks while no point is found; fewer points than asked, even none, may be returned.
     """
     points: list[FloatArray] = []
-    with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        for first in range(0, _MAX_TRIES, n_points):
-            if progress is not None:
-                progress.check()
-            tries = range(first, min(first + n_points, _MAX_TRIES))
-            drawn = [rng.uniform(-radius, radius, full.dim) * 0.5 ** (attempt // 20) for attempt in tries]
-            values = pool.map(full.log_density, drawn)
-            points += [theta for theta, value in zip(drawn, values, strict=True) if np.isfinite(value)]
-            if len(points) >= n_points:
-                break
+    for first in range(0, _MAX_TRIES, n_points):
+        if progress is not None:
+            progress.check()
+        tries = range(first, min(first + n_points, _MAX_TRIES))
+        drawn = [rng.uniform(-radius, radius, full.dim) * 0.5 ** (attempt // 20) for attempt in tries]
+        values = full.log_densities(drawn)
+        points += [theta for theta, (value, _) in zip(drawn, values, strict=True) if np.isfinite(value)]
+        if len(points) >= n_points:
+            break
     return points[:n_points]
 
 
@@ -454,7 +454,7 @@ def prove(
     n_parts = max(1, len(blocks) if blocks.size > _PART else blocks.n_observations // _PART)
     parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
     with Team(population.in_passing(), threads=THREADS, progress=progress) as team:
-        wholes = team.map(lambda _, at: full.log_density(at), points)
+        wholes = [value for value, _ in full.log_densities(points)]
         usable = [(theta, whole) for theta, whole in zip(points, wholes, strict=True) if np.isfinite(whole)]
 
         def values(own: factors.Evaluator, part: NDArray[np.int32]) -> FloatArray:
@@ -483,14 +483,14 @@ def relative_error(whole: float, shared: float, terms: FloatArray) -> float:
 
 
 def arrange(
-    build: Callable[[tuple[str, ...], NDArray[np.int64] | None], Population],
+    build: Callable[[tuple[str, ...], Places | None], Population],
     full: Whole,
     *,
     shuffles: Mapping[tuple[str, ...], Sequence[int]],
     rng: np.random.Generator,
     points: Sequence[FloatArray],
     progress: Progress | None = None,
-) -> tuple[Population, NDArray[np.int64] | None, Proof]:
+) -> tuple[Population, Places | None, Proof]:
     """Build the population on shuffled data or, if that changes the log density, on the data as they are.
 
     Parameters
@@ -519,7 +519,8 @@ def arrange(
 
     for sizes, sums in shuffles.items():
         n, firsts = sum(sums), accumulate(sums, initial=0)
-        order = np.concatenate([first + rng.permutation(rows) for first, rows in zip(firsts, sums, strict=False)])
+        shuffled = (rng.permutation(np.arange(rows, dtype=np.int32)) for rows in sums)
+        order = np.concatenate([first + own for first, own in zip(firsts, shuffled, strict=False)])
         try:
             population = build(sizes, order)
             if population.blocks.n_observations == n and (proof := proved(population)).holds:
@@ -531,7 +532,7 @@ def arrange(
     return population, None, proved(population)
 
 
-def explain_undefined(population: Population, order: NDArray[np.int64] | None, theta: FloatArray) -> str:
+def explain_undefined(population: Population, order: Places | None, theta: FloatArray) -> str:
     """Where the log density is not finite, in words: in the priors, or in which row of the user's data."""
     place, block = find_undefined(population, theta)
     if place == "global":

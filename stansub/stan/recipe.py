@@ -83,7 +83,7 @@ class PosteriorRecipe:
         )
         if posterior.blocks.size != self.block_size:
             raise RunError(
-                f"{self.source.name}: made anew it has blocks of {posterior.blocks.size} observations, not of "
+                f"{self.source.name}: rebuilt, it has blocks of {posterior.blocks.size} observations, not of "
                 f"{self.block_size}"
             )
         return posterior

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,10 +16,11 @@ from stansub.stan.data import Data
 from stansub.stan.instances import Slicer
 from stansub.stan.library import Library, Model, Rng
 from stansub.stan.syntax import Program, names
+from stansub.target.gradients import THREADS
 from stansub.types import FloatArray
 
 # Bytes of data from which a program gets them in shares, and bytes of a share; points whose log density is remembered.
-_LEAST, _SHARE, _REMEMBERED = 64 * 10**6, 16 * 10**6, 16
+_LEAST, _SHARE, _REMEMBERED = 64 * 10**6, 4 * 10**6, 16
 
 
 def writes_rows(program: Program, data: Data, size: str) -> bool:
@@ -82,25 +85,34 @@ class Shares:
 
     def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]:
         """Log density and, where the program raised an error, nan and its message."""
-        key = np.ascontiguousarray(theta, np.float64).tobytes()
-        if (known := self._latest.get(key)) is not None:
-            return known
-        found = self._evaluated(theta)
-        while len(self._latest) >= _REMEMBERED:
-            self._latest.pop(next(iter(self._latest)), None)
-        self._latest[key] = found
+        return self.log_densities([theta])[0]
+
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]:
+        """Log densities at some points, and messages where the program raised errors, in one pass over the data."""
+        given = {_key(theta): theta for theta in points}
+        new = {key: theta for key, theta in given.items() if key not in self._latest}
+        rows = max(1, _SHARE // max(1, self.slicer.row_bytes))
+
+        def of(start: int) -> list[tuple[float, str]]:
+            model = self.slicer.model(start, min(start + rows, self.n))
+            return [model.log_density_or_message(theta) for theta in new.values()]
+
+        if new:
+            with ThreadPoolExecutor(max_workers=THREADS) as pool:
+                shares = list(pool.map(of, range(0, self.n, rows)))
+            for (key, theta), own in zip(new.items(), zip(*shares, strict=True), strict=True):
+                self._latest[key] = self._joined(theta, own)
+        found = [self._latest[key] for key in map(_key, points)]
+        for old in list(self._latest)[:-_REMEMBERED]:
+            del self._latest[old]
         return found
 
-    def _evaluated(self, theta: FloatArray) -> tuple[float, str]:
-        (first, last, both), total = (model.log_density_or_message(theta) for model in self.few), 0.0
-        shared = first[0] + last[0] - both[0]
-        rows = max(1, _SHARE // max(1, self.slicer.row_bytes))
-        for start in range(0, self.n, rows):
-            value, message = self.slicer.model(start, min(start + rows, self.n)).log_density_or_message(theta)
-            if not np.isfinite(value):
-                return value, message
-            total += value - (shared if start else 0.0)
-        return total, ""
+    def _joined(self, theta: FloatArray, shares: Sequence[tuple[float, str]]) -> tuple[float, str]:
+        undefined = next((one for one in shares if not np.isfinite(one[0])), None)
+        if undefined is not None:
+            return undefined
+        first, last, both = (model.log_density(theta) for model in self.few)
+        return sum(value for value, _ in shares) - (len(shares) - 1) * (first + last - both), ""
 
     def info(self) -> str:
         """Versions and compile-time flags as the library reports them."""
@@ -141,3 +153,7 @@ class Shares:
     def param_unconstrain_json(self, values: bytes) -> FloatArray:
         """Unconstrained parameters, shape (dim,), of constrained ones given as JSON."""
         return self.few[0].param_unconstrain_json(values)
+
+
+def _key(theta: FloatArray) -> bytes:
+    return np.ascontiguousarray(theta, np.float64).tobytes()

@@ -15,16 +15,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from stansub import _loop
+from stansub import _loop, memory
 from stansub.codec import ANEW
+from stansub.target.classes import Classes, keys
 from stansub.target.factors import Target
 from stansub.target.remainders import SHARE, LinearPredictors, NoPredictorsError, mean_power, reached
+from stansub.target.rows import ColumnRows
 from stansub.types import FloatArray
 
 # About what is taken by a candidate, by each of its covariates, and by each term of a cubic, in nanoseconds; so many
@@ -34,6 +37,9 @@ _MOST_PRODUCTS = 4e10
 # Parameters and expected candidates from which these are sent away by rows of 16 bits; numbers of such a row in a line
 # of a cache; and candidates as a share of the observations from which evaluating all of these is no slower then.
 _SKETCHED, _LEAST_SKETCHED, _LINE, _SHARE_SKETCHED = 16, 1.0, 32, 2.0
+# Where rows are computed: expected candidates from which a table is worth its memory, the share of free memory that it
+# may take, and bytes that a stream takes of an observation.
+_MOST_STREAMED, _TABLE_SHARE, _MEMBER = 2.0, 4, 8
 
 
 @dataclass(frozen=True)
@@ -72,9 +78,10 @@ class ObservationVariates:
         NoPredictorsError
             Where the family has no density in the decision loop.
         """
-        starts = _starts(predictors, anchor, cholesky, (2, 3) if _is_affordable(predictors) else (2,), threads)
-        order = _order(len(anchor), starts)
-        made = _expand(predictors, anchor, cholesky, order, starts, threads)
+        site = _Site(predictors, anchor, cholesky)
+        surveyed = site.survey((2, 3) if _is_affordable(predictors) else (2,), threads)
+        order = _order(len(anchor), surveyed.bounds)
+        made = site.expand(order, surveyed, threads)
         expected = 2 * mean_power(len(anchor), order + 1) * made.bound
         return cls(order, anchor, cholesky, made.hessian, expected, [made.loop])
 
@@ -90,9 +97,8 @@ class ObservationVariates:
     def parts(self, target: Target) -> dict[str, Any]:
         """What a `stansub._loop.Decider` takes."""
         if not self._kept:
-            predictors = target.predictors()
-            starts = _starts(predictors, self.anchor, self.cholesky, (self.order,), 1)
-            self._kept.append(_expand(predictors, self.anchor, self.cholesky, self.order, starts, 1).loop)
+            site = _Site(target.predictors(), self.anchor, self.cholesky)
+            self._kept.append(site.expand(self.order, site.survey((self.order,), 1), 1).loop)
         return {"observations": self._kept[0]}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -109,10 +115,16 @@ class _Expanded(NamedTuple):
 
 
 def memory_needed(predictors: LinearPredictors) -> int:
-    """Bytes of what the decision loop keeps of the observations, its alias table included."""
+    """Bytes of what the decision loop keeps of the observations: the least with which it can be done."""
+    return predictors.n_observations * _MEMBER if not predictors.is_in_memory else _table_size(predictors)
+
+
+def _table_size(predictors: LinearPredictors) -> int:
+    """Bytes of the records of all observations, of computed designs, and of the alias table."""
     each = (_width(predictors, 3) + 3) * np.dtype(np.float64).itemsize
     sketch = _sketch_width(predictors) * np.dtype(np.int16).itemsize if _can_be_sketched(predictors) else 0
-    return int(predictors.n_observations * (each + sketch))
+    computed = sum(z.nbytes for z in predictors.design if isinstance(z, ColumnRows))
+    return int(predictors.n_observations * (each + sketch)) + computed
 
 
 def _width(predictors: LinearPredictors, order: int) -> int:
@@ -129,20 +141,11 @@ class _Start(NamedTuple):
     constants: dict[int, FloatArray]
 
 
-def _starts(
-    predictors: LinearPredictors, anchor: FloatArray, cholesky: FloatArray, orders: Sequence[int], threads: int
-) -> dict[int, _Start]:
-    """Of each part of the observations, by the first of them."""
-    radius = float(predictors.radii()[0])
+class _Survey(NamedTuple):
+    """Sums of the first radius's constants by their order, and the starts of all parts where memory holds them."""
 
-    def start(part: LinearPredictors, rows: slice) -> tuple[int, _Start]:
-        centre, lengths = part.at(anchor), part.lengths(cholesky)
-        constants = {order: part.constants(centre, lengths, radius, order=order) for order in orders}
-        return rows.start, _Start(centre, lengths, constants)
-
-    # BLAS's own threads would wait for each other in parts as small as these.
-    with threadpool_limits(limits=1, user_api="blas"):
-        return dict(predictors.map(start, threads=threads))
+    bounds: dict[int, float]
+    starts: dict[int, _Start]
 
 
 def _is_affordable(predictors: LinearPredictors) -> bool:
@@ -151,72 +154,174 @@ def _is_affordable(predictors: LinearPredictors) -> bool:
     return predictors.family.highest >= 3 and products <= _MOST_PRODUCTS
 
 
-def _order(dim: int, starts: dict[int, _Start]) -> int:
+def _order(dim: int, bounds: dict[int, float]) -> int:
     """Of the expansions: 3 where that saves more candidates than its cubic costs."""
     costs = {2: 0.0, 3: _TERM * dim * (dim + 1) * (dim + 2) / 6}
     each = _CANDIDATE + _COVARIATE * dim
-    for order in next(iter(starts.values())).constants:
-        bound = sum(float(start.constants[order].sum()) for start in starts.values())
+    for order, bound in bounds.items():
         costs[order] += 2 * mean_power(dim, order + 1) * bound * each
-    return 3 if 3 in next(iter(starts.values())).constants and costs[3] < costs[2] else 2
+    return 3 if 3 in bounds and costs[3] < costs[2] else 2
 
 
-def _expand(
-    predictors: LinearPredictors,
-    anchor: FloatArray,
-    cholesky: FloatArray,
-    order: int,
-    starts: dict[int, _Start],
-    threads: int,
-) -> _Expanded:
-    if predictors.family.density is None:
-        raise NoPredictorsError("the family has no density for single observations")
-    n, dim = predictors.n_observations, len(anchor)
-    radii, records = predictors.radii(), np.empty((n, _width(predictors, order)))
-    bound = sum(float(start.constants[order].sum()) for start in starts.values())
-    sketched = _can_be_sketched(predictors) and 2 * mean_power(dim, order + 1) * bound >= _LEAST_SKETCHED
-    sketch = np.zeros((n, _sketch_width(predictors)), np.int16) if sketched else None
+@dataclass(frozen=True)
+class _Site:
+    """Where observations are expanded."""
 
-    def expand(part: LinearPredictors, rows: slice) -> _Part:
-        start = starts[rows.start]
-        first = start.constants[order]
-        slopes, curves, *third = part.family.derivatives(range(1, order + 1), start.centre)
-        _record(records[rows], part, start, first, [slopes, curves, *third])
-        if sketch is not None:
-            _sketch(sketch[rows], part, start, cholesky)
-        further = [part.constants(start.centre, start.lengths, radius, order=order) for radius in radii[1:]]
-        ratios = np.array([1.0, *(_ratio(constants, first) for constants in further)])
-        return _Part(part.gradient(slopes), part.third(*third) if third else np.empty(0), ratios)
+    predictors: LinearPredictors
+    anchor: FloatArray
+    cholesky: FloatArray
 
-    with threadpool_limits(limits=1, user_api="blas"):
-        parts = predictors.map(expand, threads=threads)
-        hessian = predictors.hessian_at(anchor, threads=threads)
-    # One set of constants, so that one alias table serves: at larger radii they are multiplied by the worst ratio.
-    factors = np.maximum.accumulate(np.max([part.ratios for part in parts], axis=0))
-    usable = np.isfinite(factors)
-    loop = _loop.Observations(
-        predictors.family.density,
-        tuple(np.ascontiguousarray(z, np.float64) for z in predictors.matrices),
-        records,
-        anchor,
-        np.tril(np.linalg.inv(cholesky)),
-        np.sum([part.gradient for part in parts], axis=0),
-        hessian,
-        np.sum([part.third for part in parts], axis=0),
-        radii[usable],
-        factors[usable],
-        SHARE if sketch is None else _SHARE_SKETCHED,
-        sketch,
-    )
-    return _Expanded(loop, hessian, bound)
+    def start(self, part: LinearPredictors, orders: Sequence[int]) -> _Start:
+        """What some observations begin with."""
+        centre, lengths, radius = part.at(self.anchor), part.lengths(self.cholesky), float(self.predictors.radii()[0])
+        return _Start(
+            centre, lengths, {order: part.constants(centre, lengths, radius, order=order) for order in orders}
+        )
+
+    def survey(self, orders: Sequence[int], threads: int) -> _Survey:
+        """Return sums over all observations, by which the order is chosen."""
+        bounds, starts = dict.fromkeys(orders, 0.0), {}
+
+        def of(part: LinearPredictors, rows: slice) -> tuple[int, _Start | None, list[float]]:
+            start = self.start(part, orders)
+            kept = start if self.predictors.is_in_memory else None
+            return rows.start, kept, [float(start.constants[order].sum()) for order in orders]
+
+        # BLAS's own threads would wait for each other in parts as small as these.
+        with threadpool_limits(limits=1, user_api="blas"):
+            for first, start, sums in self.predictors.each(of, threads=threads):
+                if start is not None:
+                    starts[first] = start
+                for order, one in zip(orders, sums, strict=True):
+                    bounds[order] += one
+        return _Survey(bounds, starts)
+
+    def expand(self, order: int, survey: _Survey, threads: int) -> _Expanded:
+        """Return expansions of that order, in a table or as a stream."""
+        predictors, bound = self.predictors, survey.bounds[order]
+        if predictors.family.density is None:
+            raise NoPredictorsError("the family has no density for single observations")
+        expected = 2 * mean_power(len(self.anchor), order + 1) * bound
+        big = expected > _MOST_STREAMED and _table_size(predictors) <= memory.room().size // _TABLE_SHARE
+        table = _Table.of(predictors, order, expected) if predictors.is_in_memory or big else None
+        radii = predictors.radii()
+
+        def expand(part: LinearPredictors, rows: slice) -> _Part:
+            start = survey.starts.get(rows.start) or self.start(part, (order,))
+            first = start.constants[order]
+            slopes, curves, *third = part.family.derivatives(range(1, order + 1), start.centre)
+            if table is not None:
+                table.add(rows, part, start, first, [slopes, curves, *third], self.cholesky)
+            further = [part.constants(start.centre, start.lengths, radius, order=order) for radius in radii[1:]]
+            ratios = np.array([1.0, *(_ratio(constants, first) for constants in further)])
+            summed = part.third(*third) if third else np.empty(0)
+            return _Part(part.gradient(slopes), summed, ratios, keys(first) if table is None else None)
+
+        with threadpool_limits(limits=1, user_api="blas"):
+            parts = predictors.map(expand, threads=threads)
+            hessian = predictors.hessian_at(self.anchor, threads=threads)
+        # One set of constants, so that one table serves: at larger radii they are multiplied by the worst ratio.
+        factors = np.maximum.accumulate(np.max([part.ratios for part in parts], axis=0))
+        usable = np.isfinite(factors)
+        common = (
+            self.anchor,
+            np.tril(np.linalg.inv(self.cholesky)),
+            np.sum([part.gradient for part in parts], axis=0),
+            hessian,
+            np.sum([part.third for part in parts], axis=0),
+            radii[usable],
+            factors[usable],
+        )
+        if table is not None:
+            return _Expanded(table.loop(predictors, common), hessian, bound)
+        classes = Classes.of([part.keys for part in parts if part.keys is not None])
+        return _Expanded(self._stream(order, classes, common), hessian, classes.total)
+
+    def _stream(self, order: int, classes: Classes, common: _Common) -> _loop.Observations:
+        """Candidates whose records are computed when they are drawn."""
+        predictors = self.predictors
+        assert predictors.family.density is not None
+        anchor, whitening, gradient, hessian, third, radii, factors = common
+        return _loop.Observations(
+            predictors.family.density,
+            tuple(z[: int(len(z) == 1)] for z in predictors.design),
+            constants=classes.constants,
+            starts=classes.starts,
+            members=classes.members,
+            source=partial(self._rows, order),
+            n=predictors.n_observations,
+            width=_width(predictors, order),
+            anchor=anchor,
+            whitening=whitening,
+            gradient=gradient,
+            hessian=hessian,
+            third=third,
+            radii=radii,
+            factors=factors,
+            share=SHARE,
+        )
+
+    def _rows(self, order: int, which: NDArray[np.int32]) -> tuple[FloatArray, list[FloatArray]]:
+        """Records of some observations, without constants, and their rows."""
+        part = self.predictors.part(which)
+        start, records = self.start(part, ()), np.empty((len(which), _width(self.predictors, order)))
+        derivatives = part.family.derivatives(range(1, order + 1), start.centre)
+        _record(records, part, start, np.zeros(len(which)), derivatives)
+        return records, [np.ascontiguousarray(z, np.float64) for z in part.matrices]
+
+
+# What a table and a stream have in common: of the sum of all expansions, and the radii of bounds.
+_Common = tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]
+
+
+class _Table(NamedTuple):
+    """Records of all observations, and their rows of 16 bits, if these pay."""
+
+    records: FloatArray
+    sketch: NDArray[np.int16] | None
+
+    @classmethod
+    def of(cls, predictors: LinearPredictors, order: int, expected: float) -> _Table:
+        """Return an empty one."""
+        n = predictors.n_observations
+        sketched = _can_be_sketched(predictors) and expected >= _LEAST_SKETCHED
+        sketch = np.zeros((n, _sketch_width(predictors)), np.int16) if sketched else None
+        return cls(np.empty((n, _width(predictors, order))), sketch)
+
+    def add(
+        self,
+        rows: slice,
+        part: LinearPredictors,
+        start: _Start,
+        constants: FloatArray,
+        derivatives: Sequence[FloatArray],
+        cholesky: FloatArray,
+    ) -> None:
+        """Fill in some observations."""
+        _record(self.records[rows], part, start, constants, derivatives)
+        if self.sketch is not None:
+            _sketch(self.sketch[rows], part, start, cholesky)
+
+    def loop(self, predictors: LinearPredictors, common: _Common) -> _loop.Observations:
+        """Return what the decision loop takes."""
+        assert predictors.family.density is not None
+        return _loop.Observations(
+            predictors.family.density,
+            tuple(np.ascontiguousarray(z, np.float64) for z in predictors.matrices),
+            self.records,
+            *common,
+            SHARE if self.sketch is None else _SHARE_SKETCHED,
+            self.sketch,
+        )
 
 
 class _Part(NamedTuple):
-    """Of some observations: derivatives of the sum of log likelihoods, and by what bounds grow with radii."""
+    """Of some observations: derivatives of the sum of log likelihoods, by what bounds grow with radii, and classes."""
 
     gradient: FloatArray
     third: FloatArray
     ratios: FloatArray
+    keys: NDArray[np.int16] | None
 
 
 def _record(

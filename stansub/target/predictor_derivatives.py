@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -88,10 +88,11 @@ class PredictedObjective(Objective):
     def _pass(self, theta: FloatArray) -> _Pass:
         self.team.progress.check()
 
-        def of(part: LinearPredictors, rows: slice) -> tuple[float, FloatArray, tuple[int, FloatArray]]:
+        def of(part: LinearPredictors, rows: slice) -> tuple[float, FloatArray, tuple[int, FloatArray | None]]:
             eta = part.at(theta)
             values, slopes = part.family.derivatives((0, 1), eta)
-            return float(values.sum()), part.gradient(slopes), (rows.start, eta)
+            kept = eta if self._predictors.is_in_memory else None
+            return float(values.sum()), part.gradient(slopes), (rows.start, kept)
 
         values, gradients, arguments = zip(*self._map(of), strict=True)
         value = sum(values)
@@ -99,17 +100,26 @@ class PredictedObjective(Objective):
             with Team(self.team.population.in_passing(), threads=self.team.threads) as team:
                 self._constant = float(Together(team).block_log_lik(theta).sum()) - value
         self.team.observations += self._n_obs
-        return _Pass(theta.copy(), value + (self._constant or 0.0), np.sum(gradients, axis=0), dict(arguments))
+        return _Pass(theta.copy(), value + (self._constant or 0.0), np.sum(gradients, axis=0), _known(arguments))
 
     def _map(self, work: Callable[[LinearPredictors, slice], R]) -> list[R]:
         with np.errstate(over="ignore", invalid="ignore"):
             return self._predictors.map(work, threads=self.team.threads)
 
 
+def _known(arguments: Iterable[tuple[int, FloatArray | None]]) -> dict[int, FloatArray] | None:
+    """The arguments of all parts; None where they were not kept."""
+    found = {first: eta for first, eta in arguments if eta is not None}
+    return found or None
+
+
 class _Pass(NamedTuple):
-    """The log likelihood of all observations at a place, its gradient, and the arguments by the parts' first rows."""
+    """The log likelihood of all observations at a place, and its gradient.
+
+    The arguments are kept by the first rows of the parts, if designs are in memory.
+    """
 
     theta: FloatArray
     value: float
     gradient: FloatArray
-    eta: dict[int, FloatArray]
+    eta: dict[int, FloatArray] | None

@@ -23,13 +23,12 @@ from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from stansub import _loop
 from stansub.errors import InputError
 from stansub.target.blocks import Blocks
 from stansub.target.rows import Design, Rows
-from stansub.types import FloatArray
+from stansub.types import FloatArray, Places
 
 # Radii in standard deviations, as multiples of the square root of the dimension: a draw of a normal posterior has |w|
 # within a few units of that. Beyond the last everything is evaluated.
@@ -144,14 +143,14 @@ class LinearPredictors:
     offset : tuple of ndarray, each of shape (n_observations,) or (1,)
         o_k. The first has `n_observations` entries.
     family : Family
-    order : ndarray of int64, shape (n_observations,), optional
+    order : ndarray of int32, shape (n_observations,), optional
         Which of these observations each of the population is; by default they are in its order.
     """
 
     design: tuple[Design, ...]
     offset: tuple[FloatArray, ...]
     family: Family
-    order: NDArray[np.int64] | None = None
+    order: Places | None = None
     _latest: list[tuple[FloatArray, FloatArray]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.types import FloatArray
+from stansub.types import FloatArray, Places
 
 # Types that hold numbers of 64 bits in less memory, the smallest first, and their ranges.
 _SMALLER = {
@@ -57,7 +57,7 @@ class ColumnRows:
 
 Design: TypeAlias = FloatArray | ColumnRows
 # Some observations: a range, or their places.
-Rows: TypeAlias = slice | NDArray[np.int64]
+Rows: TypeAlias = slice | Places
 
 
 def compact(values: FloatArray) -> NDArray[Any]:

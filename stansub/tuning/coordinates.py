@@ -158,7 +158,7 @@ def _kinds(phi: Map, start: FloatArray, rng: np.random.Generator) -> tuple[Place
     """Parameters that phi is affine in with slopes that others change, those that it is not affine in, and what the
     first reach, shape (m, n_effects)."""
     dim = len(start)
-    here, there = start, start + rng.uniform(-_SPREAD, _SPREAD, dim)
+    here, there = start + rng.uniform(-_SPREAD, _SPREAD, (2, dim))
     bases = phi(here), phi(there)
     effects, others, reached = [], [], []
     for k in range(dim):

@@ -164,7 +164,7 @@ def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> Float
             continue
         if np.isfinite(value) and np.isfinite(gradient).all():
             return np.asarray(theta)
-    raise RunError("no parameters were found at which the surrogate is defined; choose another proposal")
+    raise RunError("the surrogate is defined at none of the parameter values tried; choose another proposal")
 
 
 def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadratic, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -142,6 +143,10 @@ def test_models_are_compared_by_single_observations() -> None:
     [
         ({"a": made("a")}, "needs at least two models"),
         ({"a": made("a"), "b": made("b", n=401)}, "a has 400 observations and b 401"),
+        (
+            {"a": replace(made("a"), columns=frozenset("xy")), "b": replace(made("b"), columns=frozenset("z"))},
+            "a and b share no data variable with the same values",
+        ),
         ({"a": made("a"), "b": made("b", seed=7)}, "a and b: use the same `seed`"),
         ({"a": made("a"), "b": made("b", rows=41)}, "a and b: use the same `seed`, `observations`"),
         ({"a": made("a"), "b": made("b", scale="deviance")}, "a and b: use the same"),

@@ -18,6 +18,7 @@ from stansub.nuts.base import Program
 from stansub.output import inference_data, psis
 from stansub.run.functions import posterior_of
 from stansub.stan import data as data_module
+from stansub.stan import syntax
 
 N = 300
 X = np.random.default_rng(1).standard_normal((N, 2))
@@ -167,6 +168,21 @@ def test_a_program_gives_what_arviz_makes_of_its_log_lik(place: Path) -> None:
     np.testing.assert_allclose(found.pareto_k, pareto_k, rtol=1e-6)
 
 
+def test_models_of_other_data_are_told_apart(place: Path, tmp_path: Path) -> None:
+    """Here of the same observations in another order."""
+    data = json.loads((place / "data.json").read_text())
+    (tmp_path / "data.json").write_text(json.dumps({**data, "y": data["y"][::-1]}))
+    draws = inference_data.read(place / "draws.nc")
+    other = inference_data.read(place / "draws.nc")
+    program = syntax.parse(str(other.attrs["model_code"]))
+    values = data_module.read(str(tmp_path / "data.json"), program.data.declarations)
+    other.attrs |= {"data_file": str(tmp_path / "data.json"), "data_hash": values.digest()}
+    found = {"one": stansub.loo(draws), "other": stansub.loo(other)}
+    with pytest.raises(InputError, match="one and other share no data variable"):
+        stansub.loo_compare(found)
+    stansub.loo_compare({"one": found["one"], "again": stansub.loo(draws)})
+
+
 def test_draws_of_nuts_do_too(place: Path) -> None:
     """They have no unconstrained positions."""
     draws = inference_data.read(place / "draws.nc")
@@ -231,7 +247,7 @@ def test_the_command_compares(place: Path, capsys: pytest.CaptureFixture[str]) -
         (["draws.nc", "draws.nc"], "the same file is given twice"),
         (["draws.nc", "--observations", "1"], "observations 1 must be an integer of at least 2"),
         (["draws.nc", "--data", "others.json"], "not the data that the draws were made from"),
-        (["moved.nc"], "the data of the draws are not there any more; give --data"),
+        (["moved.nc"], "the data of the draws no longer exist there; give --data"),
     ],
 )
 def test_wrong_use(

@@ -456,7 +456,7 @@ class TestRefusals:
         for kernel in (moves(), stansub.Sequence(one=moves(), other=stansub.Metropolis())):
             facts = inference_data.attrs(stansub.sample(smooth, kernel=kernel, **options))
             name = type(kernel).__name__
-            reason = f"the kernel {name} does not move on one smooth density of the whole space"
+            reason = f"the kernel {name} does not move on one smooth density of all parameters"
             assert facts["mode_check"]["reason"] == reason
             assert reason in facts["choices"]["control variates"]
             assert facts["settings"]["control_variates"] == 0

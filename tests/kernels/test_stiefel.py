@@ -118,7 +118,7 @@ def test_sampled_as_any_posterior_with_a_scale_that_is_learned_and_no_search_for
     truth = 1 / np.tanh(5) - 1 / 5
     assert max(z_scores(one, truth) for one in mean) < 4
     assert 0.3 < float(idata["sample_stats"]["accepted"].mean()) < 0.6
-    assert "one smooth density of the whole space" in str(idata.attrs["mode_check"])
+    assert "one smooth density of all parameters" in str(idata.attrs["mode_check"])
     assert "mode" not in idata.attrs["warnings"]
 
 

@@ -74,7 +74,7 @@ def test_other_files_are_not_taken_for_references(made: reference_cache.Stored) 
     draws = {"mu": np.zeros((2, 5))}
     sampled = inference_data.build(posterior=draws, sample_stats=draws, attrs={"model": "toy"})
     inference_data.write(sampled, made.path, overwrite=True)
-    with pytest.raises(InputError, match="exists already and is no reference; use `force=True`"):
+    with pytest.raises(InputError, match="exists already and is not a reference; use `force=True`"):
         obtain()
 
 

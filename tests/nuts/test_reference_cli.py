@@ -47,14 +47,14 @@ def test_a_reference_is_made_and_used_again(files: list[str], capsys: pytest.Cap
     assert err == "Reference by CmdStan 2.37: CmdStan is installed\nReference: toy_reference.nc\n"
     assert "omega[2,3]" in out
     assert "NUTS" in out
-    assert "This reference is not to be trusted: R-hat reaches" in out
+    assert "Do not trust this reference: R-hat reaches" in out
     assert inference_data.attrs(inference_data.read("toy_reference.nc"))["data_file"] == str(Path("toy.json").resolve())
 
     code, again, err = run(files, capsys)
     assert (code, again) == (0, out)
-    assert "toy_reference.nc, made before (--force runs it again)" in err
+    assert "toy_reference.nc (reused; --force runs NUTS again)" in err
 
-    for command, expected in (("summary", out.partition("This reference")[0]), ("plot", "toy_reference_trace.png\n")):
+    for command, expected in (("summary", out.partition("Do not trust")[0]), ("plot", "toy_reference_trace.png\n")):
         with pytest.raises(SystemExit, match="0"):
             cli.main([command, "toy_reference.nc"])
         assert capsys.readouterr() == (expected, "")
@@ -65,7 +65,7 @@ def test_a_reference_is_made_and_used_again(files: list[str], capsys: pytest.Cap
 
     code, _, err = run([*files, *QUICK, "--force", "--quiet", "-o", "toy_reference.nc"], capsys)
     assert code == 0, err
-    assert "made before" not in err
+    assert "reused; --force" not in err
 
 
 def test_nutpie_runs_where_there_is_no_cmdstan(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,7 @@ def test_nutpie_runs_where_there_is_no_cmdstan(place: Path, capsys: pytest.Captu
     code, out, err = run([*arguments, "--parallel-chains", "1"], capsys)
     assert code == 0
     assert "on the BridgeStan home: no CmdStan is installed (stansub reference --install-cmdstan gets it)" in err
-    assert "not to be trusted" not in out
+    assert "Do not trust" not in out
     assert Path("normal_mean_reference.nc").is_file()
 
     code, _, err = run([*arguments, "--engine", "cmdstan", "-o", "other.nc"], capsys)

@@ -133,12 +133,12 @@ def test_budgets_that_are_too_short(found: BudgetPlan) -> None:
     assert found.ways[0].steps(early) is None
     with pytest.raises(InputError, match="too short"):
         found.ways[0].options(early)
-    with pytest.raises(InputError, match="no chain could begin"):
+    with pytest.raises(InputError, match="no chain would start"):
         best_of(found.all, early / 2)
 
 
 def test_a_budget_that_is_over_before_chains_begin(clock: Clock) -> None:
-    with pytest.raises(InputError, match=r"budget 0\.01 is too short: no chain could begin"):
+    with pytest.raises(InputError, match=r"budget 0\.01 is too short: no chain would start"):
         plan(normal_means(clock), budget=0.01, pilot_seconds=0.05, config=SampleConfig(seed=3, parallel_chains=1))
 
 
@@ -236,7 +236,7 @@ def test_a_run_that_follows(found: BudgetPlan, clock: Clock, monkeypatch: pytest
 def test_a_plan_that_leaves_no_time(found: BudgetPlan, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     late = replace(found, seconds=found.budget)
     monkeypatch.setattr(working, "plan", lambda *given, **options: late)
-    with pytest.raises(InputError, match="no chain could begin"):
+    with pytest.raises(InputError, match="no chain would start"):
         follow(normal_means(clock), None, budget="20s", config=SampleConfig(), progress=Progress())
 
 

@@ -94,7 +94,7 @@ def test_loose_decisions_are_caught() -> None:
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path: Any) -> None:
-    with pytest.raises(InputError, match="exact already"):
+    with pytest.raises(InputError, match="already exact"):
         compare_exact(normal_mean(), test="exact")
     with pytest.raises(InputError, match="leave out `checkpoint`"):
         compare_exact(normal_mean(), checkpoint=tmp_path / "run.checkpoint")

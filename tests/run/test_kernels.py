@@ -127,7 +127,7 @@ def test_what_makes_no_kernel_is_refused(program: CompiledModel, data: dict[str,
         Mixture({"one": 1.0, "two": -1.0}, one=Metropolis(), two=Metropolis())
     with pytest.raises(InputError, match="at least one kernel"):
         Sequence()
-    with pytest.raises(InputError, match="give `kernel` or `proposal`"):
+    with pytest.raises(InputError, match="give either `kernel` or `proposal`"):
         stansub.sample(program, data, kernel=Metropolis(), proposal="random-walk", **RUN)
 
 

@@ -81,8 +81,8 @@ def test_variables_that_are_saved_or_dropped(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"save": "nu"}, "`save=nu`: there is no such variable; there are mu, sigma, precision"),
-        ({"drop": ["mu", "nu"]}, "`drop=nu`: there is no such variable"),
+        ({"save": "nu"}, "`save=nu`: no such variable; the program has mu, sigma, precision"),
+        ({"drop": ["mu", "nu"]}, "`drop=nu`: no such variable"),
         ({"save": "mu", "drop": "mu"}, "leave no variable"),
         ({"save": "log_lik"}, "leave no variable: keep at least one beside log_lik"),
     ],

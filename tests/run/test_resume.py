@@ -123,7 +123,7 @@ def test_a_run_that_has_not_come_to_its_end_is_not_overwritten(
         stop_after(patch, 1)
         with pytest.raises(KeyboardInterrupt):
             stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
-    with pytest.raises(InputError, match="has not come to its end"):
+    with pytest.raises(InputError, match="holds an unfinished run"):
         stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
 
 
@@ -168,12 +168,11 @@ def test_where_nothing_was_kept_a_run_begins_anew_and_says_so(
     logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole, file = stansub.sample(logistic, logistic_data, **SHORT), tmp_path / "none.checkpoint"
-    assert "to resume from" not in capsys.readouterr().err
+    assert "new run" not in capsys.readouterr().err
     assert_same(whole, stansub.sample(logistic, logistic_data, resume=file, **SHORT))
-    assert "There is no " in (said := capsys.readouterr().err)
-    assert "none.checkpoint to resume from: this run starts anew, and is kept there" in said
+    assert "none.checkpoint does not exist: this is a new run, stored there" in capsys.readouterr().err
     stansub.sample(logistic, logistic_data, resume=file, **SHORT)
-    assert "to resume from" not in capsys.readouterr().err
+    assert "new run" not in capsys.readouterr().err
     file.write_bytes(b"")
     with pytest.raises(InputError, match="is damaged"):
         stansub.sample(logistic, logistic_data, resume=file, **SHORT)
@@ -287,7 +286,7 @@ def test_nothing_but_a_checkpoint_is_replaced_by_one(
     with contextlib.closing(sqlite3.connect(database := tmp_path / "other.db")) as other:
         other.execute("CREATE TABLE mine (value)")
     for path, reason in (
-        (taken, "is not a checkpoint, and is left as it is"),
+        (taken, "is not a checkpoint and was not changed"),
         (database, "is an SQLite database.* and is left as it is"),
         (folder, "is a folder"),
         (fifo, "is a FIFO"),
@@ -351,7 +350,7 @@ def test_functions_are_given_again(
     assert "checkpoint" not in capsys.readouterr().err
     assert_same(whole, stansub.sample(logistic, logistic_data, kernel=walk, resume=file, **SHORT))
     other = stansub.Metropolis(lambda rng, position: (position, 0.0))
-    with pytest.raises(InputError, match=r"is of a run with other options, .*`kernel` was"):
+    with pytest.raises(InputError, match=r"was written by a run with other options .*`kernel` was"):
         stansub.sample(logistic, logistic_data, kernel=other, resume=file, **SHORT)
     with pytest.raises(InputError, match="of a run with a `kernel` of its own, which is not in the file"):
         stansub.read_checkpoint(file)

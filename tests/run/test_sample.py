@@ -86,7 +86,7 @@ def test_a_posterior_that_is_at_hand_gives_the_same_draws(
     posterior = logistic.with_data(logistic_data, block_size=SHORT["block_size"], seed=SHORT["seed"])
     settings = {name: value for name, value in SHORT.items() if name != "block_size"}
     same(short, stansub.sample(posterior, test=LOOSE, **settings))
-    with pytest.raises(InputError, match="settled in the posterior"):
+    with pytest.raises(InputError, match="fixed by the given posterior"):
         stansub.sample(posterior, logistic_data, test=LOOSE, **settings)
 
 

@@ -1,0 +1,88 @@
+"""Observations in classes of about the same constant: what random picks in proportion to constants need, in four bytes.
+
+A class takes the largest constant that its members may have, at most 2^(1/8) times their own. Bounds stay bounds, since
+constants are only rounded up; decisions are exact with any constants that are bounds, and look at a twentieth more
+observations. A pick is a class, in proportion to its constant times its members, and then any of its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub.types import FloatArray
+
+# Classes for a factor of two, and the key of constants that are 0, which are never picked.
+_STEPS, _NONE = 8, np.iinfo(np.int16).min
+
+
+class Classes(NamedTuple):
+    """Observations with constants above 0, class by class.
+
+    Attributes
+    ----------
+    constants : ndarray, shape (k,)
+        Of each class; no less than those of its members.
+    starts : ndarray of int64, shape (k + 1,)
+        Where the members of each class begin.
+    members : ndarray of int32
+        Numbers of observations.
+    """
+
+    constants: FloatArray
+    starts: NDArray[np.int64]
+    members: NDArray[np.int32]
+
+    @property
+    def total(self) -> float:
+        """The sum of the constants of all members."""
+        return float(self.constants @ np.diff(self.starts))
+
+    @classmethod
+    def of(cls, parts: Sequence[NDArray[np.int16]]) -> Classes:
+        """Return classes from the keys (see `keys`) of parts of the observations, one after the other."""
+        counts = np.zeros(1 << 16, np.int64)
+        for part in parts:
+            counts += _counted(part)
+        counts[_index(np.array([_NONE], np.int16))] = 0
+        present = np.flatnonzero(counts)
+        starts = np.concatenate([[0], np.cumsum(counts[present])])
+        members, place = np.empty(starts[-1], np.int32), np.zeros(1 << 16, np.int64)
+        place[present] = starts[:-1]
+        first = 0
+        for part in parts:
+            own = _index(part)
+            order = np.argsort(own, kind="stable")
+            order = order[own[order] > 0]
+            sorted_keys = own[order]
+            # Within a class the members of a part follow each other.
+            begins = np.searchsorted(sorted_keys, sorted_keys, side="left")
+            members[place[sorted_keys] + np.arange(len(order)) - begins] = first + order
+            place += np.bincount(sorted_keys, minlength=1 << 16)
+            first += len(part)
+        return cls(_constant(present - (1 << 15)), starts, members)
+
+
+def keys(constants: FloatArray) -> NDArray[np.int16]:
+    """Return the classes of some observations by their constants, which are finite and not negative."""
+    positive = constants > 0
+    found = np.ceil(_STEPS * np.log2(constants, out=np.zeros_like(constants), where=positive))
+    found += constants > _constant(found)  # rounding may have gone down
+    found[~positive] = _NONE
+    return np.asarray(found, np.int16)
+
+
+def _constant(key: NDArray[np.floating] | NDArray[np.int64]) -> FloatArray:
+    return np.asarray(np.exp2(np.asarray(key, np.float64) / _STEPS))
+
+
+def _index(key: NDArray[np.int16]) -> NDArray[np.int64]:
+    """From 0, which is that of constants that are 0."""
+    return key.astype(np.int64) + (1 << 15)
+
+
+def _counted(key: NDArray[np.int16]) -> NDArray[np.int64]:
+    return np.bincount(_index(key), minlength=1 << 16)

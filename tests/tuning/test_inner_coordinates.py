@@ -1,0 +1,99 @@
+"""Effects and what scales them are found from evaluations alone, and left alone where the proof fails."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.errors import RunError
+from stansub.tuning.coordinates import Effects, find_effects
+
+Array = NDArray[np.float64]
+J, K = 5, 4
+# alpha, log tau; effects of a scale; two log scales and a correlation; pairs of effects; centred effects.
+TAU, Z, SDS, CORRELATION, PAIRS, CENTRED = 1, slice(2, 7), slice(7, 9), 9, slice(10, 18), slice(18, 21)
+DIM = 21
+
+
+def phi(theta: Array) -> Array:
+    """An intercept, effects that are a scale times others and a mean, correlated pairs, and centred ones."""
+    rho, pairs = np.tanh(theta[CORRELATION]), theta[PAIRS].reshape(K, 2)
+    lower = np.array([[1, 0], [rho, np.sqrt(1 - rho**2)]])
+    r = pairs @ (np.exp(theta[SDS])[:, np.newaxis] * lower).T
+    return np.concatenate([theta[:1], 0.3 * theta[0] + np.exp(theta[TAU]) * theta[Z], r.T.ravel(), theta[CENTRED]])
+
+
+def found(of: object = phi, dim: int = DIM) -> Effects:
+    return find_effects(of, np.zeros(dim), np.random.default_rng(1))  # type: ignore[arg-type]
+
+
+def test_blocks_are_found() -> None:
+    effects = found()
+    assert sorted(effects.full.sizes) == [1] * J + [2] * K
+    assert sorted(effects.full.places) == [*range(2, 7), *range(10, 18)]
+
+
+def test_arguments_are_the_inner_coordinates() -> None:
+    effects = found()
+    for theta in np.random.default_rng(2).standard_normal((5, DIM)):
+        mean = 0.3 * theta[0] * np.isin(effects.full.places, np.arange(2, 7))
+        inner = effects.full.inward(theta)[effects.full.places] + mean
+        np.testing.assert_allclose(inner, phi(theta)[effects.rows], rtol=1e-6)
+
+
+def test_weights_are_the_data_s_share_of_precision() -> None:
+    effects, theta = found(), np.zeros((1, DIM))  # scales 1, no correlation
+    given = np.geomspace(1e-3, 1e3, len(phi(theta[0])))
+    coordinates = effects.matching(sp.csr_array(sp.diags_array(given)), theta)
+    shares = given[effects.rows] / (1 + given[effects.rows])
+    ends = np.cumsum(effects.full.sizes)
+    weights = [shares[end - size : end].mean() for end, size in zip(ends, effects.full.sizes, strict=True)]
+    expected = effects.weighted(np.array(weights))
+    np.testing.assert_allclose(coordinates.coefficients, expected.coefficients, rtol=1e-9)
+    half = effects.weighted(np.full(effects.n_blocks, 0.5)).inward(np.ones(DIM))
+    np.testing.assert_allclose(half[Z], np.exp(0.5))
+
+
+def affine(theta: Array) -> Array:
+    return np.concatenate([theta[:1] + theta[1:], 2 * theta])
+
+
+def loadings(theta: Array) -> Array:
+    """A product of two that are both of any sign."""
+    return np.asarray(theta[0] * theta[1:])
+
+
+def scaled_scales(theta: Array) -> Array:
+    """The logarithm of each scale is a product itself."""
+    return np.asarray(np.exp(np.exp(theta[0]) * theta[1:4]) * theta[4:7])
+
+
+def one_for_two(theta: Array) -> Array:
+    """More arguments than effects."""
+    return np.concatenate([np.exp(theta[0]) * theta[1:], np.exp(theta[0]) * theta[1:]])
+
+
+def additive(theta: Array) -> Array:
+    """A scale whose logarithm is not affine."""
+    return np.asarray((1 + np.exp(theta[0])) * theta[1:])
+
+
+def nowhere(theta: Array) -> Array:
+    raise RunError("not defined")
+
+
+@pytest.mark.parametrize("of", [affine, loadings, scaled_scales, one_for_two, additive, nowhere])
+def test_anything_else_is_left_alone(of: object) -> None:
+    effects = found(of, 7)
+    assert effects.full.is_plain
+    assert effects.matching(sp.csr_array((12, 12)), np.zeros((1, 7))).is_plain
+
+
+def test_many_scales() -> None:
+    def horseshoe(theta: Array) -> Array:
+        return np.asarray(np.exp(theta[0] + theta[1:4]) * theta[4:7])
+
+    effects = found(horseshoe, 7)
+    assert effects.n_blocks == 3
+    np.testing.assert_array_equal(effects.full.columns, [0, 1, 0, 2, 0, 3])
+    np.testing.assert_allclose(effects.full.coefficients, 1, rtol=1e-8)
