@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import stansub
 from stansub.cli.application import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,6 +59,11 @@ def test_every_page_is_reached_from_the_first():
         reached |= ahead
         ahead = {below for page in ahead for below in listed(page)} & pages - reached
     assert pages == reached
+
+
+def test_the_reference_lists_every_public_name():
+    page = (ROOT / "docs" / "reference" / "api.md").read_text()
+    assert set(re.findall(r"^   (\w+)$", page, re.MULTILINE)) == set(stansub.__all__) - {"__version__"}
 
 
 @pytest.mark.slow
