@@ -334,7 +334,7 @@ def run_chains(
             max_time=max_time,
             watch=_Watch(chains, view),
             on_interrupt=lambda: console.print(
-                "Stopping after the current step to save the draws so far; press Ctrl-C again to discard them"
+                "Stopping after the current step to save the draws; Ctrl-C again discards them"
             ),
         )
     if meetings is not None:
