@@ -227,10 +227,8 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
 def _exact(posterior: Posterior) -> str:
     """Whether bounds are proved for the likelihood, or why not."""
     try:
-        predictors = posterior.derived_predictors()
+        predictors = posterior.predictors()
     except NoPredictorsError as error:
-        if posterior.analysis.has_family:
-            return "yes, if the arguments of its density turn out to be affine in the parameters"
         return f"no, {error}"
     return f"yes, an observation has {_count(len(predictors.design), 'argument')}"
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _INT32 = np.iinfo(np.int32)
 _MAX_INT = _INT32.max
-# Rows that are decoded at a time, and batches that are read ahead.
-_BATCH, _AHEAD = 65_536, 2
+# Rows that are decoded at a time, rows of these that are converted at a time, and batches that are read ahead.
+_BATCH, _PIECE, _AHEAD = 65_536, 8192, 2
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,29 @@ def open_file(path: Path, kind: str) -> Table:
 
     def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
         with _reading(path):
-            yield from found.scanner(
-                columns=columns, batch_size=_BATCH, batch_readahead=_AHEAD, fragment_readahead=1
-            ).to_batches()
+            if path.is_dir():
+                scanner = found.scanner(
+                    columns=columns, batch_size=_BATCH, batch_readahead=_AHEAD, fragment_readahead=1
+                )
+                yield from scanner.to_batches()
+            else:
+                yield from _of_one_file(path, kind, columns)
 
     return Table(path.name, types, n_rows, batches)
+
+
+def _of_one_file(path: Path, kind: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield batches in this thread, from the file as it is mapped into memory: several times faster than a scanner."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if kind == "parquet":
+        with parquet.ParquetFile(path, memory_map=True) as file:
+            yield from file.iter_batches(_BATCH, columns=columns, use_threads=False)
+        return
+    with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number).select(columns)
 
 
 def of_stream(stream: Any, name: str) -> Table:
@@ -124,8 +142,11 @@ def read(table: Table, wanted: Sequence[Wanted]) -> list[tuple[str, ...] | None]
     for batch in table.batches(columns):
         if first + batch.num_rows > table.n_rows:
             break
-        for filler in fillers:
-            filler.add(batch.column(filler.wanted.column), first)
+        # Columns go side by side into the rows of a matrix, few enough of which stay in a cache.
+        for start in range(0, batch.num_rows, _PIECE):
+            piece = batch.slice(start, _PIECE)
+            for filler in fillers:
+                filler.add(piece.column(filler.wanted.column), first + start)
         first += batch.num_rows
     if first != table.n_rows:
         raise InputError(f"{table.name}: the table had {table.n_rows:,} rows when it was opened, and has others now")

@@ -205,6 +205,7 @@ class _Site:
         big = expected > _MOST_STREAMED and _table_size(predictors) <= memory.room().size // _TABLE_SHARE
         table = _Table.of(predictors, order, expected) if predictors.is_in_memory or big else None
         radii = predictors.radii()
+        found_keys = np.empty(predictors.n_observations if table is None else 0, np.int16)
 
         def expand(part: LinearPredictors, rows: slice) -> _Part:
             start = survey.starts.get(rows.start) or self.start(part, (order,))
@@ -212,10 +213,12 @@ class _Site:
             slopes, curves, *third = part.family.derivatives(range(1, order + 1), start.centre)
             if table is not None:
                 table.add(rows, part, start, first, [slopes, curves, *third], self.cholesky)
+            else:
+                found_keys[rows] = keys(first)
             further = [part.constants(start.centre, start.lengths, radius, order=order) for radius in radii[1:]]
             ratios = np.array([1.0, *(_ratio(constants, first) for constants in further)])
             summed = part.third(*third) if third else np.empty(0)
-            return _Part(part.gradient(slopes), summed, ratios, keys(first) if table is None else None)
+            return _Part(part.gradient(slopes), summed, ratios)
 
         with threadpool_limits(limits=1, user_api="blas"):
             parts = predictors.map(expand, threads=threads)
@@ -234,7 +237,7 @@ class _Site:
         )
         if table is not None:
             return _Expanded(table.loop(predictors, common), hessian, bound)
-        classes = Classes.of([part.keys for part in parts if part.keys is not None])
+        classes = Classes.of([found_keys[rows] for rows in predictors.ends])
         return _Expanded(self._stream(order, classes, common), hessian, classes.total)
 
     def _stream(self, order: int, classes: Classes, common: _Common) -> _loop.Observations:
@@ -316,12 +319,11 @@ class _Table(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Of some observations: derivatives of the sum of log likelihoods, by what bounds grow with radii, and classes."""
+    """Of some observations: derivatives of the sum of log likelihoods, and by what bounds grow with radii."""
 
     gradient: FloatArray
     third: FloatArray
     ratios: FloatArray
-    keys: NDArray[np.int16] | None
 
 
 def _record(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -212,6 +213,20 @@ def test_the_same_decisions_by_threads_and_after_a_pickle(stream: bool) -> None:
             ]
         )
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(("stream", "least", "most"), [(False, 48, 200), (True, 4, 24)], ids=["table", "stream"])
+def test_memory_of_an_observation(stream: bool, least: int, most: int) -> None:
+    n = 400_000
+    model = Regression.make(n=n, order=2, stream=stream)
+    tracemalloc.start()
+    try:
+        kept = model.variates()
+        peak = tracemalloc.get_traced_memory()[1] / n
+    finally:
+        tracemalloc.stop()
+    assert kept.expected > 0
+    assert least < peak < most, "bytes at the peak, beside data and designs"
 
 
 def test_decisions_go_on_from_the_candidates_that_were_drawn_ahead() -> None:

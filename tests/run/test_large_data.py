@@ -14,6 +14,7 @@ from stansub.stan import instances, predictors, shares
 from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.stan.shares import Shares
 from stansub.stan.syntax import parse
+from stansub.target import observations
 
 N = 4000
 PROGRAM = """
@@ -75,14 +76,21 @@ def test_what_is_written_from_all_rows_needs_all_of_them(
 
 
 def test_draws_do_not_depend_on_what_is_held(
-    compiled: CompiledModel, data: dict[str, Any], request: pytest.FixtureRequest
+    compiled: CompiledModel, data: dict[str, Any], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def draws() -> Any:
-        idata = stansub.sample(compiled, data, seed=3, chains=2, iter_warmup=100, iter_sampling=200)
+        idata = stansub.sample(compiled, data, seed=3, chains=2, iter_warmup=100, iter_sampling=2000)
         return inference_data.group(idata, "unconstrained_posterior")["theta"].values
 
     usual = draws()
     request.getfixturevalue("little_memory")
+    streamed = draws()
+    assert not np.array_equal(streamed, usual), "candidates come from a stream"
+    sd = usual.std(axis=(0, 1))
+    # as if only a quarter of the draws were effective
+    np.testing.assert_array_less(np.abs(streamed.mean(axis=(0, 1)) - usual.mean(axis=(0, 1))), 5 * sd / np.sqrt(500))
+    np.testing.assert_allclose(streamed.std(axis=(0, 1)), sd, rtol=0.15)
+    monkeypatch.setattr(observations, "_MOST_STREAMED", -1.0)
     np.testing.assert_allclose(draws(), usual, rtol=1e-6)
 
 
