@@ -34,6 +34,7 @@ from stansub.stan.remarks import find_line
 from stansub.stan.sizes import outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
+from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
 from stansub.stan.verdict import Examined, examine
 from stansub.target.remainders import NoPredictorsError
@@ -227,10 +228,8 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
 def _exact(posterior: Posterior) -> str:
     """Whether bounds are proved for the likelihood, or why not."""
     try:
-        predictors = posterior.derived_predictors()
+        predictors = posterior.predictors()
     except NoPredictorsError as error:
-        if posterior.analysis.has_family:
-            return "yes, if the arguments of its density turn out to be affine in the parameters"
         return f"no, {error}"
     return f"yes, an observation has {_count(len(predictors.design), 'argument')}"
 
@@ -243,7 +242,9 @@ def _moves(analysis: Analysis, size: str, posterior: Posterior | None) -> Iterat
         return
     are = f"{', '.join(effects)} {'is an effect' if len(effects) == 1 else 'are effects'} with an unknown scale"
     try:
-        analysis.halves(size)
+        own, counting = analysis.halves(size), size or analysis.size
+        if posterior is not None and counting in posterior.values.values:
+            sparse_predictors(own, posterior.values.values, posterior.values.integer(counting))
     except NoPredictorsError as error:
         yield "Moves", f"{others}; {are}, but there are no surrogate transitions: {error}"
         return

@@ -73,8 +73,8 @@ def test_rewritings_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     check(file)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Rewritten")]
     assert lines == [
-        "LoopEvaluator     summaries of data in transformed data",
-        "LoopEvaluator     data beside an observation as rows of data",
+        "Rewritten     summaries of data in transformed data",
+        "Rewritten     data beside an observation as rows of data",
     ]
 
 

@@ -59,7 +59,7 @@ def command(arguments: list[str], **environment: str) -> subprocess.CompletedPro
     )
 
 
-WRITTEN = "Draws: logistic.nc. Next: stansub plot logistic.nc; details: stansub summary logistic.nc --verbose\n"
+WRITTEN = "Draws: logistic.nc. Next: stansub report logistic.nc; details: stansub summary logistic.nc --verbose\n"
 
 
 def data(n: int = 400, **changes: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import stansub
 from stansub.cli.application import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,6 +59,28 @@ def test_every_page_is_reached_from_the_first():
         reached |= ahead
         ahead = {below for page in ahead for below in listed(page)} & pages - reached
     assert pages == reached
+
+
+def test_the_reference_lists_every_public_name():
+    page = (ROOT / "docs" / "reference" / "api.md").read_text()
+    assert set(re.findall(r"^   (\w+)$", page, re.MULTILINE)) == set(stansub.__all__) - {"__version__"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["first-run", "multilevel", "trust"])
+def test_tutorials_print_the_tables_that_they_show(name):
+    script = ROOT / "docs" / "tutorials" / "execute.py"
+    done = subprocess.run([sys.executable, script, name, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
+def test_the_tutorial_in_r_prints_the_tables_that_it_shows():
+    asked = "quit(status = !(requireNamespace('brms', quietly = TRUE) && requireNamespace('rstan', quietly = TRUE)))"
+    if subprocess.run(["Rscript", "-e", asked], capture_output=True, check=False).returncode:
+        pytest.skip("brms or rstan is not installed")
+    test_tutorials_print_the_tables_that_they_show("brms")
 
 
 def test_every_module_has_its_line_in_the_architecture():

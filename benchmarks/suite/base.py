@@ -106,7 +106,7 @@ def compile_program(task: Task, program: Path | None = None, *, lipschitz: bool 
     from stansub.stan.ranges import LIPSCHITZ, largest_constant
 
     told: list[str] = []
-    compiled = stansub.compile_model(program or task.workload.program, progress=told.append, predictors=True)
+    compiled = stansub.compile_model(program or task.workload.program, progress=told.append)
     if lipschitz:
         largest_constant(compiled.with_data(task.data), LIPSCHITZ, progress=told.append)
     return bool(told)

@@ -21,20 +21,15 @@ from pathlib import Path
 PAGES = Path(__file__).resolve().parent
 _BLOCK = re.compile(r"```(\w+)\n(.*?)```(?:\n\n```text\n(.*?)```)?", flags=re.DOTALL)
 _FILE = re.compile(r"(?:#|//) (\S+\.(?:py|stan|R))\n")
-_ROW = re.compile(r"^ *[A-Za-z]\S* +-?\d.*$", flags=re.MULTILINE)
+_ROW = re.compile(r"^\S+(?: +-?[\d.]+){9}$", flags=re.MULTILINE)  # a name and nine figures, as in the table of draws
 
 
 def output(command: str, folder: Path) -> str:
-    """Return what a command prints, warnings on standard error included, with nothing of its progress."""
-    with tempfile.TemporaryFile("w+") as printed:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", command], cwd=folder, stdout=printed, stderr=subprocess.PIPE, text=True
-        )
-        printed.seek(0)
-        text = printed.read()
+    """Return what a command prints on standard output."""
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=folder, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{command}\nended with exit code {done.returncode}:\n{done.stderr}")
-    return re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE).strip("\n") + "\n"
+    return re.sub(r"[ \t]+$", "", done.stdout, flags=re.MULTILINE).strip("\n") + "\n"
 
 
 def executed(page: str, folder: Path) -> str:
@@ -54,9 +49,9 @@ def executed(page: str, folder: Path) -> str:
 
 
 def rows(page: str) -> list[str]:
-    """Return the rows of tables of draws in the outputs of a page, without times."""
+    """Return the rows of tables of draws in the outputs of a page."""
     shown = [block[3] for block in _BLOCK.finditer(page) if block[1] == "sh" and block[3]]
-    return [re.sub(r" +", " ", row) for text in shown for row in _ROW.findall(text) if "[" in row or "alpha" in row]
+    return [re.sub(r" +", " ", row) for text in shown for row in _ROW.findall(text)]
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from stansub.cli.loo import loo
 from stansub.cli.plan import plan
 from stansub.cli.ppc import ppc
 from stansub.cli.reference import reference
+from stansub.cli.report import report
 from stansub.cli.risk import risk
 from stansub.cli.sample import sample
 from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
@@ -35,7 +36,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (sample, summary, plot, export, compare, loo, ppc, reference, diagnose, risk, plan, check, doctor):
+for _command in (
+    sample,
+    summary,
+    plot,
+    report,
+    export,
+    compare,
+    loo,
+    ppc,
+    reference,
+    diagnose,
+    risk,
+    plan,
+    check,
+    doctor,
+):
     app.command()(_command)
 
 

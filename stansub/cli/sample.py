@@ -116,7 +116,7 @@ def sample(
         if fallback is None:
             raise
         console.print(f"NUTS takes over, because the chains would hardly move. {error}", soft_wrap=True)
-        _by_nuts(model, sources, settings, str(error), target, overwrite=replacing)
+        _by_nuts(model, sources, settings, str(error), target, overwrite=replacing, verbose=verbose)
         return
     found = run.check(result)
     written, trouble = inference_data.write_anywhere(result, target, overwrite=replacing)
@@ -130,7 +130,7 @@ def sample(
     finally:  # whether or not the summary could be printed
         file = shlex.quote(str(written))
         details = "" if verbose else f"; details: stansub summary {file} --verbose"
-        console.print(f"Draws: {written}. Next: stansub plot {file}{details}", soft_wrap=True)
+        console.print(f"Draws: {written}. Next: stansub report {file}{details}", soft_wrap=True)
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []
     if stopped.startswith(BROKEN) and (checkpoint := Path(options["checkpoint"])).is_file():
@@ -144,7 +144,14 @@ def sample(
 
 
 def _by_nuts(
-    model: Path, data: DataSources, settings: config.SampleConfig, reason: str, target: Path, *, overwrite: bool
+    model: Path,
+    data: DataSources,
+    settings: config.SampleConfig,
+    reason: str,
+    target: Path,
+    *,
+    overwrite: bool,
+    verbose: bool,
 ) -> None:
     """Write and show draws of NUTS, with the reason why it was taken."""
     from stansub.nuts.reference import describe, reference
@@ -164,7 +171,7 @@ def _by_nuts(
     draws.attrs["fallback"] = f"NUTS in place of stansub's own sampler. {reason}"
     written, trouble = inference_data.write_anywhere(draws, target, overwrite=overwrite)
     FlagConsole(stderr=True).print(f"Draws: {written}. {describe(inference_data.attrs(draws))}", soft_wrap=True)
-    summary.render(draws, FlagConsole())
+    summary.render(draws, FlagConsole(), verbose=verbose)
     if trouble:
         raise RunError(trouble)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _RANK_BINS = 20
 _PREDICTIVE_BINS, _INTEGER_BINS = 40, 60
+_PAIR_DRAWS = 1000
 _HEADING: dict[str, Any] = {"fontsize": 11, "weight": "bold"}
 # Beyond, the lengths of axes overflow.
 _LARGEST = 1e300
@@ -91,6 +92,81 @@ def trace(
         figure.suptitle(_title(attrs(idata), f"traces{note}"), x=0.01, ha="left", parse_math=False, **_HEADING)
         _chain_legend(figure, draws.shape[0])
         save(figure, path)
+
+
+def n_pairable(idata: "InferenceData") -> int:
+    """Return the number of quantities with finite draws that vary."""
+    return len(_varying(idata)[0])
+
+
+def pairs(idata: "InferenceData", path: str | os.PathLike[str], *, max_vars: int = 4) -> None:
+    """Draw joint draws of the most correlated quantities, with the distribution of each on the diagonal.
+
+    Parameters
+    ----------
+    path
+        Picture to write; its suffix (.png, .pdf, .svg) is the format.
+    max_vars
+        Number of quantities to draw.
+
+    Raises
+    ------
+    InputError
+        If fewer than two quantities vary, or the format is unknown.
+    RunError
+        If the file cannot be written.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    names, values = _varying(idata)
+    if len(names) < 2:
+        raise InputError("pairs need at least two quantities that vary")
+    shown = _most_correlated(values, max_vars)
+    step = max(1, len(values) // _PAIR_DRAWS)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8, 8), layout="constrained")
+        axes = figure.subplots(len(shown), len(shown), squeeze=False)
+        for row, i in enumerate(shown):
+            for column, j in enumerate(shown):
+                ax = axes[row][column]
+                if column > row:
+                    ax.axis("off")
+                elif column == row:
+                    ax.hist(values[:, i], bins=_PREDICTIVE_BINS, color=CHAIN_COLOURS[0])
+                    ax.set_yticks([])
+                else:
+                    ax.plot(values[::step, j], values[::step, i], ".", markersize=2, alpha=0.4, color=CHAIN_COLOURS[0])
+                    ax.yaxis.set_major_locator(few_ticks())
+                ax.xaxis.set_major_locator(few_ticks(3))
+                ax.tick_params(labelbottom=row == len(shown) - 1, labelleft=column == 0 and row > 0)
+            axes[row][0].set_ylabel(clipped(names[i]), parse_math=False)
+            axes[-1][row].set_xlabel(clipped(names[i]), parse_math=False)
+        figure.suptitle(_title(attrs(idata), "pairs"), x=0.01, ha="left", parse_math=False, **_HEADING)
+        save(figure, path)
+
+
+def _varying(idata: "InferenceData") -> tuple[list[str], np.ndarray[Any, Any]]:
+    """Return names and draws, shape (draw, quantity), of the quantities with finite draws that vary."""
+    names, draws = scalars(idata, None, affordable(idata))
+    values = draws.reshape(-1, draws.shape[-1])
+    kept = np.flatnonzero(np.isfinite(values).all(axis=0) & (np.abs(values) < _LARGEST).all(axis=0))
+    kept = kept[np.ptp(values[:, kept], axis=0) > 0]
+    return [names[k] for k in kept], values[:, kept]
+
+
+def _most_correlated(values: np.ndarray[Any, Any], most: int) -> list[int]:
+    """Return columns in order: those of the strongest correlations, until there are `most`."""
+    scaled = values / np.abs(values).max(axis=0)
+    strength = np.triu(np.abs(np.nan_to_num(np.corrcoef(scaled.T))), 1)
+    chosen: list[int] = []
+    for place in np.argsort(-strength, axis=None, kind="stable"):
+        row, column = divmod(int(place), len(strength))
+        if row < column:
+            chosen += [k for k in (row, column) if k not in chosen][: most - len(chosen)]
+        if len(chosen) >= most:
+            break
+    return sorted(chosen)
 
 
 def records_share(idata: "InferenceData") -> bool:

@@ -130,9 +130,9 @@ def render(
     line = headline(shown.statistics, shown.record, facts, shown.findings)
     for wrapped in textwrap.wrap(line, _WIDTH):
         write(wrapped, "bold yellow" if doubted else "bold green")
-    for part in (_trust, _cost, _details) if verbose else ():
+    for part in details(shown.record, facts) if verbose else ():
         write("")
-        for label, text in part(shown.record, facts):
+        for label, text in part:
             for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", _WIDTH, subsequent_indent=" " * _LABEL):
                 write(line)
     others = [one for one in shown.findings if one.severity is not Severity.REJECT]
@@ -153,6 +153,11 @@ def _write_table(shown: Summary, write: Callable[[str, str], None]) -> None:
         write(f"{n_shown:,} of {n_scalars:,} quantities; stansub summary --all shows all", "dim")
     if len(statistics) < n_scalars:
         write(f"R-hat and ESS were checked for the first {len(statistics):,} quantities", "dim")
+
+
+def details(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[tuple[str, str], ...]]:
+    """Return decisions and audits, cost, and choices with their reasons, each as lines with a label."""
+    return (tuple(part(record, facts)) for part in (_trust, _cost, _details))
 
 
 def _trust(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
@@ -302,13 +307,7 @@ def _seconds(seconds: float) -> str:
 
 def _lines(statistics: "pd.DataFrame") -> list[str]:
     """Return the table as text: a header and a line per quantity, decimal points aligned within columns."""
-    shown = [column for column in statistics.columns if column != "mcse_sd"]
-    cells: dict[str, list[str]] = {column: [] for column in shown}
-    for row in statistics[shown].to_dict("records"):
-        decimals = _decimals(row["mcse_mean"], row["sd"])
-        for column in shown:
-            cells[column].append(_cell(column, row[column], decimals))
-    columns = [_aligned([column, *_on_points(cells[column])]) for column in shown]
+    columns = [_aligned([column, *_on_points(texts)]) for column, texts in cells(statistics).items()]
     figures = sum(len(column[0]) for column in columns)
     longest = max(map(len, statistics.index), default=0)
     gap = 2 if longest + figures + 2 * len(columns) <= _WIDTH else 1
@@ -317,6 +316,16 @@ def _lines(statistics: "pd.DataFrame") -> list[str]:
     return [
         (" " * gap).join((name.ljust(width), *row)).rstrip() for name, *row in zip(["", *names], *columns, strict=True)
     ]
+
+
+def cells(statistics: "pd.DataFrame") -> dict[str, list[str]]:
+    """Return the columns of the table as texts, with as many digits as the Monte Carlo error leaves meaningful."""
+    columns: dict[str, list[str]] = {column: [] for column in statistics.columns if column != "mcse_sd"}
+    for row in statistics.to_dict("records"):
+        decimals = _decimals(row["mcse_mean"], row["sd"])
+        for column, texts in columns.items():
+            texts.append(_cell(column, row[column], decimals))
+    return columns
 
 
 def _decimals(mcse: float, sd: float) -> int | None:

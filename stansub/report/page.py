@@ -421,14 +421,14 @@ def apart(comparison: "Comparison", samplers: tuple[str, str], *, most: int = MA
 
 
 def _provenance(comparison: "Comparison", samplers: tuple[str, str]) -> Table:
-    sides = [dict(_facts(idata)) for idata in (comparison.draws, comparison.reference)]
+    sides = [dict(origin_of(idata)) for idata in (comparison.draws, comparison.reference)]
     labels = list(dict.fromkeys(label for side in sides for label in side))
     rows = tuple((Cell(label), *(Cell(side.get(label, MISSING)) for side in sides)) for label in labels)
     return Table((), ("", *samplers), rows)
 
 
-def _facts(idata: "InferenceData") -> Iterable[tuple[str, str]]:
-    """Where draws come from, as labels and texts; file names without their folders."""
+def origin_of(idata: "InferenceData") -> Iterable[tuple[str, str]]:
+    """Return where draws come from, as labels and texts; file names without their folders."""
     facts = attrs(idata)
     sizes = group(idata, "posterior").sizes
     settings = dict(facts.get("settings") or {})

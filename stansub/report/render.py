@@ -122,7 +122,7 @@ def files(comparison: "Comparison") -> dict[str, bytes]:
 
 def html(page: Page, pictures: list[Picture]) -> str:
     """The page with its pictures inside; text from models and files cannot become markup."""
-    return str(_template("report.html.j2", _marked_up).render(page=page, pictures=pictures))
+    return html_page("report.html.j2", page=page, pictures=pictures)
 
 
 def markdown(page: Page, pictures: list[Picture]) -> str:
@@ -146,16 +146,28 @@ def _names() -> tuple[str, ...]:
 
 
 def _picture(drawn: Drawn, comparison: "Comparison") -> Picture | None:
-    from PIL import Image
-
     figure = drawn.draw(comparison)
     if figure is None:
         return None
-    raw, small = io.BytesIO(), io.BytesIO()
+    raw = io.BytesIO()
     figure.savefig(raw, format="png", dpi=_DPI)
-    image = Image.open(raw).convert("RGB").quantize(_SHADES, dither=Image.Dither.NONE)
-    image.save(small, format="png", optimize=True)
-    return Picture(f"{drawn.stem}.png", drawn.title, drawn.reading, small.getvalue(), *image.size)
+    return picture(drawn.stem, drawn.title, drawn.reading, raw)
+
+
+def picture(stem: str, title: str, reading: str, image: io.BytesIO | Path) -> Picture:
+    """Return a PNG image in few colours, with its title and how to read it."""
+    from PIL import Image
+
+    small = io.BytesIO()
+    with Image.open(image) as opened:
+        reduced = opened.convert("RGB").quantize(_SHADES, dither=Image.Dither.NONE)
+    reduced.save(small, format="png", optimize=True)
+    return Picture(f"{stem}.png", title, reading, small.getvalue(), *reduced.size)
+
+
+def html_page(name: str, **values: Any) -> str:
+    """Return a template as HTML; text from models and files cannot become markup."""
+    return str(_template(name, _marked_up).render(**values))
 
 
 def _template(name: str, written: Callable[[str], str]) -> Any:

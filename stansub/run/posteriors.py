@@ -21,9 +21,9 @@ from stansub.stan.effects import n_parameters
 from stansub.stan.instances import Instances
 from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
-from stansub.stan.predictors import guess_predictors
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike, DataSources
+from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.functions import FunctionFactors
 
@@ -103,11 +103,17 @@ def make_uncut(given: Given, *, seed: int, observations: str | None, log: Progre
     if isinstance(model, Posterior):
         return model, clock.now()
     assert values is not None
+    sparse = None
     if isinstance(model, Source):
-        programs = plan_transitions(given.analysis, observations or "")
+        size = observations or given.analysis.size
+        programs = plan_transitions(given.analysis, size)
+        # What the text does not show is found before the minute that a compilation takes.
+        if size in values.values and (n := values.integer(size)):
+            sparse = sparse_predictors(given.analysis.halves(size), values.values, n)
         model = compile_model(model, progress=log, programs=programs)
     compiled_at = clock.now()
-    return model.uncut(values, seed=seed, observations=observations, progress=log), compiled_at
+    posterior = model.uncut(values, seed=seed, observations=observations, progress=log)
+    return replace(posterior, sparse=sparse), compiled_at
 
 
 def make_posterior(
@@ -119,7 +125,6 @@ def make_posterior(
     observations: str | None,
     evaluator: str,
     log: Callable[[str], None],
-    predictors: bool = False,
 ) -> tuple[Posterior, float]:
     """The posterior, and when its program was compiled (as `stansub.clock.now` gives it).
 
@@ -128,8 +133,6 @@ def make_posterior(
     block_size : int or callable
         Observations a block, or a function that chooses: of the program, the number of observations, and whether each
         block costs an instance. See `sample` for the other arguments.
-    predictors : bool
-        Whether linear predictors will be asked for.
 
     Raises
     ------
@@ -151,21 +154,16 @@ def make_posterior(
     assert values is not None
     assert not isinstance(compiled, Posterior | FunctionFactors)
     if isinstance(compiled, Source):
-        compiled = compile_model(compiled, progress=log, rewritten=evaluator != "instances", predictors=predictors)
+        compiled = compile_model(compiled, progress=log, rewritten=evaluator != "instances")
     compiled_at = clock.now()
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        # Beside what one thread does: the program takes its time to read all of its data.
-        wanted = predictors and compiled.analysis.has_family
-        guess = pool.submit(guess_predictors, compiled.analysis, values, compiled.name) if wanted else None
-        posterior = compiled.with_data(
-            values,
-            block_size=partial(block_size, compiled.analysis) if callable(block_size) else block_size,
-            seed=seed,
-            observations=observations,
-            evaluator=evaluator,  # type: ignore[arg-type]
-            progress=log,
-        )
-        posterior = replace(posterior, guess=guess.result() if guess is not None else None)
+    posterior = compiled.with_data(
+        values,
+        block_size=partial(block_size, compiled.analysis) if callable(block_size) else block_size,
+        seed=seed,
+        observations=observations,
+        evaluator=evaluator,  # type: ignore[arg-type]
+        progress=log,
+    )
     if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
         raise InputError(
             f"`observations={observations!r}`: the program's own sum runs over {posterior.form.n}; leave it out"

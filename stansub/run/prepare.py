@@ -214,7 +214,6 @@ def _in_parts(
         observations=config.observations,
         evaluator=config.evaluator,
         log=progress,
-        predictors=config.exact_free or rule.thins,
     )
     posterior = _noting_decision_size(posterior, rule, config)
     if config.max_error is not None:

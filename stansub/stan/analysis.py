@@ -12,14 +12,14 @@ from functools import cached_property, lru_cache
 
 from stansub.errors import InputError
 from stansub.stan.advice import obstacles
-from stansub.stan.arguments import ArgumentProgram, argument_program, recognised
 from stansub.stan.effects import effects
+from stansub.stan.family import density_of, recognised
 from stansub.stan.likelihood import NotInArgumentsError, OwnArguments, in_own_arguments
 from stansub.stan.passes import Rewriting, rewriting
 from stansub.stan.reach import Term, terms
 from stansub.stan.recognise import Form, recognise
 from stansub.stan.remarks import Remark
-from stansub.stan.rewrite import takes_metric
+from stansub.stan.rewrite import reserve_names, takes_metric
 from stansub.stan.series.rows import N_ROWS
 from stansub.stan.sizes import main_size
 from stansub.stan.structures import Named, named
@@ -80,25 +80,12 @@ class Analysis:
         """Whether the text shows a likelihood of a family that is known."""
         return recognised(self.program)
 
-    def arguments(self, size: str = "") -> ArgumentProgram:
-        """Return a program that hands out the arguments of the density, where ``size`` counts the observations.
-
-        Raises
-        ------
-        NoPredictorsError
-            When the text shows no density of a recognised family.
-        """
-        found = _arguments(self, size or self.counted)
-        if isinstance(found, NoPredictorsError):
-            raise found
-        return found
-
     def effects(self, size: str = "") -> tuple[str, ...]:
         """Return the names of parameters that are effects with an unknown scale, as far as the text shows."""
         return effects(self.program, size or self.size)
 
-    def halves(self, size: str = "") -> Halves:
-        """Return the programs that a surrogate posterior takes, where ``size`` counts the observations.
+    def halves(self, size: str = "") -> OwnArguments:
+        """Return the program in two, for a surrogate posterior, where ``size`` counts the observations.
 
         Raises
         ------
@@ -128,27 +115,13 @@ class Analysis:
             yield from obstacles(self.program, size or self.size)
 
 
-@dataclass(frozen=True)
-class Halves:
-    """The programs that a surrogate posterior takes.
-
-    Attributes
-    ----------
-    own : OwnArguments
-        The program in two.
-    handing_out : ArgumentProgram
-        What hands the arguments of the likelihood's density out.
-    """
-
-    own: OwnArguments
-    handing_out: ArgumentProgram
-
-
 @lru_cache(maxsize=64)
-def _halves(analysis: Analysis, size: str) -> Halves | NoPredictorsError:
+def _halves(analysis: Analysis, size: str) -> OwnArguments | NoPredictorsError:
     try:
+        reserve_names(analysis.program)
         own = in_own_arguments(analysis.program, size)
-        return Halves(own, argument_program(own.likelihood, recognise(own.likelihood), size))
+        density_of(own.likelihood, recognise(own.likelihood), size)
+        return own
     except (NotInArgumentsError, NoPredictorsError) as error:
         return NoPredictorsError(str(error))
 
@@ -156,14 +129,6 @@ def _halves(analysis: Analysis, size: str) -> Halves | NoPredictorsError:
 @lru_cache(maxsize=64)
 def _analysis(program: Program) -> Analysis:
     return Analysis(program)
-
-
-@lru_cache(maxsize=64)
-def _arguments(analysis: Analysis, size: str) -> ArgumentProgram | NoPredictorsError:
-    try:
-        return argument_program(analysis.program, analysis.form, size)
-    except NoPredictorsError as error:
-        return error
 
 
 class NotASumError(InputError):

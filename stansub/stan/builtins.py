@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -17,16 +17,39 @@ from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply
 Builtin = Callable[[Sequence[Value], int], Value]
 
 
-def density(name: str, arguments: Sequence[Value], n: int) -> Value:
-    """Return the sum of the log densities of what is observed."""
+class Density(NamedTuple):
+    """A density of observations.
+
+    Attributes
+    ----------
+    name : str
+        That of one without the product of a matrix and coefficients in it.
+    arguments : tuple
+        What is observed, and its arguments, for all observations.
+    """
+
+    name: str
+    arguments: tuple[Value, ...]
+
+
+def density(name: str, arguments: Sequence[Value], n: int) -> tuple[Value, Density]:
+    """Return the sum of the log densities of what is observed, and what that is of."""
     if (with_product := PRODUCTS.get(name)) is not None:
         arguments = _with_predictor(name, arguments, n)
         name = with_product.density
     if name in _CATEGORIES:
-        return total(_over_categories(_CATEGORIES[name], arguments, n), n)
-    if name not in expansions.DENSITIES:
+        found = _over_categories(_CATEGORIES[name], arguments, n)
+    elif name in expansions.DENSITIES:
+        found = elementwise(expansions.DENSITIES[name], arguments, n)
+    else:
         raise NotFollowedError(f"the density {name} is not followed")
-    return total(elementwise(expansions.DENSITIES[name], arguments, n), n)
+    return total(found, n), Density(name, tuple(arguments))
+
+
+def of_one(x: Value, n: int) -> Value:
+    """What an observation has of it."""
+    x = simplest(x)
+    return x.inner if isinstance(x, Rows) else by_row(x) if _is_rows(x, n) else x
 
 
 def _with_predictor(name: str, arguments: Sequence[Value], n: int) -> list[Value]:
@@ -59,8 +82,8 @@ def _over_categories(of: Callable[..., Number], arguments: Sequence[Value], n: i
     y, *rest = (simplest(one) for one in arguments)
     if not isinstance(y, np.ndarray | Rows):
         return of(y, *(_vector(one) for one in rest))
-    inner = [one.inner if isinstance(one, Rows) else by_row(one) if _is_rows(one, n) else one for one in rest]
-    observed = y.inner if isinstance(y, Rows) else by_row(y)
+    inner = [of_one(one, n) for one in rest]
+    observed = of_one(y, n)
     if isinstance(y, np.ndarray) and len(y) != n:
         raise NotFollowedError("categories of other observations")
     which = y.which if isinstance(y, Rows) else None
@@ -200,6 +223,17 @@ def _diagonal(arguments: Sequence[Value], n: int) -> Value:
     return elementwise(lambda a, b: a * b, [np.broadcast_to(d[:, np.newaxis], m.shape), m], -1)
 
 
+def _thin_qr(part: int) -> Callable[[Any], Any]:
+    """A factor of a matrix whose R has a positive diagonal."""
+
+    def of(x: Any) -> Any:
+        q, r = np.linalg.qr(x)
+        signs = np.where(np.diag(r) < 0, -1.0, 1.0)
+        return (q * signs, signs[:, np.newaxis] * r)[part]
+
+    return of
+
+
 def _fold(function: Callable[[Any], Any]) -> Callable[..., Any]:
     return lambda *values: function(values[0] if len(values) == 1 else np.array(values))
 
@@ -220,6 +254,9 @@ FUNCTIONS: dict[str, Builtin] = {
     "max": _of_known(_fold(np.max)),
     "min": _of_known(_fold(np.min)),
     "prod": _of_known(np.prod),
+    "inverse": _of_known(np.linalg.inv),
+    "qr_thin_Q": _of_known(_thin_qr(0)),
+    "qr_thin_R": _of_known(_thin_qr(1)),
     "abs": _of_known(np.abs),
     "fabs": _of_known(np.abs),
     "fmax": _of_known(np.maximum),

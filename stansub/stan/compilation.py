@@ -21,7 +21,7 @@ from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
 from stansub.stan.loop_evaluator import LoopEvaluator, count_units
 from stansub.stan.parts import Parts
-from stansub.stan.plan import BLOCKS, DATA, PARTS, PREDICTORS, PROGRAM, SILENT, Plan, plan
+from stansub.stan.plan import BLOCKS, DATA, PARTS, PROGRAM, SILENT, Plan, plan
 from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
 from stansub.stan.recognise import Form, plain, size_candidates
 from stansub.stan.remarks import find_line, locate_error
@@ -292,7 +292,7 @@ class CompiledModel:
         sizes = tuple(name for names in sums for name in names)
         shuffles = {sizes: counts}
         found = arrange(arranged, given.full, shuffles=shuffles, rng=given.rng, points=given.points, progress=given.log)
-        return self._posterior(given, *found, sizes)
+        return replace(self._posterior(given, *found, sizes), text=cut.text)
 
     def _posterior(
         self,
@@ -400,7 +400,6 @@ def compile_model(
     *,
     progress: Callable[[str], None] | None = None,
     rewritten: bool = True,
-    predictors: bool = False,
     programs: Plan | None = None,
 ) -> CompiledModel:
     """Recognise the likelihood of a Stan program and compile what its evaluation needs.
@@ -413,9 +412,6 @@ def compile_model(
         Called with a line of text before something slow is done; the time limit of a `Progress` ends compilers.
     rewritten : bool
         Whether to compile the rewritten program too, where there is one.
-    predictors : bool
-        Whether the program that hands linear predictors out will be wanted (see `stansub.stan.predictors`): where the
-        text has any it is compiled beside the others.
     programs : Plan, optional
         What to compile in place of what parts of the data need (see `stansub.stan.plan.plan_transitions`).
 
@@ -434,7 +430,6 @@ def compile_model(
         jobs = {
             one.role: compiling(one.code, name=f"{read.name}{one.suffix}", progress=log, **one.options)
             for one in planned.programs
-            if predictors or one.role != PREDICTORS
         }
         whole = Library(jobs[PROGRAM].result())
         return CompiledModel(

@@ -11,9 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from stansub.stan.rowwise import Expression, Mask, NotFollowedError, Number, affine, data, is_kind, known, pick, select
+from stansub.stan.rowwise import (
+    Expression,
+    Mask,
+    NotFollowedError,
+    Number,
+    Slopes,
+    affine,
+    data,
+    is_kind,
+    known,
+    pick,
+    select,
+    stacked,
+)
 
 Value = Any
 
@@ -104,13 +118,20 @@ def simplest(x: Value) -> Value:
 def by_row(x: Value) -> Value:
     """Return what an observation has of an array with an entry for each of them."""
     if x.dtype == object:
-        every = np.arange(len(x))
         if x.ndim == 1:
-            return pick(list(x), every)
-        return _each(lambda place: pick([row[place] for row in x], every), x.shape[1:])
+            return _by_entry(x)
+        return _each(lambda place: _by_entry(x[(slice(None), *place)]), x.shape[1:])
     if x.ndim == 1:
         return data(x)
     return _each(lambda place: data(np.ascontiguousarray(x[(slice(None), *place)])), x.shape[1:])
+
+
+def _by_entry(x: NDArray[Any]) -> Value:
+    """What an observation has of an array of expressions, of which many may have the same."""
+    ids = np.fromiter(map(id, x), np.int64, len(x))
+    _, first, places = np.unique(ids, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return pick(list(x[first[order]]), np.argsort(order)[places])
 
 
 def _each(of: Callable[[tuple[int, ...]], Value], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -254,11 +275,13 @@ def dot(a: NDArray[Any], b: NDArray[Any]) -> Number:
     return found
 
 
-def _line(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+def _line(a: NDArray[Any], b: NDArray[Any]) -> tuple[Slopes, NDArray[Any]] | None:
     """Slopes and constants of the product where b is affine, the same for all observations."""
     if not len(b) or not all(is_kind(one, "affine") and one.is_single for one in b):
         return None
-    return a @ np.concatenate([one.slopes for one in b]), a @ np.concatenate([one.values for one in b])
+    slopes = stacked([one.slopes for one in b])
+    own = sp.csr_array(a, dtype=np.float64) if isinstance(slopes, sp.csr_array) else a
+    return own @ slopes, a @ np.concatenate([one.values for one in b])
 
 
 def chosen(mask: Mask, first: Value, other: Value, n: int) -> Value:

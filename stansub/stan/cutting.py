@@ -21,6 +21,7 @@ from stansub.stan.instances import Instances, Slicer, build, made
 from stansub.stan.library import Library, Model
 from stansub.stan.parts import SWITCHES, Parts
 from stansub.stan.posterior import explain_undefined, prove
+from stansub.stan.predictors import Text
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray, Places
 
@@ -56,6 +57,11 @@ class Cut(Protocol):
         """The same for the first rows of each sum."""
         ...
 
+    @property
+    def text(self) -> Text | None:
+        """What is followed for predictors, if this is not the user's program with the user's data."""
+        ...
+
     def model(self) -> Model:
         """The program with all of the data."""
         ...
@@ -85,6 +91,7 @@ class Whole:
     data: Data
     sizes: Collection[str]
     seed: int
+    text: None = None
 
     def may_add(self, sums: Sequence[Names], size: str) -> bool:
         """Never: there is one sum."""
@@ -118,6 +125,7 @@ class InParts:
     parts: Parts
     library: Library
     data: Data
+    text: Text | None = None
 
     @classmethod
     def of(cls, parts: Parts, library: Library, exporting: Library | None, data: Data, *, seed: int) -> InParts:
@@ -131,8 +139,9 @@ class InParts:
         values: dict[str, Any] = dict(data.values)
         if exporting is not None:
             values |= transformed_data.values(exporting, parts.computed, data, seed=seed)
-        values = {one.name: values[one.name] for one in parts.declarations}
-        return cls(parts, library, Data(values, parts.declarations, data.source))
+        own = {one.name: values[one.name] for one in parts.declarations}
+        known = Data(own, parts.declarations, data.source)
+        return cls(parts, library, known, Text(parts.program, known))
 
     @property
     def sizes(self) -> Collection[str]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 
-from stansub.stan.linearity import Shape
+from stansub.stan.expansions import log, logit
+from stansub.stan.rowwise import Number, apply, is_kind
 from stansub.target.categories import Categorical, Ordered
 from stansub.target.dispersion import Gamma, NegativeBinomial2
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
@@ -34,43 +35,42 @@ class Link(NamedTuple):
 
     Attributes
     ----------
-    apply : callable
-        From its values, shape (width, n), to what must be affine, shape (width, n).
+    of : callable
+        From its values for an observation to what must be affine: one, or several of a vector.
     words : str
         What that is, with ``{}`` for the argument.
     is_vector : bool
         Whether an observation has several values of it, not one.
     is_known : bool
         Whether it must not depend on parameters at all.
-    shape : Shape, optional
-        What its text must not show it to be anything else than; any where there is none.
-    rounding : callable, optional
-        From values under the link to their rounding errors, where these are not small: near a probability of 1.
     """
 
-    apply: Callable[[FloatArray], FloatArray]
+    of: Callable[[Sequence[Number]], Sequence[Number]]
     words: str
     is_vector: bool = False
     is_known: bool = False
-    shape: Shape | None = None
-    rounding: Callable[[FloatArray], FloatArray] = np.zeros_like
 
 
-def _logit(values: FloatArray) -> FloatArray:
-    return np.asarray(scipy.special.logit(values))
+def _cutpoints(values: Sequence[Number]) -> Sequence[Number]:
+    return [values[0], *(apply("log", _step(a, b)) for a, b in pairwise(values))]
 
 
-def _cutpoints(values: FloatArray) -> FloatArray:
-    return np.concatenate([values[:1], np.log(np.diff(values, axis=0))])
+def _step(a: Number, b: Number) -> Number:
+    """By how much b is more than a: what was added, if it was made so."""
+    return b.parts[1] if is_kind(b, "sum") and b.parts[0] is a else b - a
 
 
-IDENTITY = Link(lambda values: values, "{}", shape=Shape.AFFINE)
-LOG = Link(np.log, "the log of {}", shape=Shape.EXP)
-MINUS_LOG = Link(lambda values: -np.log(values), "the log of {}", shape=Shape.EXP)
-LOGIT = Link(_logit, "the logit of {}", shape=Shape.LOGIT, rounding=lambda eta: 8 * np.finfo(float).eps * np.cosh(eta))
-VECTOR = Link(lambda values: values, "{}", is_vector=True, shape=Shape.AFFINE)
+def _each(function: Callable[[Number], Number]) -> Callable[[Sequence[Number]], Sequence[Number]]:
+    return lambda values: [function(one) for one in values]
+
+
+IDENTITY = Link(list, "{}")
+LOG = Link(_each(log), "the log of {}")
+MINUS_LOG = Link(_each(lambda x: -log(x)), "the log of {}")
+LOGIT = Link(_each(logit), "the logit of {}")
+VECTOR = Link(list, "{}", is_vector=True)
 CUTPOINTS = Link(_cutpoints, "the first, or the log of a difference, of {}", is_vector=True)
-KNOWN = Link(lambda values: values, "{}", is_known=True)
+KNOWN = Link(list, "{}", is_known=True)
 
 
 class Chosen(NamedTuple):
@@ -104,11 +104,6 @@ class Spec(NamedTuple):
 
     links: tuple[Link, ...]
     choose: Callable[[Rows], Chosen]
-
-    @property
-    def vectors(self) -> tuple[bool, ...]:
-        """Whether an observation has several values: of what is observed, then of each argument."""
-        return (False, *(link.is_vector for link in self.links))
 
 
 def _located(single: Callable[..., Family], errors: Callable[..., Errors]) -> Callable[[Rows], Chosen]:
@@ -202,23 +197,19 @@ class Product(NamedTuple):
         Where the matrix is among its arguments.
     n_arguments : int
         From the matrix on, in place of one argument.
-    predictor : str
-        That argument, from the others by their numbers.
     """
 
     density: str
     place: int
     n_arguments: int
-    predictor: str
 
 
-_WITH_INTERCEPT = "stansub_spread(rows({0}), {1}) + ({0}) * ({2})"
 PRODUCTS = {
-    "bernoulli_logit_glm": Product("bernoulli_logit", 0, 3, _WITH_INTERCEPT),
-    "binomial_logit_glm": Product("binomial_logit", 1, 3, _WITH_INTERCEPT),
-    "poisson_log_glm": Product("poisson_log", 0, 3, _WITH_INTERCEPT),
-    "neg_binomial_2_log_glm": Product("neg_binomial_2_log", 0, 3, _WITH_INTERCEPT),
-    "normal_id_glm": Product("normal", 0, 3, _WITH_INTERCEPT),
-    "categorical_logit_glm": Product("categorical_logit", 0, 3, "stansub_rows(rows({0}), {1}) + ({0}) * ({2})"),
-    "ordered_logistic_glm": Product("ordered_logistic", 0, 2, "({0}) * ({1})"),
+    "bernoulli_logit_glm": Product("bernoulli_logit", 0, 3),
+    "binomial_logit_glm": Product("binomial_logit", 1, 3),
+    "poisson_log_glm": Product("poisson_log", 0, 3),
+    "neg_binomial_2_log_glm": Product("neg_binomial_2_log", 0, 3),
+    "normal_id_glm": Product("normal", 0, 3),
+    "categorical_logit_glm": Product("categorical_logit", 0, 3),
+    "ordered_logistic_glm": Product("ordered_logistic", 0, 2),
 }

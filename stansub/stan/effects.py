@@ -12,7 +12,6 @@ import numpy as np
 
 from stansub.stan.data import Data
 from stansub.stan.dependence import Step, Steps, together
-from stansub.stan.linearity import RESHAPED
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
     Call,
@@ -32,6 +31,14 @@ from stansub.stan.syntax import (
 _FREE = frozenset({"real", "vector", "row_vector", "matrix"})
 _SCALES = frozenset({"offset", "multiplier"})
 _PRODUCTS = frozenset({"*", ".*", "/", "./"})
+# Containers that hold the same elements.
+_RESHAPED = frozenset(
+    (
+        *("append_array", "append_col", "append_row", "block", "col", "diagonal", "head", "reverse", "row", "segment"),
+        *("rep_array", "rep_matrix", "rep_row_vector", "rep_vector", "sub_col", "sub_row", "tail", "to_array_1d"),
+        *("to_array_2d", "to_matrix", "to_row_vector", "to_vector"),
+    )
+)
 
 
 def effects(program: Program, size: str) -> tuple[str, ...]:
@@ -76,7 +83,7 @@ def _factors(step: Step) -> Iterator[tuple[Expression, Sequence[Expression]]]:
     for one in find(Expression, [statement]):
         if isinstance(one, Call) and one.bar:
             yield one.arguments[0], one.arguments[1:]
-        elif isinstance(one, Call) and one.name not in RESHAPED:
+        elif isinstance(one, Call) and one.name not in _RESHAPED:
             yield from ((one.arguments[k], _without(one.arguments, k)) for k in range(len(one.arguments)))
         elif isinstance(one, Infix) and one.operator in _PRODUCTS:
             yield one.left, (one.right,)

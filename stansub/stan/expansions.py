@@ -27,6 +27,10 @@ def log1m(x: Number) -> Number:
     return apply("log1p", -x)
 
 
+def logit(p: Number) -> Number:
+    return p.parts[0] if is_kind(p, "inv_logit") else log(p) - log1m(p)
+
+
 def inv(x: Number) -> Number:
     return apply("inv", x)
 
@@ -258,10 +262,6 @@ def _cdf(name: str) -> Callable[..., Number]:
     return lambda *arguments: exp(TAILS[f"{name}_lcdf"](*arguments))
 
 
-def _logit(p: Number) -> Number:
-    return log(p) - log1m(p)
-
-
 def _phi_approx(x: Number) -> Number:
     return apply("inv_logit", x * (1.5976 + 0.07056 * square(x)))
 
@@ -288,7 +288,7 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     **TAILS,
     "sin": lambda x: apply("cos", x - math.pi / 2),
     "log1m": log1m,
-    "logit": _logit,
+    "logit": logit,
     "log_inv_logit": lambda x: -log1p_exp(-x),
     "log1m_inv_logit": lambda x: -log1p_exp(x),
     "log_diff_exp": log_diff_exp,

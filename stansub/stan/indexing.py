@@ -135,6 +135,6 @@ def replaced(base: Value, indices: Sequence[Index], value: Value, mask: Mask | N
         raise NotFollowedError("several lists of indices are assigned at once")
     new = base.copy() if is_known(base) and is_known(value) else base.astype(object)
     if new.dtype != object and np.asarray(value).dtype.kind == "f":
-        new = new.astype(np.float64)
+        new = new.astype(np.float64, copy=False)
     new[where] = value
     return new

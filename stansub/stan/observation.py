@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from stansub.stan.builtins import FUNCTIONS, density
+from stansub.stan.builtins import FUNCTIONS, Density, density
 from stansub.stan.containers import Rows, Total, Value, chosen, elementwise, product, simplest, total
 from stansub.stan.expansions import KINKED, power
 from stansub.stan.indexing import Index, is_own, part, replaced
@@ -93,14 +94,32 @@ class _Frame:
         return bool(self.returned) and (self.returned[-1][0] is None or (self.live is not None and not self.live.any()))
 
 
-def log_lik(program: Program, values: Mapping[str, Any], n: int) -> Number:
-    """Return the log likelihood of one observation, as far as it depends on parameters.
+class Followed(NamedTuple):
+    """The likelihood of one observation.
+
+    Attributes
+    ----------
+    term : Expression
+        Its logarithm, as far as it depends on parameters.
+    density : Density or None
+        What that is the log density of, if it is one.
+    shapes : tuple of ndarray of int64
+        For each parameter, where its elements stand among the unconstrained ones, where it has one for each.
+    """
+
+    term: Expression
+    density: Density | None
+    shapes: tuple[NDArray[np.int64], ...]
+
+
+def follow(program: Program, values: Mapping[str, Any], n: int) -> Followed:
+    """Return the likelihood of one observation.
 
     Parameters
     ----------
     program : Program
     values : mapping
-        The data.
+        The data, and transformed data as far as they are known.
     n : int
         How many observations there are.
 
@@ -110,16 +129,22 @@ def log_lik(program: Program, values: Mapping[str, Any], n: int) -> Number:
         When the text cannot be followed; the message says where.
     """
     walk = _Walk(program, n)
-    frame = _Frame({name: np.asarray(value) if np.ndim(value) else value for name, value in values.items()})
-    walk.run(program.transformed_data.statements, frame)
-    frame.values |= unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n)
+    given = {name: np.asarray(value) if np.ndim(value) else value for name, value in values.items()}
+    frame = _Frame(dict(given))
+    declared = {one.name for one in program.transformed_data.declarations}
+    own = [one for one in program.transformed_data.statements if not set() < writes(one) & declared <= given.keys()]
+    walk.run(own, frame)
+    frame.values |= given
+    found = unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n)
+    frame.values |= found.values
     walk.run(program.transformed_parameters.statements, frame)
     before = set(walk.skipped)
     walk.run(program.model.statements, frame)
     if not isinstance(walk.term, Expression):
         new = [reason for reason in walk.skipped if reason not in before]
         raise NotFollowedError([*new, *walk.skipped, "no statement adds for each observation"][0])
-    return walk.term
+    _, density = walk.densities.get(id(walk.term), (walk.term, None))
+    return Followed(walk.term, density, found.places)
 
 
 class _Walk:
@@ -129,6 +154,8 @@ class _Walk:
         self.program, self.n = program, n
         self.term: Number = 0.0
         self.skipped: list[str] = []
+        # By the ids of their values for an observation, which are kept so that no other has these ids.
+        self.densities: dict[int, tuple[Number, Density]] = {}
         self.functions: dict[tuple[str, int], Any] = {
             (one.name, len(one.arguments)): one for one in program.functions if one.body is not None
         }
@@ -416,7 +443,10 @@ class _Walk:
         for end in ("_lpdf", "_lpmf"):
             if (function := self.functions.get((name + end, len(arguments)))) is not None:
                 return self._inlined(function, arguments)
-        return density(name, arguments, self.n)
+        value, of = density(name, arguments, self.n)
+        each = value.each if isinstance(value, Total) else value
+        self.densities[id(each)] = (each, of)
+        return value
 
     def _inlined(self, function: Any, arguments: Sequence[Value]) -> Value:
         """What a function of the user's returns: if need be for each value of an integer of the data."""

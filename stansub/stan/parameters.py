@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.stan.expansions import exp
@@ -15,12 +16,28 @@ from stansub.stan.syntax import Declaration
 from stansub.stan.syntax import Expression as Node
 
 Draw = Callable[[], Number]
-# Of all rows of one argument.
-_MOST_NUMBERS = 1 << 26
+_MOST_PARAMETERS = 1 << 17
+# Numbers of the rows of one argument above which slopes are sparse.
+_MOST_DENSE = 1 << 26
 
 
-def unconstrained(declarations: Sequence[Declaration], value: Callable[[Node], Any], n: int) -> dict[str, Any]:
-    """Return what each parameter is.
+class Parameters(NamedTuple):
+    """Parameters of a program.
+
+    Attributes
+    ----------
+    values : dict
+        What each is.
+    places : tuple of ndarray of int64
+        Of each, where its elements stand among the unconstrained ones; of one dimension where it has not one for each.
+    """
+
+    values: dict[str, Any]
+    places: tuple[NDArray[np.int64], ...]
+
+
+def unconstrained(declarations: Sequence[Declaration], value: Callable[[Node], Any], n: int) -> Parameters:
+    """Return what each parameter is, and where it stands.
 
     Parameters
     ----------
@@ -33,28 +50,35 @@ def unconstrained(declarations: Sequence[Declaration], value: Callable[[Node], A
     Raises
     ------
     NotFollowedError
-        When the rows of so many observations would not fit into memory, or a parameter is of another type.
+        When there are too many, or a parameter is of another type.
     """
     sizes = [_shape(one, value) for one in declarations]
     dim = sum(
         int(np.prod(outer)) * _n_free(one, inner) for one, (outer, inner) in zip(declarations, sizes, strict=True)
     )
-    if n * dim > _MOST_NUMBERS:
-        raise NotFollowedError(f"{n:,} observations with {dim:,} unconstrained parameters take too much memory")
+    if dim > _MOST_PARAMETERS:
+        raise NotFollowedError(f"{dim:,} unconstrained parameters are too many to be followed")
     units = iter(range(dim))
 
     def draw() -> Number:
-        slopes = np.zeros((1, dim))
-        slopes[0, next(units)] = 1
-        return affine(slopes, np.zeros(1))
+        unit = sp.csr_array(([1.0], [next(units)], [0, 1]), shape=(1, dim))
+        return affine(unit if n * dim > _MOST_DENSE else unit.toarray(), np.zeros(1))
 
     found: dict[str, Any] = {}
+    places, first = [], 0
     for one, (outer, inner) in zip(declarations, sizes, strict=True):
         array = np.empty((*outer, *inner), dtype=object)
         for place in product(*map(range, outer)):
             array[place] = _entry(one, inner, draw, value)
         found[one.name] = array if array.ndim else array.item()
-    return found
+        free = int(np.prod(outer)) * _n_free(one, inner)
+        own = np.arange(first, first + free)
+        first += free
+        if free == array.size:  # matrices lie column by column
+            own = own.reshape((*outer, *inner[::-1]))
+            own = np.moveaxis(own, range(len(outer), own.ndim), range(own.ndim - 1, len(outer) - 1, -1))
+        places.append(own)
+    return Parameters(found, tuple(places))
 
 
 def _shape(one: Declaration, value: Callable[[Node], Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:

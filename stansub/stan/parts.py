@@ -41,6 +41,8 @@ class Parts:
 
     Attributes
     ----------
+    program : Program
+        What it is written from.
     code : str
         Stan code.
     declarations : tuple of Declaration
@@ -55,17 +57,13 @@ class Parts:
         For each switch, on which of ``sizes`` its statements depend.
     """
 
+    program: Program
     code: str
     declarations: tuple[Declaration, ...]
     computed: tuple[Declaration, ...]
     exporting: str
     sizes: tuple[str, ...]
     groups: tuple[frozenset[str], ...]
-
-    @property
-    def may_have_several(self) -> bool:
-        """Whether there may be sums over different rows."""
-        return _several(self.groups)
 
 
 def divide(program: Program) -> Parts | None:
@@ -117,7 +115,8 @@ def divide(program: Program) -> Parts | None:
         program, given, {step.statement.span for step in anew}, {step.statement.span for step in staying}, places
     )
     counting = tuple(size for size in sizes if any(size in over for over in kept))
-    return Parts(code, given, computed, exporting(program, computed) if computed else "", counting, tuple(kept))
+    handing_out = exporting(program, computed) if computed else ""
+    return Parts(program, code, given, computed, handing_out, counting, tuple(kept))
 
 
 def has_other_sums(program: Program, span: Span) -> bool:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stansub.errors import InputError
 from stansub.stan import rewrite
 from stansub.stan.analysis import Analysis
 from stansub.stan.parts import Parts, divide, has_other_sums
@@ -18,9 +16,8 @@ from stansub.stan.syntax import Program
 HEADER = Path(rewrite.__file__).parent / "cpp" / "stansub_blocks.hpp"
 
 # What programs are for.
-PROGRAM, BLOCKS, PREDICTORS, PARTS, DATA, SILENT, SURROGATE, LIKELIHOOD = (
-    *("program", "blocks", "linear predictors", "parts", "transformed data", "without print", "surrogate"),
-    "likelihood in its own arguments",
+PROGRAM, BLOCKS, PARTS, DATA, SILENT, SURROGATE = (
+    *("program", "blocks", "parts", "transformed data", "without print", "surrogate"),
 )
 
 
@@ -101,12 +98,10 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
     NoPredictorsError
         When the text shows no surrogate.
     """
-    halves = analysis.halves(size)
-    code, density = halves.own.surrogate, halves.handing_out.density
+    code = analysis.halves(size).surrogate
     programs = (
         _whole(analysis.program),
         Planned(SURROGATE, code, "all but the likelihood, with a quadratic in its place", "_surrogate"),
-        Planned(LIKELIHOOD, halves.handing_out.code, f"the arguments of {density} for each observation", "_predictors"),
         *_silenced(analysis.program),
     )
     return Plan(programs, None)
@@ -133,11 +128,6 @@ def _programs(
             "the program with its likelihood over blocks that are named from outside",
             options={"user_header": HEADER, "stanc_args": ["--allow-undefined"]},
         )
-    if not (parts and parts.may_have_several):
-        with suppress(InputError):
-            handing_out = analysis.arguments()
-            why = f"the arguments of {handing_out.density} for each observation, if linear predictors are asked for"
-            yield Planned(PREDICTORS, handing_out.code, why, "_predictors")
     if parts:
         written = f", with {' and '.join(passes)}" if passes else ""
         why = f"the likelihood apart from what costs no observations{written}"

@@ -19,9 +19,8 @@ from stansub.progress import Progress
 from stansub.stan.analysis import Analysis, explain
 from stansub.stan.constants import constants
 from stansub.stan.data import Data
-from stansub.stan.predictors import linear_predictors
+from stansub.stan.predictors import Text, proved_predictors
 from stansub.stan.recognise import Form
-from stansub.stan.row_program import derived_predictors
 from stansub.stan.sizes import data_declarations
 from stansub.stan.surrogate import Split, split
 from stansub.stan.syntax import Program
@@ -30,6 +29,7 @@ from stansub.target import factors
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS, Team
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
+from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray, Places
 
 # Relative rounding allowed between the full log density and global part plus blocks; programs that are sums over
@@ -151,8 +151,10 @@ class Posterior:
         Where they need not be found.
     decision_size : int or None
         Observations a block for decisions that look at blocks, where these are larger; None where they are not.
-    guess : LinearPredictors or None
-        What the linear predictors may be, where that was looked for beside the cut.
+    text : Text or None
+        What is followed for predictors, where this is another program than the user's, or more of its values are known.
+    sparse : SparsePredictors or None
+        Of the likelihood in its own arguments, where its text has been followed.
     """
 
     full: Whole
@@ -171,7 +173,8 @@ class Posterior:
     has_gradients: bool = True
     known_predictors: LinearPredictors | None = None
     decision_size: int | None = None
-    guess: LinearPredictors | None = None
+    text: Text | None = field(default=None, repr=False, compare=False)
+    sparse: SparsePredictors | None = field(default=None, repr=False, compare=False)
     _for_decisions: list[Posterior] = field(default_factory=list, repr=False, compare=False)
     _found_split: list[Split | NoPredictorsError] = field(default_factory=list, repr=False, compare=False)
     _found_predictors: list[LinearPredictors | NoPredictorsError] = field(
@@ -262,18 +265,20 @@ class Posterior:
         return known if known == self.sizes else tuple(dict.fromkeys((*known, self.analysis.size)))
 
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
-        """How observations depend on the parameters by linear predictors; it takes a compilation of its own.
+        """How observations depend on the parameters by linear predictors; nothing is compiled.
 
         Raises
         ------
         NoPredictorsError
-            When the likelihood is of no recognised family.
+            When the text of the program cannot be followed; it says where.
         """
         if self.known_predictors is not None:
             return self.known_predictors
         if not self._found_predictors:
             try:
-                self._found_predictors.append(self._find_predictors(progress))
+                if progress is not None:
+                    progress("Following the likelihood of an observation")
+                self._found_predictors.append(self._find_predictors())
             except NoPredictorsError as error:
                 self._found_predictors.append(error)
         found = self._found_predictors[0]
@@ -282,7 +287,7 @@ class Posterior:
         return found
 
     def split(self, progress: Callable[[str], None] | None = None) -> Split:
-        """What costs no data, and the likelihood in its own arguments; it takes two compilations.
+        """What costs no data, and the likelihood in its own arguments; it takes a compilation.
 
         Raises
         ------
@@ -311,51 +316,23 @@ class Posterior:
             self.points,
             gradient=lambda at: self.population.in_bulk().evaluator().subset_log_density_gradient(at)[1],
             name=self.name,
+            predictors=self.sparse,
             progress=progress,
         )
 
-    def _find_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
-        if self.blocks.sums:
-            raise NoPredictorsError("the likelihood is several sums")
-        try:
-            return self._recognised_predictors(progress)
-        except NoPredictorsError as error:
-            if self.analysis.functions & set(DERIVATIVES.values()):
-                raise  # the user's own bounds go first
-            try:
-                return self.derived_predictors()
-            except NoPredictorsError as other:
-                raise NoPredictorsError(f"{error}; and followed through the program: {other}") from other
-
-    def derived_predictors(self) -> LinearPredictors:
-        """Return what the text of the program gives for the likelihood of one observation; nothing is compiled.
-
-        Raises
-        ------
-        NoPredictorsError
-            When the text cannot be followed; it says where.
-        """
+    def _find_predictors(self) -> LinearPredictors:
         if self.blocks.sums:
             raise NoPredictorsError("the likelihood is several sums")
         if self.form.kind == "functions":
             raise NoPredictorsError("no linear predictors were given with the functions")
-        return derived_predictors(
-            self.program, self.values, self.blocks, order=self.order, points=self.points, terms=self.proof.terms
-        )
-
-    def _recognised_predictors(self, progress: Callable[[str], None] | None) -> LinearPredictors:
-        return linear_predictors(
-            self.program,
-            self.form,
-            self.values,
+        return proved_predictors(
+            self.text or Text(self.program, self.values),
             self.blocks,
             sizes=self.sizes,
             order=self.order,
             points=self.points,
             terms=self.proof.terms,
-            name=self.name,
-            guess=self.guess if self.sizes == (self.analysis.size,) else None,
-            progress=progress,
+            of_family=bool(self.analysis.functions & set(DERIVATIVES.values())),  # the user's own bounds go first
         )
 
     def constants(

@@ -1,324 +1,239 @@
-"""Linear predictors of recognised likelihoods, from a program that hands them out; what is read off the text is proved.
+"""How observations depend on the parameters, followed through the text of a program with its data, and proved.
 
-That each argument of the density is affine in the unconstrained parameters under its link or does not depend on them,
-and that these are the log likelihoods of the observations, is checked numerically: at several random points, for all
-observations.
+The density of an observation gives the family, where that is known and each of its arguments is affine in the
+unconstrained parameters under its link; otherwise the log likelihood becomes a program of such arguments. Nothing is
+compiled. The text is believed only if the log likelihoods of all blocks change as those of the user's program do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from stansub.errors import InputError, RunError
-from stansub.stan import toolchain
-from stansub.stan.analysis import Analysis
-from stansub.stan.arguments import (
-    CHANGING,
-    WIDEST,
-    argument_program,
-    library_name,
-    not_affine,
-    not_known,
-)
+from stansub.errors import InputError
+from stansub.stan.builtins import Density, of_one
 from stansub.stan.data import Data
-from stansub.stan.densities import SPECS, Link, Rows, Spec
+from stansub.stan.densities import SPECS, Rows, Spec
 from stansub.stan.design import design_of, guessed, telling_rows
-from stansub.stan.library import Library
-from stansub.stan.recognise import Form
+from stansub.stan.family import CHANGING, not_known
+from stansub.stan.observation import Followed, follow
+from stansub.stan.row_program import program_predictors, tail_rounding
+from stansub.stan.rowwise import Number, Slopes, dense, is_affine, is_kind, known, none_like
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS
-from stansub.target.remainders import LinearPredictors, NoPredictorsError
-from stansub.target.rows import Design, compact
+from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
+from stansub.target.rows import compact
 from stansub.types import FloatArray
 
-T = TypeVar("T")
-R = TypeVar("R")
-
-# Observations that are compared at once, and that a part of the program's data has.
-_PART, _ROWS = 1 << 14, 1 << 15
-# Points at which predictors are compared before there are any of the posterior.
-_N_POINTS = 3
-_AFFINE, _SAME = 1e-9, 1e-8
-# Numbers of designs from which their rows are computed when they are needed, and what rounding makes of an offset of 0.
-_COMPUTED, _NOISE = 1 << 23, 1e-14
+# Relative rounding of log likelihoods; numbers of all rows of a design.
+_SAME, _MOST_NUMBERS = 1e-8, 1 << 30
+# Observations that are followed at once where designs have more numbers than so many: these are computed when needed.
+_ROWS, _COMPUTED = 1 << 15, 1 << 23
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The columns of the program that hands them out, at any point.
+class Text(NamedTuple):
+    """What is followed.
 
     Attributes
     ----------
-    at : callable
-        From unconstrained parameters to all values, shape (rows, n): a row for each column, or several.
-    spec : Spec
-    names : tuple of str
-        Of the unconstrained parameters.
+    program : Program
+    values : Data
+        Its data, and transformed data as far as they are known.
     """
 
-    at: Callable[[FloatArray], FloatArray]
-    spec: Spec
-    names: tuple[str, ...] = ()
+    program: Program
+    values: Data
 
-    @classmethod
-    def of(cls, library: Library, values: Data, n: int, *, spec: Spec) -> Columns:
-        """Those of the program with such data, n observations."""
-        model, rng = values.model(library), library.rng(0)
-        first = model.param_num()
-        # the library makes a name for each value to count them
-        n_values = model.param_num(include_gq=True) if any(spec.vectors) else first + n * len(spec.vectors)
-
-        def at(theta: FloatArray) -> FloatArray:
-            try:
-                found = model.param_constrain(theta, include_gq=True, rng=rng, out=np.empty(n_values))
-            except RunError as error:
-                raise NoPredictorsError(f"its arguments cannot be computed at a random point ({error})") from error
-            return found[first:].reshape(-1, n)
-
-        return cls(at, spec, tuple(model.param_unc_names()))
-
-    def __call__(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Observations and known arguments, and the other arguments after their links: a row each."""
-        values = self.at(theta)
-        vectors = self.spec.vectors
-        wide = len(values) - vectors.count(False)
-        rows, start = [], 0
-        for is_vector in vectors:
-            stop = start + (wide if is_vector else 1)
-            rows.append(values[start:stop])
-            start = stop
-        rows = [row[~np.isnan(row).any(1)] if is_vector else row for row, is_vector in zip(rows, vectors, strict=True)]
-        if min(map(len, rows)) == 0:
-            raise NoPredictorsError(f"an argument has more than {WIDEST} values")
-        known = [row for row, link in zip(rows[1:], self.spec.links, strict=True) if link.is_known]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            others = [link.apply(row) for row, link in zip(rows[1:], self.spec.links, strict=True) if not link.is_known]
-        return np.concatenate([rows[0], *known]), np.concatenate(others)
-
-    def argument(self, row: int) -> tuple[int, Link]:
-        """Which of Stan's arguments a row belongs to; a vector is the last."""
-        others = [(k, link) for k, link in enumerate(self.spec.links) if not link.is_known]
-        return others[min(row, len(others) - 1)]
+    def follow(self, n: int) -> Followed:
+        """Return the likelihood of one of n observations."""
+        return follow(self.program, self.values.values, n)
 
 
-@dataclass(frozen=True)
-class HandedOut:
-    """A program that hands out the columns of the density of another one.
+class Argument(NamedTuple):
+    """An argument of all observations, affine in the unconstrained parameters.
 
     Attributes
     ----------
-    density : str
-        Its name.
-    library : Library
+    slopes : ndarray or csr_array, shape (n, dim) or (1, dim)
+    offset : ndarray, shape (n,) or (1,)
     """
 
-    density: str
-    library: Library
-
-    @classmethod
-    def of(
-        cls, program: Program, form: Form, size: str, name: str, progress: Callable[[str], None] | None = None
-    ) -> HandedOut:
-        """Compiled; NoPredictorsError where the text shows no density of a recognised family."""
-        handing_out = argument_program(program, form, size)
-        try:
-            library = Library(toolchain.compile_library(handing_out.code, name=library_name(name), progress=progress))
-        except RunError as error:
-            raise NoPredictorsError(f"a program for its linear predictor does not compile ({error})") from error
-        return cls(handing_out.density, library)
-
-    def points(self, values: Data) -> list[FloatArray]:
-        """Unconstrained parameters at which arguments can be compared: always the same."""
-        return list(np.random.default_rng(0).uniform(-2, 2, (_N_POINTS, values.model(self.library).dim)))
-
-    def columns(self, values: Data, n: int) -> Columns:
-        """Of such data, n observations."""
-        return Columns.of(self.library, values, n, spec=SPECS[self.density])
+    slopes: Slopes
+    offset: FloatArray
 
 
-def linear_predictors(
-    program: Program,
-    form: Form,
-    values: Data,
+def proved_predictors(
+    text: Text,
     blocks: Blocks,
     *,
-    sizes: Sequence[str],
+    sizes: Sequence[str] = (),
     order: Any,
     points: Sequence[FloatArray],
     terms: Sequence[FloatArray],
-    name: str,
-    guess: LinearPredictors | None = None,
-    progress: Callable[[str], None] | None = None,
+    of_family: bool = False,
 ) -> LinearPredictors:
-    """The linear predictors of a program's likelihood.
+    """Return how observations depend on the parameters, proved.
 
     Parameters
     ----------
-    program, form, values, blocks, sizes, order, points, name
+    text : Text
+    blocks, sizes, order, points
         Of a `stansub.stan.posterior.Posterior`.
     terms : sequence of ndarray, shape (n_blocks,)
         Log likelihoods of the blocks at the first of the points.
-    guess : LinearPredictors, optional
-        What they may be (see `guess_predictors`).
-    progress : callable, optional
+    of_family : bool
+        Whether only a family that is known will do.
 
     Raises
     ------
     NoPredictorsError
-        When its likelihood is of no recognised family, or not by a linear predictor; the text says why.
+        When the text cannot be followed, or is followed wrongly; the message says where.
     """
-
-    def proved(found: LinearPredictors) -> LinearPredictors | None:
-        predictors = replace(found, order=order)
-        return predictors if is_proved(predictors, blocks, points, terms) else None
-
-    source = HandedOut.of(program, form, sizes[0] if sizes else "", name, progress)
-    if guess is None:
-        guess = _by_columns_of_data(source, values, sizes)
-    if guess is not None and (predictors := proved(guess)):
-        return predictors
-    columns = source.columns(values, blocks.n_observations)
-    design = _steps(columns, points[0])
-    predictors = proved(_joined(columns.spec, [_affine(source.density, columns, design, points)], design))
-    if predictors is None:
-        raise NoPredictorsError("the log likelihoods of the blocks are not those of the density alone")
-    return predictors
-
-
-def guess_predictors(analysis: Analysis, values: Data, name: str) -> LinearPredictors | None:
-    """What the linear predictors of a program may be, to be proved once its likelihood is cut into blocks.
-
-    Where the program takes a few rows and these show a design of columns of the data, and nothing is to be compiled;
-    None elsewhere.
-    """
-    size = analysis.size
+    n = blocks.n_observations
     try:
-        if not toolchain.is_compiled(analysis.arguments(size).code, name=library_name(name)):
-            return None
-        source = HandedOut.of(analysis.program, analysis.form, size, name)
-        return _by_columns_of_data(source, values, [size])
-    except InputError:
-        return None
+        for find in (partial(_by_columns, text, n, sizes), partial(predictors_of, text, n, of_family=of_family)):
+            if (found := find()) is None:
+                continue
+            found = replace(found, order=order)
+            if is_proved(found, blocks, points, terms, rounding=tail_rounding(found.family)):
+                return found
+    except NoPredictorsError:
+        raise
+    except InputError as error:
+        raise NoPredictorsError(str(error)) from error
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # A text can say anything; what is not followed has no bounds.
+        raise NoPredictorsError(f"its text is not followed ({type(error).__name__})") from error
+    raise NoPredictorsError("what its text shows is not the log likelihood of the blocks")
 
 
-def _steps(columns: Columns, point: FloatArray) -> list[FloatArray]:
-    """What each argument gains for a step of 1 of each parameter, each of shape (n, dim) or (1, dim)."""
-    _, base = columns(point)
+def predictors_of(text: Text, n: int, *, of_family: bool = False) -> LinearPredictors:
+    """Return how n observations depend on the parameters, as the text says; to be proved.
 
-    def step(one: FloatArray) -> list[FloatArray]:
-        with np.errstate(invalid="ignore"):  # of data that are not finite
-            return _shortest(list(columns(point + one)[1] - base))
-
-    steps = _at_once(step, np.eye(len(point)))
-    return [np.stack(np.broadcast_arrays(*(step[row] for step in steps)), 1) for row in range(len(base))]
-
-
-def _by_columns_of_data(source: HandedOut, values: Data, sizes: Sequence[str]) -> LinearPredictors | None:
-    """The linear predictors where the program takes a few rows, and these show a design of columns of the data.
-
-    All rows are then asked in parts; None where that does not succeed, for whatever reason. To be proved: what the
-    program computes of all its data, such as means, differs from part to part. The points are always the same, so that
-    another process finds the same to the last bit.
+    Raises
+    ------
+    InputError
+        When the text cannot be followed; it says where.
     """
-    if not sizes or not set(sizes) <= set(values.values):
-        return None
+    followed = text.follow(n)
     try:
-        axes, n = values.axes(sizes), values.integer(sizes[0])
-        telling = telling_rows(values, axes, n)
-        few = values.rows(axes, sizes, telling)
-        columns = source.columns(few, len(telling))
-        points = source.points(few)
-        guesses = [
-            guessed(np.broadcast_to(z, (len(telling), len(points[0]))).T, few, axes) for z in _steps(columns, points[0])
-        ]
-        known = [one for one in guesses if one is not None]
-        if len(known) < len(guesses):
-            return None
-        design = [design_of(one, values, axes, n) for one in known]
-        in_memory = sum(z.shape[0] * z.shape[1] for z in design) <= _COMPUTED
-        if in_memory:
-            design = [z[:] for z in design]
-
-        def part(first: int) -> _Affine:
-            rows = slice(first, min(first + _ROWS, n))
-            own, data = [z[rows if len(z) > 1 else slice(1)] for z in design], values.rows(axes, sizes, rows)
-            found = _affine(source.density, source.columns(data, rows.stop - rows.start), own, points)
-            return found if in_memory else _without_noise(found, own, points[0])
-
-        return _joined(columns.spec, _at_once(part, range(0, n, _ROWS)), design)
-    except InputError:
-        return None
+        if followed.density is None:
+            raise NoPredictorsError("there is not exactly one density of data")
+        return _dense(*in_family(followed.density, n))
+    except NoPredictorsError:
+        if of_family:
+            raise
+    return program_predictors(followed.term, n)
 
 
-def _at_once(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """What work makes of each, in threads."""
-    # BLAS's own threads would wait for each other.
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(max_workers=THREADS) as pool:
-        return list(pool.map(work, items))
-
-
-class _Affine(NamedTuple):
-    """Some observations, whose arguments are affine in the unconstrained parameters, a row for each argument.
+class Affine(NamedTuple):
+    """A density of a known family with affine arguments.
 
     Attributes
     ----------
+    spec : Spec
     given : list of ndarray, shape (n,)
-        Observations and known arguments, in little memory.
-    base : list of ndarray, shape (n,), or None
-        The other arguments after their links, if they do not depend on parameters.
-    offset : list of ndarray, shape (n,)
-        The other arguments at a point, less the design's part in that.
+        Observations and known arguments.
+    arguments : list of Argument
+        The others, after their links.
     """
 
-    given: list[NDArray[Any]]
-    base: list[FloatArray | None]
-    offset: list[NDArray[Any]]
+    spec: Spec
+    given: list[FloatArray]
+    arguments: list[Argument]
 
 
-def _affine(density: str, columns: Columns, design: Sequence[FloatArray], points: Sequence[FloatArray]) -> _Affine:
-    """What the arguments are in the unconstrained parameters; NoPredictorsError when not affine with such a design."""
-    given, base = columns(points[0])
-    if len(base) != len(design):
-        raise NoPredictorsError("a few observations have other arguments than all")
-    offset = np.array([row - z @ points[0] for row, z in zip(base, design, strict=True)])
-    for theta in points[1:]:
-        known, found = columns(theta)
-        _check_same(density, columns.spec, given, known)
-        for row, (value, z, o) in enumerate(zip(found, design, offset, strict=True)):
-            k, link = columns.argument(row)
-            if not _is_affine(value, z, o, theta, link):
-                raise NoPredictorsError(not_affine(density, k, link))
-    constant = [None if z.any() else row for row, z in zip(base, design, strict=True)]
-    return _Affine([compact(row) for row in given], constant, list(offset))
+def in_family(density: Density, n: int) -> tuple[Family, list[Argument]]:
+    """Return the family of a density, and its arguments.
 
-
-def _without_noise(part: _Affine, design: Sequence[FloatArray], point: FloatArray) -> _Affine:
-    """Return the same in less memory: offsets that are rounding alone are 0."""
-    noise = [_NOISE * (1 + np.abs(o) + 2 * np.abs(z) @ np.abs(point)) for o, z in zip(part.offset, design, strict=True)]
-    offset = [np.where(np.abs(o) <= most, 0.0, o) for o, most in zip(part.offset, noise, strict=True)]
-    return part._replace(offset=[compact(row) for row in offset])
-
-
-def _joined(spec: Spec, parts: Sequence[_Affine], design: Sequence[Design]) -> LinearPredictors:
-    """The linear predictors of all observations from those of parts of them."""
-    given = [_row(rows) for rows in zip(*(part.given for part in parts), strict=True)]
-    bases = zip(*(part.base for part in parts), strict=True)
-    constant = [None if any(row is None for row in rows) else _row(rows) for rows in bases]
+    Raises
+    ------
+    NoPredictorsError
+        When it is of no family that is known, or an argument is not affine under its link.
+    """
+    spec, given, rows = _affine(density, n)
+    constant = [None if _is_changing(row) else np.broadcast_to(row.offset, n) for row in rows]
     family, kept = spec.choose(Rows(given[0], given[1:], constant))
-    offset = [[part.offset[row] for part in parts] for row in kept]
-    first = np.broadcast_to(offset[0][0][0], len(given[0])) if _is_one_number(offset[0]) else _row(offset[0])
-    offsets = [first, *(_shortest([_row(rows)])[0] for rows in offset[1:])]
-    if not all(isinstance(z, np.ndarray) for z in design):
-        family = family.compacted()
-    return LinearPredictors(tuple(design[row] for row in kept), tuple(offsets), family)
+    return family, [rows[k] for k in kept]
+
+
+def _affine(density: Density, n: int) -> Affine:
+    name = density.name
+    if name not in SPECS:
+        raise NoPredictorsError(f"{name} is none of {', '.join(SPECS)}")
+    y, *arguments = (of_one(one, n) for one in density.arguments)
+    given, found = [_data(y, n, CHANGING)], list[Number]()
+    for k, (link, argument) in enumerate(zip(SPECS[name].links, arguments, strict=True)):
+        if link.is_known:
+            given.append(_data(argument, n, not_known(name, k)))
+            continue
+        values = link.of(argument if link.is_vector else [argument])
+        if not all(map(is_affine, values)):
+            what = link.words.format(f"argument {k + 1} of {name}")
+            raise NoPredictorsError(f"{what} is not affine in the unconstrained parameters")
+        found += values
+    some = next((one.slopes for one in found if is_kind(one, "affine")), None)
+    if some is None:
+        raise NoPredictorsError("the likelihood does not depend on parameters")
+    none = none_like(some)
+    rows = [Argument(one.slopes if is_kind(one, "affine") else none, _offset(one)) for one in found]
+    return Affine(SPECS[name], given, rows)
+
+
+def _by_columns(text: Text, n: int, sizes: Sequence[str]) -> LinearPredictors | None:
+    """Return predictors whose designs are columns of the data, where designs would take much memory.
+
+    The text is followed with parts of the data; None where that does not succeed, for whatever reason. To be proved:
+    what the program computes of all its data, such as means, differs from part to part.
+    """
+    values = text.values
+    if n <= _ROWS or not sizes or not set(sizes) <= set(values.values):
+        return None
+
+    def affine(own: Data, k: int) -> Affine:
+        density = Text(text.program, own).follow(k).density
+        if density is None:
+            raise NoPredictorsError("there is not exactly one density of data")
+        return _affine(density, k)
+
+    try:
+        axes = values.axes(sizes)
+        telling = telling_rows(values, axes, n)
+        few = values.rows(axes, sizes, telling)
+        spec, _, arguments = affine(few, len(telling))
+        if n * len(arguments) * arguments[0].slopes.shape[1] <= _COMPUTED:
+            return None
+        shape = len(telling), arguments[0].slopes.shape[1]
+        guesses = [guessed(np.broadcast_to(dense(one.slopes), shape).T, few, axes) for one in arguments]
+        design = [design_of(one, values, axes, n) for one in guesses if one is not None]
+        if len(design) < len(guesses):
+            return None
+        parts = []
+        ends = np.linspace(0, n, -(-n // _ROWS) + 1).astype(int).tolist()
+        for rows in map(slice, ends, ends[1:]):
+            _, given, own = affine(values.rows(axes, sizes, rows), rows.stop - rows.start)
+            for z, one in zip(design, own, strict=True):
+                if not (dense(one.slopes) == z[rows if len(z) > 1 else slice(1)]).all():
+                    return None
+            offsets = [np.broadcast_to(one.offset, rows.stop - rows.start) for one in own]
+            parts.append(([compact(one) for one in given], [compact(one) for one in offsets]))
+    except InputError:
+        return None
+    given = [_row(one) for one in zip(*(part[0] for part in parts), strict=True)]
+    offset = [list(one) for one in zip(*(part[1] for part in parts), strict=True)]
+    constant = [None if z.any() else _row(one) for z, one in zip(design, offset, strict=True)]
+    family, kept = spec.choose(Rows(given[0], given[1:], constant))
+    head, *rest = (offset[row] for row in kept)
+    first_offset = np.broadcast_to(head[0][0], n) if _is_one_number(head) else _row(head)
+    shortened = (_shortest(_row(one)) for one in rest)
+    return LinearPredictors(tuple(design[row] for row in kept), (first_offset, *shortened), family.compacted())
 
 
 def _row(parts: Sequence[NDArray[Any] | None]) -> FloatArray:
@@ -331,30 +246,34 @@ def _is_one_number(parts: Sequence[NDArray[Any]]) -> bool:
     return all(part.strides == (0,) and part[0] == parts[0][0] for part in parts)
 
 
-def _is_affine(value: FloatArray, z: FloatArray, o: FloatArray, theta: FloatArray, link: Link) -> bool:
-    """Whether all values are z . theta + o, as far as rounding lets one see; in parts that fit into a cache."""
-    z, o = np.broadcast_to(z, (len(value), len(theta))), np.broadcast_to(o, len(value))
-    for first in range(0, len(value), _PART):
-        part = slice(first, first + _PART)
-        scale = 1 + np.abs(value[part]) + np.abs(z[part]) @ np.abs(theta)
-        if not (np.abs(value[part] - o[part] - z[part] @ theta) <= _AFFINE * scale + link.rounding(value[part])).all():
-            return False
-    return True
+def _data(x: Number, n: int, otherwise: str) -> FloatArray:
+    """What is known, of all observations."""
+    if (value := known(x)) is None:
+        raise NoPredictorsError(otherwise)
+    return np.array(np.broadcast_to(value, n), np.float64)
 
 
-def _check_same(density: str, spec: Spec, given: FloatArray, again: FloatArray) -> None:
-    """Observations and known arguments at two points."""
-    if not np.array_equal(given[0], again[0]):
-        raise NoPredictorsError(CHANGING)
-    places = [k for k, link in enumerate(spec.links) if link.is_known]
-    for k, before, after in zip(places, given[1:], again[1:], strict=True):
-        if not np.array_equal(before, after):
-            raise NoPredictorsError(not_known(density, k))
+def _offset(x: Number) -> FloatArray:
+    values = x.values if is_kind(x, "affine") else known(x)
+    return _shortest(np.atleast_1d(np.asarray(values, np.float64)))
 
 
-def _shortest(rows: Sequence[FloatArray]) -> list[FloatArray]:
-    """Rows, with one entry where it is the same for all observations."""
-    return [row[:1] if (row == row[0]).all() else row for row in rows]
+def _is_changing(argument: Argument) -> bool:
+    slopes = argument.slopes
+    return bool(slopes.count_nonzero() if isinstance(slopes, sp.csr_array) else slopes.any())
+
+
+def _shortest(values: FloatArray) -> FloatArray:
+    """One entry, or row, where all are the same."""
+    return values[:1] if (values == values[0]).all() else values
+
+
+def _dense(family: Family, arguments: Sequence[Argument]) -> LinearPredictors:
+    if sum(np.prod(one.slopes.shape, dtype=float) for one in arguments) > _MOST_NUMBERS:
+        raise NoPredictorsError("the rows of its arguments take too much memory")
+    first, *offsets = (one.offset for one in arguments)
+    design = tuple(_shortest(dense(one.slopes)) for one in arguments)
+    return LinearPredictors(design, (np.broadcast_to(first, family.data.shape[1]), *offsets), family)
 
 
 def is_proved(

@@ -417,36 +417,6 @@ def range_program(program: Program) -> str:
     )
 
 
-def quantities_program(program: Program, functions: str, n: str, span: Span, text: str, widths: Sequence[str]) -> str:
-    """The user's program with ``stansub_0, stansub_1, ...`` of n rows as its only generated quantities.
-
-    Parameters
-    ----------
-    program : Program
-    functions : str
-        Beside the user's.
-    n : str
-        Their length as a Stan expression of data, which ``text`` may use as ``stansub_n``.
-    span : Span
-        A statement of the model block.
-    text : str
-        What stands in its place, with the locals that it needs, and assigns them.
-    widths : sequence of str
-        How many columns each has as a Stan expression of data; with ``1`` it is a vector, else a matrix.
-    """
-    code, _ = _carried(program, program.model.statements, span, text)
-    types = [f"vector[{n}]" if width == "1" else f"matrix[{n}, {width}]" for width in widths]
-    declared = "\n".join(f"  {one} stansub_{k};" for k, one in enumerate(types))
-    return "\n".join(
-        [
-            _block("functions", program.text(program.functions_block.inside), functions),
-            *(program.text(block.span) for block in (program.data, program.transformed_data, program.parameters)),
-            program.text(program.transformed_parameters.span),
-            _block("generated quantities", declared, "{", f"int stansub_n = {n};", code, "}"),
-        ]
-    )
-
-
 def _up_to_data(program: Program) -> list[str]:
     """The program's blocks before the parameters."""
     return [program.text(block.span) for block in (program.functions_block, program.data, program.transformed_data)]

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub import _loop
-from stansub.errors import InputError
-from stansub.stan.data import Data
-from stansub.stan.observation import log_lik
-from stansub.stan.predictors import is_proved
-from stansub.stan.rowwise import Expression, Number, apply, combine, known
-from stansub.stan.syntax import Program
-from stansub.target.blocks import Blocks
+from stansub.stan.rowwise import Expression, Number, apply, combine, dense, known
 from stansub.target.programs import Code, ProgramFamily
-from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
 from stansub.types import FloatArray
 
 # Arguments of an observation; variants; numbers of all rows of the design; instructions of a variant.
@@ -28,40 +22,10 @@ _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
 
 
-def derived_predictors(
-    program: Program,
-    values: Data,
-    blocks: Blocks,
-    *,
-    order: Any,
-    points: Sequence[FloatArray],
-    terms: Sequence[FloatArray],
-) -> LinearPredictors:
-    """Return the arguments of observations and their program, proved.
-
-    Parameters
-    ----------
-    program, values, blocks, order, points
-        Of a `stansub.stan.posterior.Posterior`.
-    terms : sequence of ndarray, shape (n_blocks,)
-        Log likelihoods of the blocks at the first of the points.
-
-    Raises
-    ------
-    NoPredictorsError
-        When the text cannot be followed, or is followed wrongly; the message says where.
-    """
-    try:
-        found = replace(predictors_of(program, values.values, blocks.n_observations), order=order)
-    except InputError as error:
-        raise NoPredictorsError(str(error)) from error
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-        # A text can say anything; what is not followed has no bounds.
-        raise NoPredictorsError(f"its text is not followed ({type(error).__name__})") from error
-    tails = isinstance(found.family, ProgramFamily) and _PLACES["std_normal_lcdf"] in found.family.code.codes[:, 0]
-    if not is_proved(found, blocks, points, terms, rounding=_tail_rounding if tails else np.zeros_like):
-        raise NoPredictorsError("what its text shows is not the log likelihood of the blocks")
-    return found
+def tail_rounding(family: Family) -> Callable[[FloatArray], FloatArray]:
+    """Return what Stan's own log likelihoods of a family lose, as a function of these."""
+    tails = isinstance(family, ProgramFamily) and _PLACES["std_normal_lcdf"] in family.code.codes[:, 0]
+    return _tail_rounding if tails else np.zeros_like
 
 
 def _tail_rounding(log_lik: FloatArray) -> FloatArray:
@@ -69,15 +33,14 @@ def _tail_rounding(log_lik: FloatArray) -> FloatArray:
     return np.asarray(np.minimum(8 * np.finfo(float).eps * np.exp(np.minimum(-log_lik, 100.0)), 0.01))
 
 
-def predictors_of(program: Program, values: Mapping[str, Any], n: int) -> LinearPredictors:
-    """Return the arguments of observations and their program, as the text says; to be proved.
+def program_predictors(term: Expression, n: int) -> LinearPredictors:
+    """Return the arguments of n observations and their program, from the log likelihood of one; to be proved.
 
     Raises
     ------
     NoPredictorsError
-        When the text cannot be followed; it says where.
+        When it has too many of anything.
     """
-    term = log_lik(program, values, n)
     patterns, which = _patterns(term, n)
     if len(patterns) > _MOST_VARIANTS:
         raise NoPredictorsError(f"the likelihood of an observation has more than {_MOST_VARIANTS} forms")
@@ -147,10 +110,10 @@ class _Arguments:
     def of(cls, terms: Sequence[Number], n: int) -> _Arguments:
         """Return those of some expressions; what is of fewer parameters, and of all observations, comes first."""
         found = cls(n)
-        leaves = {one.slopes.tobytes(): one for one in _leaves(terms) if one.slopes is not None}
+        leaves = {_slopes(one).tobytes(): one for one in _leaves(terms)}
 
         def rank(one: Expression) -> tuple[float, float]:
-            nonzero = np.asarray(one.slopes) != 0
+            nonzero = _slopes(one) != 0
             return float(nonzero.any(axis=0).sum()), -float(nonzero.any(axis=1).mean())
 
         for one in sorted(leaves.values(), key=rank):
@@ -159,24 +122,22 @@ class _Arguments:
 
     def add(self, one: Expression) -> None:
         """Note something affine: as a sum of multiples of the arguments so far, or as another one."""
-        assert one.slopes is not None
-        assert one.values is not None
-        shares = self._shares(one.slopes)
+        slopes = _slopes(one)
+        shares = self._shares(slopes)
         if shares is None:
             if len(self.slopes) == MOST_ARGUMENTS:
                 raise NoPredictorsError(f"an observation has more than {MOST_ARGUMENTS} arguments")
             shares = [_Share(len(self.slopes), np.ones(1))]
-            self.slopes.append(np.ascontiguousarray(one.slopes, np.float64))
+            self.slopes.append(slopes)
             self.offsets.append(np.asarray(one.values, np.float64))
             if sum(each.size for each in self.slopes) > _MOST_NUMBERS:
                 raise NoPredictorsError("the rows of its arguments take too much memory")
-        self._known[one.slopes.tobytes()] = shares
+        self._known[slopes.tobytes()] = shares
 
     def shares(self, one: Expression) -> tuple[list[_Share], FloatArray]:
         """Return the shares of arguments in something affine, and what is added to these."""
-        assert one.slopes is not None
         assert one.values is not None
-        shares = self._known[one.slopes.tobytes()]
+        shares = self._known[_slopes(one).tobytes()]
         return shares, one.values - sum(each.factor * self.offsets[each.argument] for each in shares)
 
     def _shares(self, slopes: FloatArray) -> list[_Share] | None:
@@ -196,6 +157,14 @@ class _Arguments:
         if not _is_same(slopes, np.asarray(made)):
             return None
         return [_Share(k, np.array([factor])) for k, factor in enumerate(factors) if factor]
+
+
+def _slopes(one: Expression) -> FloatArray:
+    """Of what is affine, as a dense array."""
+    assert one.slopes is not None
+    if np.prod(one.slopes.shape, dtype=float) > _MOST_NUMBERS:
+        raise NoPredictorsError("the rows of its arguments take too much memory")
+    return dense(one.slopes)
 
 
 def _is_same(a: FloatArray, b: FloatArray) -> bool:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
@@ -25,6 +26,7 @@ class NotFollowedError(InputError):
 
 
 Number = Any  # a number, or an expression
+Slopes: TypeAlias = Any  # an array, or a csr_array where that of all observations would be too large
 Mask = NDArray[np.bool_]
 
 
@@ -63,21 +65,21 @@ class Expression:
         Of an operation: expressions and numbers.
     values : ndarray, shape (n,), or None
         Of data; the mask of a selection; the constant of what is affine, which may have one entry.
-    slopes : ndarray, shape (n, dim) or (1, dim), or None
+    slopes : ndarray or csr_array, shape (n, dim) or (1, dim), or None
         Of what is affine.
     """
 
     kind: str
     parts: tuple[Number, ...] = ()
     values: NDArray[Any] | None = None
-    slopes: FloatArray | None = None
+    slopes: Slopes | None = None
     is_single: bool = field(init=False)
 
     def __post_init__(self) -> None:
         if self.kind in ("data", "select"):
             single = False
         elif self.slopes is not None and self.values is not None:
-            single = len(self.slopes) == len(self.values) == 1
+            single = self.slopes.shape[0] == len(self.values) == 1
         else:
             single = all(one.is_single for one in self.parts if isinstance(one, Expression))
         object.__setattr__(self, "is_single", single)
@@ -115,7 +117,7 @@ def data(values: NDArray[Any]) -> Expression:
     return Expression("data", values=values)
 
 
-def affine(slopes: FloatArray, values: FloatArray) -> Expression:
+def affine(slopes: Slopes, values: FloatArray) -> Expression:
     """Return what is affine in the unconstrained parameters."""
     return Expression("affine", values=values, slopes=slopes)
 
@@ -155,7 +157,7 @@ def select(mask: Mask, first: Number, other: Number) -> Number:
     a, b = known(first), known(other)
     if a is not None and b is not None:
         return data(np.where(mask, a, b))
-    if _is_affine(first) and _is_affine(other):
+    if is_affine(first) and is_affine(other):
         return pick((other, first), mask.astype(np.int64))
     return Expression("select", (first, other), values=mask)
 
@@ -172,9 +174,9 @@ def combine(kind: str, a: Number, b: Number) -> Number:
             return a
         if _is_all(x, 0):
             return b if kind == "sum" else -b
-        if _is_affine(a) and _is_affine(b):
+        if is_affine(a) and is_affine(b):
             sign = 1.0 if kind == "sum" else -1.0
-            return affine(_slopes(a) + sign * _slopes(b), np.atleast_1d(_constant(a) + sign * _constant(b)))
+            return affine(_sum(a, b, sign), np.atleast_1d(_constant(a) + sign * _constant(b)))
         if kind == "difference" and _is_all(x, 1) and is_kind(b, "inv_logit"):
             return apply("inv_logit", -b.parts[0])
         if is_kind(b, "product") and _is_all(known(b.parts[0]), -1):
@@ -191,7 +193,7 @@ def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
         if _is_all(x, 1):
             return b
         if b.kind == "affine":
-            return affine(np.reshape(x, (-1, 1)) * b.slopes, np.atleast_1d(x * b.values))
+            return affine(_scaled(b.slopes, x), np.atleast_1d(x * b.values))
         if b.kind == "product" and (inner := known(b.parts[0])) is not None:
             return combine("product", wrapped(x * inner), b.parts[1])
         if b.kind == "difference" and _is_all(x, -1):
@@ -295,11 +297,12 @@ def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
     if all(value is not None for value in values):
         table = np.stack(np.broadcast_arrays(*values))
         return data(table[places] if table.ndim == 1 else table[places, np.arange(n)])
-    if all(map(_is_affine, choices)):
-        rows = [_slopes(one) for one in choices]
-        width = max(row.shape[1] for row in rows)
-        slopes = _picked([np.broadcast_to(row, (len(row), width)) for row in rows], places)
-        return affine(slopes, _picked([np.atleast_1d(_constant(one)) for one in choices], places))
+    if all(map(is_affine, choices)):
+        none = none_like(next(one.slopes for one in choices if is_kind(one, "affine")))
+        rows = [one.slopes if is_kind(one, "affine") else none for one in choices]
+        values = [np.atleast_1d(_constant(one)) for one in choices]
+        slopes = stacked(rows)[_rows_of([row.shape[0] for row in rows], places)]
+        return affine(slopes, np.concatenate(values)[_rows_of([len(one) for one in values], places)])
     kinds = {(one.kind, len(one.parts)) if isinstance(one, Expression) else None for one in choices}
     if len(kinds) == 1 and first.kind not in ("select", "affine", "data"):
         parts = [pick([one.parts[k] for one in choices], places) for k in range(len(first.parts))]
@@ -310,26 +313,59 @@ def pick(choices: Sequence[Number], places: NDArray[np.int64]) -> Number:
     return found
 
 
-def _picked(rows: Sequence[FloatArray], places: NDArray[np.int64]) -> FloatArray:
-    if all(len(row) == 1 for row in rows):
-        return np.concatenate(rows)[places]
-    found = np.empty((len(places), *rows[0].shape[1:]))
-    for k, row in enumerate(rows):
-        mask = places == k
-        found[mask] = row if len(row) == 1 else row[mask]
-    return found
+def _rows_of(lengths: Sequence[int], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of what each observation names, where all stand one below the other: its own, or the only one."""
+    own = np.array([length > 1 for length in lengths])[places]
+    return np.cumsum([0, *lengths[:-1]])[places] + np.where(own, np.arange(len(places)), 0)
 
 
 def _is_all(x: Any, value: float) -> bool:
     return x is not None and bool(np.all(x == value))
 
 
-def _is_affine(x: Number) -> bool:
+def is_affine(x: Number) -> bool:
+    """Whether it is affine in the unconstrained parameters, or known."""
     return not isinstance(x, Expression) or x.kind in ("affine", "data")
 
 
-def _slopes(x: Number) -> Any:
-    return x.slopes if is_kind(x, "affine") else np.zeros((1, 1))
+def none_like(slopes: Slopes) -> Slopes:
+    """Return slopes of what depends on nothing, shape (1, dim)."""
+    shape = (1, slopes.shape[1])
+    return sp.csr_array(shape) if isinstance(slopes, sp.csr_array) else np.zeros(shape)
+
+
+def stacked(rows: Sequence[Slopes]) -> Slopes:
+    """Return slopes one below the other."""
+    return sp.csr_array(sp.vstack(rows, format="csr")) if isinstance(rows[0], sp.csr_array) else np.concatenate(rows)
+
+
+def dense(slopes: Slopes) -> FloatArray:
+    """Return slopes as an array."""
+    return np.ascontiguousarray(slopes.toarray() if isinstance(slopes, sp.csr_array) else slopes, np.float64)
+
+
+def _sum(a: Number, b: Number, sign: float) -> Slopes:
+    """Slopes of a sum or a difference."""
+    slopes: list[Slopes] = [one.slopes for one in (a, b) if is_kind(one, "affine")]
+    if len(slopes) == 1:
+        return slopes[0] if is_kind(a, "affine") else _scaled(slopes[0], sign)
+    n = max(one.shape[0] for one in slopes)
+    first, other = (_spread(one, n) if isinstance(one, sp.csr_array) else one for one in slopes)
+    return first + sign * other
+
+
+def _spread(slopes: sp.csr_array, n: int) -> sp.csr_array:
+    return slopes if slopes.shape[0] == n else sp.csr_array(slopes[np.zeros(n, np.int64)])
+
+
+def _scaled(slopes: Slopes, x: Any) -> Slopes:
+    """Slopes times a number, or one for each observation."""
+    if not isinstance(slopes, sp.csr_array):
+        return np.asarray(np.reshape(x, (-1, 1)) * slopes)
+    if np.ndim(x):
+        slopes = _spread(slopes, max(len(x), slopes.shape[0]))
+        x = np.repeat(np.broadcast_to(x, slopes.shape[0]), np.diff(slopes.indptr))
+    return sp.csr_array((slopes.data * x, slopes.indices, slopes.indptr), shape=slopes.shape)
 
 
 def _constant(x: Number) -> Any:

@@ -137,9 +137,10 @@ def split(
     *,
     gradient: Callable[[FloatArray], FloatArray],
     name: str,
+    predictors: SparsePredictors | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Split:
-    """Split a posterior in two; it takes two compilations.
+    """Split a posterior in two; it takes a compilation.
 
     Parameters
     ----------
@@ -158,6 +159,8 @@ def split(
         Of that.
     name : str
         Of the program, for messages.
+    predictors : SparsePredictors, optional
+        Of the likelihood, where its text has been followed.
     progress : callable, optional
 
     Raises
@@ -165,14 +168,16 @@ def split(
     NoPredictorsError
         When the likelihood is of no recognised family of predictors that are affine in its own arguments.
     """
-    own = Analysis.of(program).halves(size).own
-    with toolchain.in_background() as compiling:
-        library = compiling(own.surrogate, name=f"{name}_surrogate", progress=progress)
-        predictors = sparse_predictors(own, size, values, n, name, progress)
-        try:
-            found = Split(Library(library.result()), values.of(own.declarations), predictors)
-        except RunError as error:
-            raise NoPredictorsError(f"a program with a surrogate does not compile ({error})") from error
+    own = Analysis.of(program).halves(size)
+    if predictors is None:
+        predictors = sparse_predictors(own, values.values, n)
+    try:
+        library = Library(toolchain.compile_library(own.surrogate, name=f"{name}_surrogate", progress=progress))
+    except RunError as error:
+        if type(error) is not RunError:  # an interrupt, or the time limit
+            raise
+        raise NoPredictorsError(f"a program with a surrogate does not compile ({error})") from error
+    found = Split(library, values.of(own.declarations), predictors)
     return _proved(found, whole, points, gradient)
 
 
@@ -189,10 +194,10 @@ def _proved(
         scales.append(1 + abs(given) + abs(rest) + abs(own))
     if not np.isfinite(constants).all() or np.ptp(constants) > _SAME * max(scales):
         raise NoPredictorsError("the likelihood in its own arguments and the rest are not the log density")
-    theta = points[0]
-    about = found.surrogate(Approximation.plain(found.predictors.expansion(prior.phi(theta))))
-    _, slope = about.model.log_density_gradient(theta)
-    given_slope = gradient(theta)
-    if not np.abs(slope - given_slope).max() <= _SLOPE * (1 + np.abs(given_slope).max()):
-        raise NoPredictorsError("the likelihood in its own arguments has another gradient than the log density")
+    for theta in points[:2]:
+        about = found.surrogate(Approximation.plain(found.predictors.expansion(prior.phi(theta))))
+        _, slope = about.model.log_density_gradient(theta)
+        given_slope = gradient(theta)
+        if not np.abs(slope - given_slope).max() <= _SLOPE * (1 + np.abs(given_slope).max()):
+            raise NoPredictorsError("the likelihood in its own arguments has another gradient than the log density")
     return replace(found, predictors=replace(found.predictors, constant=float(np.mean(constants))))

@@ -139,11 +139,6 @@ def compile_library(
     return library
 
 
-def is_compiled(code: str, *, name: str) -> bool:
-    """Whether `compile_library` would find a program in the cache."""
-    return is_intact(_Wanted.of(code, name, None, ()).library)
-
-
 class _Wanted(NamedTuple):
     """A library and what it depends on.
 

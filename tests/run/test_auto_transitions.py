@@ -104,7 +104,7 @@ def test_chains_that_would_hardly_move_are_warned_of_or_left_to_nuts(
     command += ["--iter-warmup", "100", "--iter-sampling", "100", "--output", str(output)]
     run(command)
     assert "Warning: the chains will hardly move." in capsys.readouterr().err
-    run([*command, "--force", "--fallback", "nuts"])
+    run([*command, "--force", "--fallback", "nuts", "--verbose"])
     shown = capsys.readouterr()
     assert "NUTS takes over, because the chains would hardly move." in shown.err
     assert "2 % of the trial transitions were accepted" in " ".join(shown.out.split())

@@ -259,7 +259,7 @@ def test_the_command_says_why_it_ended(
 ) -> None:
     data = tmp_path / "data.json"
     data.write_text(json.dumps({name: np.asarray(value).tolist() for name, value in logistic_data.items()}))
-    options = ["--until", "ess=200,rhat=1.05", "--max-time", "300", "--seed", "1", "--test", "exact", "--quiet"]
+    options = ["--until", "ess=200,rhat=1.05", "--max-time", "300", "--seed", "1", "--test", "exact", "--quiet", "-v"]
     output = ["--output", str(tmp_path / "out.nc")]
     with contextlib.suppress(SystemExit):
         cli.main(["sample", str(EXAMPLES / "logistic.stan"), str(data), *options, *output])

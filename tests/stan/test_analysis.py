@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import stansub
-from stansub.stan import arguments, recognise, stanc
+from stansub.stan import family, recognise, stanc
 from stansub.stan.analysis import Analysis
 from stansub.stan.syntax import parse
 from stansub.target.remainders import NoPredictorsError
@@ -25,14 +25,14 @@ def read(code: str) -> Analysis:
 def test_it_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     analysis = read(SERIES)
     assert read(SERIES) is analysis, "another parse of the same text"
-    found = analysis.form, analysis.rewriting, analysis.counted, analysis.has_family, analysis.arguments()
+    found = analysis.form, analysis.rewriting, analysis.counted, analysis.has_family
 
     def again(*_: object) -> None:
         raise AssertionError("it was worked out already")
 
     monkeypatch.setattr(recognise, "plain", again)
-    monkeypatch.setattr(arguments, "_argument_code", again)
-    after = analysis.form, analysis.rewriting, analysis.counted, analysis.has_family, analysis.arguments()
+    monkeypatch.setattr(family, "density_of", again)
+    after = analysis.form, analysis.rewriting, analysis.counted, analysis.has_family
     assert found == after
     assert after[2:4] == ("stansub_t", True)
 
@@ -44,11 +44,11 @@ def test_it_can_be_pickled() -> None:
     assert (copy.form, copy.rewriting) == expected
 
 
-def test_why_there_are_no_predictors_is_kept() -> None:
-    analysis = read(SERIES.replace("normal(", "double_exponential("))
+def test_why_there_is_no_surrogate_is_kept() -> None:
+    analysis = read(SERIES.replace("normal(", "double_exponential(").replace("y[n - 1]", "2"))
     for _ in range(2):
         with pytest.raises(NoPredictorsError, match="double_exponential is none of"):
-            analysis.arguments()
+            analysis.halves()
 
 
 def test_doubts_are_raised_where_no_structure_is_known() -> None:
@@ -60,8 +60,6 @@ def test_doubts_are_raised_where_no_structure_is_known() -> None:
 
 def test_only_the_room_that_reads_programs_recognises_anything() -> None:
     """Others ask the analysis of a program for it."""
-    recognising = re.compile(
-        r"\b(recognise|recognised|rewriting|argument_program|main_size|named|obstacles)\(\w*program"
-    )
+    recognising = re.compile(r"\b(recognise|recognised|rewriting|density_of|main_size|named|obstacles)\(\w*program")
     files = [one for one in PACKAGE.rglob("*.py") if "stan" not in one.relative_to(PACKAGE).parts]
     assert not [str(one) for one in files if recognising.search(one.read_text())]

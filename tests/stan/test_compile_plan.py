@@ -9,9 +9,7 @@ from stansub.stan import source
 from stansub.stan.plan import (
     BLOCKS,
     DATA,
-    LIKELIHOOD,
     PARTS,
-    PREDICTORS,
     PROGRAM,
     SILENT,
     SURROGATE,
@@ -33,13 +31,12 @@ def planned(file: Path, **options: bool) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("code", "roles"),
     [
-        (REGRESSION, [PROGRAM, PREDICTORS]),
-        (REGRESSION.replace("normal(a + b * x, s)", "double_exponential(a + b * x, s)"), [PROGRAM]),
-        (REGRESSION.replace("model {", 'model { print("one");'), [PROGRAM, PREDICTORS, SILENT]),
-        (REGRESSION.replace("a + b * x", "a + b * (x - mean(x))"), [PROGRAM, PREDICTORS, PARTS, DATA]),
-        (SERIES, [PROGRAM, PREDICTORS, PARTS, DATA]),
+        (REGRESSION, [PROGRAM]),
+        (REGRESSION.replace("model {", 'model { print("one");'), [PROGRAM, SILENT]),
+        (REGRESSION.replace("a + b * x", "a + b * (x - mean(x))"), [PROGRAM, PARTS, DATA]),
+        (SERIES, [PROGRAM, PARTS, DATA]),
     ],
-    ids=["regression", "no family", "prints", "centred", "series"],
+    ids=["regression", "prints", "centred", "series"],
 )
 def test_programs_and_their_order(code: str, roles: list[str], tmp_path: Path) -> None:
     file = tmp_path / "program.stan"
@@ -47,9 +44,9 @@ def test_programs_and_their_order(code: str, roles: list[str], tmp_path: Path) -
     assert list(planned(file)) == roles
 
 
-def test_surrogate_transitions_take_three_programs() -> None:
+def test_surrogate_transitions_take_two_programs() -> None:
     file = ROOT / "benchmarks" / "reach" / "programs" / "brms_groups.stan"
-    assert list(plan_transitions(source.read(file).analysis).reasons) == [PROGRAM, SURROGATE, LIKELIHOOD]
+    assert list(plan_transitions(source.read(file).analysis).reasons) == [PROGRAM, SURROGATE]
     with pytest.raises(NoPredictorsError, match="no statement of the model"):
         plan_transitions(source.read(ROOT / "benchmarks" / "reach" / "programs" / "no_data.stan").analysis)
 
@@ -60,12 +57,11 @@ def test_a_marked_likelihood_is_rewritten_unless_instances_are_asked_for() -> No
     assert BLOCKS not in planned(file, rewritten=False)
 
 
-def test_reasons_name_passes_density_and_values(tmp_path: Path) -> None:
+def test_reasons_name_passes_and_values(tmp_path: Path) -> None:
     file = tmp_path / "program.stan"
     file.write_text(SERIES.replace("a + b", "a * (x[n] - mean(x)) + b"))
     why = planned(file)
     assert "summaries of data in transformed data and data beside an observation as rows of data" in why[PARTS]
-    assert "arguments of normal" in why[PREDICTORS]
     assert "stansub_y_1" in why[DATA]
 
 
@@ -81,7 +77,4 @@ def test_check_shows_them_when_asked(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert shown[()] == []
     first, *compiled = shown[("--verbose",)]
     assert first == "Depends on    line 2: the observation's own row"
-    assert [line.split(":")[0] for line in compiled] == [
-        "Compiled      program",
-        "Compiled      linear predictors",
-    ]
+    assert [line.split(":")[0] for line in compiled] == ["Compiled      program"]

@@ -1,8 +1,7 @@
-"""Designs made of columns of the data: told from a few rows, put together from all, refused where they are wrong."""
+"""Designs made of columns of the data: told from a few rows, computed from columns of the data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from stansub.stan.data import Data, read
-from stansub.stan.densities import SPECS
 from stansub.stan.design import DataColumn, design_of, guessed, telling_rows
-from stansub.stan.predictors import Columns, _affine, _by_columns_of_data, _steps, is_proved, linear_predictors
-from stansub.stan.recognise import Form
 from stansub.stan.syntax import parse
-from stansub.target.blocks import Blocks
-from stansub.target.remainders import NoPredictorsError
 from stansub.target.rows import ColumnRows
 
 Array = NDArray[np.float64]
@@ -83,68 +77,3 @@ def test_what_is_no_column_of_the_data_is_not_guessed(change: Any) -> None:
     rows = telling_rows(given, AXES, N)
     steps = np.stack([change(given.values["x"][rows, 0])])
     assert guessed(steps, given.rows(AXES, ["N"], rows), AXES) is None
-
-
-def test_a_guess_that_is_wrong_further_down_is_refused() -> None:
-    given = data(rare())
-    right = true_design(given)
-    right[3000, 4] += 1e-3  # no column of the data any more, in a row that nobody looked at
-    rows = telling_rows(given, AXES, N)
-    assert 3000 not in rows
-    guess = guessed(right[rows].T, given.rows(AXES, ["N"], rows), AXES)
-    assert guess is not None
-    wrong = design_of(guess, given, AXES, N)[:]
-    points = list(np.random.default_rng(2).uniform(-1, 1, (3, right.shape[1])))
-    columns = Columns(lambda theta: np.stack([given.values["y"].astype(float), right @ theta]), SPECS["poisson_log"])
-    with pytest.raises(NoPredictorsError, match="not affine"):
-        _affine("poisson_log", columns, [wrong], points)
-    (design,) = _steps(columns, points[0])
-    np.testing.assert_allclose(design, right, atol=1e-12)
-    _affine("poisson_log", columns, [design], points)
-
-
-@dataclass(frozen=True)
-class Centring:
-    """In place of a compiled program: a rate with a covariate and an offset less the mean of all that it is given."""
-
-    density = "poisson_log"
-
-    def points(self, values: Data) -> list[Array]:
-        return list(np.random.default_rng(4).uniform(-0.5, 0.5, (3, 4)))
-
-    def columns(self, values: Data, n: int) -> Columns:
-        x, w, y = (np.asarray(values.values[name], float) for name in ("x", "w", "y"))
-
-        def at(theta: Array) -> Array:
-            return np.stack([y, theta[0] + x[:, :3] @ theta[1:] + w[1] - w[1].mean()])
-
-        return Columns(at, SPECS[self.density])
-
-
-def test_what_is_computed_of_all_the_data_is_asked_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of the data have other means: the proof shows it, and the program is asked as a whole."""
-    monkeypatch.setattr("stansub.stan.predictors._ROWS", 1000)
-    monkeypatch.setattr("stansub.stan.predictors.HandedOut.of", lambda *_: Centring())
-    given, program = data(rare()), parse(PROGRAM)
-    points = list(np.random.default_rng(3).uniform(-0.5, 0.5, (3, 4)))
-    blocks = Blocks(N, 100)
-    rows = [Centring().columns(given, N)(theta) for theta in points]
-    terms = [np.add.reduceat(y[0] * eta[0] - np.exp(eta[0]), blocks.starts) for y, eta in rows]
-    in_parts = _by_columns_of_data(Centring(), given, ["N"])  # type: ignore[arg-type]
-    assert in_parts is not None
-    assert not is_proved(in_parts, blocks, points, terms)
-    found = linear_predictors(
-        program,
-        Form("sum"),
-        given,
-        blocks,
-        sizes=["N"],
-        order=None,
-        points=points,
-        terms=terms,
-        name="centring",
-        guess=in_parts,
-    )
-    assert is_proved(found, blocks, points, terms)
-    w = given.values["w"][1]
-    np.testing.assert_allclose(found.offset[0], w - w.mean(), atol=1e-12)

@@ -14,21 +14,23 @@ from scipy import stats
 from scipy.special import expit, log_softmax
 
 import stansub
-from stansub.stan import data as data_module
 from stansub.stan import predictors as proving
-from stansub.stan import source, stanc
-from stansub.stan.arguments import ArgumentProgram, argument_program
-from stansub.stan.densities import SPECS
-from stansub.stan.predictors import Columns, _affine, _joined, _steps, guess_predictors
+from stansub.stan import toolchain
+from stansub.stan.data import Data
+from stansub.stan.family import density_of, recognised
+from stansub.stan.predictors import Text, predictors_of, proved_predictors
 from stansub.stan.recognise import recognise
 from stansub.stan.sizes import main_size
-from stansub.stan.syntax import parse
+from stansub.stan.syntax import Program, parse
 from stansub.target import remainders
+from stansub.target.blocks import Blocks
 from stansub.target.categories import Categorical, Ordered
 from stansub.target.dispersion import Gamma, NegativeBinomial2
 from stansub.target.families import Binomial, Logistic, NegativeBinomial, Normal, Poisson, StudentT
 from stansub.target.location_scale import LocationScale
+from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.rows import ColumnRows
 
 Array = NDArray[np.float64]
 
@@ -37,10 +39,14 @@ PROGRAM = """
 functions {{ {functions} }}
 data {{
   int<lower=0> N; int<lower=1> K; int<lower=2> C; array[N] int<lower=0> y; matrix[N, K] x; vector[N] z;
-  array[N] int trials;
+  array[N] int trials; array[N] int c; array[N] int few; int prior_only;
 }}
 parameters {{
   real alpha; vector[K] beta; real<lower=0> scale; vector[C] a; matrix[K, C] b; ordered[C - 1] cut;
+  real<lower=0, upper=1> p; real<lower=1> q; vector[3] u; real<offset=2, multiplier=3> shifted;
+}}
+transformed parameters {{
+  vector[N] eta = alpha + x * beta;
 }}
 model {{ alpha ~ normal(0, 1); beta ~ normal(0, 1); scale ~ normal(0, 1); {likelihood} }}
 """
@@ -65,72 +71,234 @@ ORDERED = """real log_lik_i(int i, array[] int y, matrix x, vector beta, vector 
 CATEGORICAL = """real part(array[] int slice, int start, int end, matrix x, vector a, matrix b) {
   return categorical_logit_glm_lpmf(slice | x[start:end], a, b);
 }"""
+REDUCED = "target += reduce_sum(part, {}, 1, x, {});"
+
+RNG = np.random.default_rng(6)
+N, K, C = 12, 2, 3
+X = RNG.standard_normal((N, K))
+Z, COUNTS, CATEGORY = RNG.gamma(2.0, 1.0, N), RNG.integers(0, 6, N), RNG.integers(1, C + 1, N)
+TRIALS, FEW = COUNTS + 2, (COUNTS > 2) * 1
+VALUES: dict[str, Any] = {
+    **{"N": N, "K": K, "C": C, "y": COUNTS, "x": X, "z": Z, "trials": TRIALS, "c": CATEGORY, "few": FEW},
+    "prior_only": 0,
+}
+DIM = 1 + K + 1 + C + K * C + C - 1 + 2 + 3 + 1
 
 
-def handing_out(folder: Path, likelihood: str, functions: str = "") -> ArgumentProgram:
-    (folder / "program.stan").write_text(PROGRAM.format(likelihood=likelihood, functions=functions))
-    program = parse(stanc.canonical(folder / "program.stan"))
-    return argument_program(program, recognise(program), main_size(program))
+@pytest.fixture(autouse=True)
+def parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even few observations are looked at in several parts."""
+    monkeypatch.setattr(remainders, "_PART", N - 1)
 
 
-@pytest.mark.parametrize(
-    ("likelihood", "functions", "family"),
-    [
-        ("y ~ bernoulli_logit(alpha + x * beta);", "", "bernoulli_logit"),
-        ("y ~ bernoulli_logit_glm(x, alpha, beta);", "", "bernoulli_logit"),
-        ("target += poisson_log_glm_lupmf(y | x, alpha, beta);", "", "poisson_log"),
-        ("y ~ binomial_logit(trials, alpha + x * beta);", "", "binomial_logit"),
-        ("z ~ student_t(4, alpha + x * beta, 0.5);", "", "student_t"),
-        ("z ~ normal(alpha + x * beta, 0.5);", "", "normal"),
-        ("for (n in 1:N) y[n] ~ poisson_log(alpha + x[n] * beta);", "", "poisson_log"),
-        ("for (i in 1:N) target += log_lik_i(i, y, x, alpha, beta);", LOG_LIK, "bernoulli_logit"),
-        ("target += reduce_sum(part, y, 1, x, alpha, beta);", PARTIAL, "poisson_log"),
-        ("target += reduce_sum(part, y, 1, x, alpha, beta);", SUMMED, "poisson_log"),
-        ("z ~ normal_id_glm(x, alpha, beta, scale);", "", "normal"),
-        ("z ~ lognormal(x * beta, scale);", "", "lognormal"),
-        ("z ~ cauchy(x * beta, scale);", "", "cauchy"),
-        ("z ~ logistic(x * beta, scale);", "", "logistic"),
-        ("y ~ neg_binomial_2(exp(alpha + x * beta), scale);", "", "neg_binomial_2"),
-        ("z ~ gamma(scale, scale / exp(x * beta));", "", "gamma"),
-        ("z ~ weibull(scale, exp(x * beta));", "", "weibull"),
-        ("z ~ exponential(exp(x * beta));", "", "exponential"),
-        ("y ~ poisson(exp(x * beta));", "", "poisson"),
-        ("y ~ bernoulli(inv_logit(x * beta));", "", "bernoulli"),
-        ("y ~ binomial(trials, inv_logit(x * beta));", "", "binomial"),
-        ("y ~ categorical_logit_glm(x, a, b);", "", "categorical_logit"),
-        ("for (i in 1:N) { vector[C] e = a + (x[i] * b)'; y[i] ~ categorical_logit(e); }", "", "categorical_logit"),
-        ("target += reduce_sum(part, y, 1, x, a, b);", CATEGORICAL, "categorical_logit"),
-        ("y ~ ordered_logistic_glm(x, beta, cut);", "", "ordered_logistic"),
-        ("for (i in 1:N) target += log_lik_i(i, y, x, beta, cut);", ORDERED, "ordered_logistic"),
-    ],
-)
-def test_read_off_the_text(tmp_path: Path, likelihood: str, functions: str, family: str) -> None:
-    """And the program that hands the arguments out is one."""
-    found = handing_out(tmp_path, likelihood, functions)
-    assert found.density == family
-    (tmp_path / "rewritten.stan").write_text(found.code)
-    stanc.canonical(tmp_path / "rewritten.stan")
+def read(likelihood: str, functions: str = "") -> Program:
+    return parse(PROGRAM.format(likelihood=likelihood, functions=functions))
+
+
+def text_of(program: Program, values: dict[str, Any] = VALUES) -> Text:
+    return Text(program, Data(values, program.data.declarations, "data"))
+
+
+def predictors(likelihood: str, functions: str = "", *, of_family: bool = True) -> LinearPredictors:
+    return predictors_of(text_of(read(likelihood, functions)), N, of_family=of_family)
+
+
+class Point:
+    """Parameters at unconstrained ones."""
+
+    def __init__(self, theta: Array) -> None:
+        self.alpha, self.beta, self.scale = theta[0], theta[1:3], np.exp(theta[3])
+        self.a, self.b = theta[4:7], theta[7:13].reshape(C, K).T
+        self.cut = np.array([theta[13], theta[13] + np.exp(theta[14])])
+        self.p = expit(theta[15])
+        self.line = X @ self.beta
+        self.eta = self.alpha + self.line
+
+
+def normal(mean: Any, sd: Any, of: Array = Z) -> Array:
+    return np.asarray(stats.norm.logpdf(of, mean, sd))
+
+
+def ordered(eta: Array, cut: Array) -> Array:
+    above = expit(np.array([-np.inf, *cut, np.inf]) - eta[:, np.newaxis])
+    return np.log(np.diff(above, axis=1)[np.arange(N), CATEGORY - 1])
+
+
+def categorical(t: Point) -> Array:
+    return np.asarray(log_softmax(t.a + X @ t.b, 1)[np.arange(N), CATEGORY - 1])
+
+
+def coin(eta: Array) -> Array:
+    return np.asarray(stats.bernoulli.logpmf(FEW, expit(eta)))
+
+
+def trials(eta: Array) -> Array:
+    return np.asarray(stats.binom.logpmf(COUNTS, TRIALS, expit(eta)))
+
+
+def negative_binomial(mean: Array, phi: float) -> Array:
+    return np.asarray(stats.nbinom.logpmf(COUNTS, phi, phi / (phi + mean)))
+
+
+def weibull(shape: float, unit: Array) -> Array:
+    return np.asarray(stats.weibull_min.logpdf(Z, shape, scale=unit))
+
+
+def gamma(shape: float, rate: Array) -> Array:
+    return np.asarray(stats.gamma.logpdf(Z, shape, scale=1 / rate))
+
+
+# A likelihood, the functions that it has, its logarithm by other means, the family, and how many arguments that has.
+Row = tuple[str, str, Callable[[Point], Array], type, int]
+CHOSEN: list[Row] = [
+    ("few ~ bernoulli_logit(eta);", "", lambda t: coin(t.eta), Binomial, 1),
+    (
+        "few ~ bernoulli_logit_glm(x, alpha, beta);",
+        "",
+        lambda t: coin(t.eta),
+        Binomial,
+        1,
+    ),
+    ("few ~ bernoulli(inv_logit(eta));", "", lambda t: coin(t.eta), Binomial, 1),
+    ("few ~ bernoulli(1 - inv_logit(eta));", "", lambda t: coin(-t.eta), Binomial, 1),
+    ("few ~ bernoulli(p);", "", lambda t: stats.bernoulli.logpmf(FEW, t.p), Binomial, 1),
+    (
+        "y ~ binomial(trials, inv_logit(eta));",
+        "",
+        lambda t: trials(t.eta),
+        Binomial,
+        1,
+    ),
+    ("y ~ binomial_logit(trials, eta);", "", lambda t: trials(t.eta), Binomial, 1),
+    ("y ~ poisson(exp(eta));", "", lambda t: stats.poisson.logpmf(COUNTS, np.exp(t.eta)), Poisson, 1),
+    ("y ~ poisson(scale);", "", lambda t: stats.poisson.logpmf(COUNTS, t.scale), Poisson, 1),
+    (
+        "target += poisson_log_glm_lupmf(y | x, alpha, beta);",
+        "",
+        lambda t: stats.poisson.logpmf(COUNTS, np.exp(t.eta)),
+        Poisson,
+        1,
+    ),
+    (
+        "for (n in 1:N) y[n] ~ poisson_log(alpha + x[n] * beta);",
+        "",
+        lambda t: stats.poisson.logpmf(COUNTS, np.exp(t.eta)),
+        Poisson,
+        1,
+    ),
+    (
+        "for (i in 1:N) target += log_lik_i(i, few, x, alpha, beta);",
+        LOG_LIK,
+        lambda t: coin(t.eta),
+        Binomial,
+        1,
+    ),
+    (REDUCED.format("y", "alpha, beta"), PARTIAL, lambda t: stats.poisson.logpmf(COUNTS, np.exp(t.eta)), Poisson, 1),
+    (REDUCED.format("y", "alpha, beta"), SUMMED, lambda t: stats.poisson.logpmf(COUNTS, np.exp(t.eta)), Poisson, 1),
+    ("z ~ normal(eta, scale);", "", lambda t: normal(t.eta, t.scale), LocationScale, 2),
+    ("z ~ normal_id_glm(x, alpha, beta, scale);", "", lambda t: normal(t.eta, t.scale), LocationScale, 2),
+    ("z ~ normal(eta, 0.7);", "", lambda t: normal(t.eta, 0.7), Normal, 1),
+    ("z ~ normal(0.2, scale);", "", lambda t: normal(0.2, t.scale), LocationScale, 2),
+    ("z ~ lognormal(eta, scale);", "", lambda t: normal(t.eta, t.scale, np.log(Z)), LocationScale, 2),
+    ("z ~ student_t(4, eta, scale);", "", lambda t: stats.t.logpdf(Z, 4, t.eta, t.scale), LocationScale, 2),
+    ("z ~ student_t(4, eta, 0.5);", "", lambda t: stats.t.logpdf(Z, 4, t.eta, 0.5), StudentT, 1),
+    ("z ~ cauchy(eta, scale);", "", lambda t: stats.cauchy.logpdf(Z, t.eta, t.scale), LocationScale, 2),
+    ("z ~ logistic(eta, scale);", "", lambda t: stats.logistic.logpdf(Z, t.eta, t.scale), LocationScale, 2),
+    ("z ~ logistic(eta, 0.5);", "", lambda t: stats.logistic.logpdf(Z, t.eta, 0.5), Logistic, 1),
+    (
+        "y ~ neg_binomial_2_log(eta, scale);",
+        "",
+        lambda t: negative_binomial(np.exp(t.eta), t.scale),
+        NegativeBinomial2,
+        2,
+    ),
+    (
+        "y ~ neg_binomial_2(exp(eta), scale);",
+        "",
+        lambda t: negative_binomial(np.exp(t.eta), t.scale),
+        NegativeBinomial2,
+        2,
+    ),
+    ("y ~ neg_binomial_2(exp(eta), 1.4);", "", lambda t: negative_binomial(np.exp(t.eta), 1.4), NegativeBinomial, 1),
+    ("z ~ gamma(scale, scale / exp(eta));", "", lambda t: gamma(t.scale, t.scale / np.exp(t.eta)), Gamma, 2),
+    ("z ~ gamma(2.5, exp(eta));", "", lambda t: gamma(2.5, np.exp(t.eta)), Poisson, 1),
+    ("z ~ weibull(scale, exp(eta));", "", lambda t: weibull(t.scale, np.exp(t.eta)), LocationScale, 2),
+    ("z ~ exponential(exp(eta));", "", lambda t: gamma(1.0, np.exp(t.eta)), Poisson, 1),
+    ("c ~ categorical_logit_glm(x, a, b);", "", categorical, Categorical, 3),
+    (
+        "for (i in 1:N) { vector[C] e = a + (x[i] * b)'; c[i] ~ categorical_logit(e); }",
+        "",
+        categorical,
+        Categorical,
+        3,
+    ),
+    (REDUCED.format("c", "a, b"), CATEGORICAL, categorical, Categorical, 3),
+    (
+        "for (i in 1:N) c[i] ~ categorical_logit([0, alpha, x[i] * beta]');",
+        "",
+        lambda t: log_softmax(np.column_stack([np.zeros(N), np.full(N, t.alpha), t.line]), 1)[
+            np.arange(N), CATEGORY - 1
+        ],
+        Categorical,
+        3,
+    ),
+    ("c ~ ordered_logistic_glm(x, beta, cut);", "", lambda t: ordered(t.line, t.cut), Ordered, 3),
+    (
+        "for (i in 1:N) target += log_lik_i(i, c, x, beta, cut);",
+        ORDERED,
+        lambda t: ordered(t.line, t.cut),
+        Ordered,
+        3,
+    ),
+]
+
+
+@pytest.mark.parametrize(("likelihood", "functions", "log_density", "family", "q"), CHOSEN)
+def test_the_family_is_chosen_by_what_varies(
+    likelihood: str, functions: str, log_density: Callable[[Point], Array], family: type, q: int
+) -> None:
+    """And has the density's log likelihoods, up to constants; the text alone shows that there is a family."""
+    assert recognised(read(likelihood, functions))
+    found = predictors(likelihood, functions)
+    assert isinstance(found.family, family)
+    assert found.family.n_arguments == len(found.design) == q
+    assert found.n_observations == N
+    points = RNG.uniform(-1, 1, (2, DIM))
+    own = [found.family.log_lik(found.at(theta)) for theta in points]
+    expected = [log_density(Point(theta)) for theta in points]
+    np.testing.assert_allclose(np.subtract(*own), np.subtract(*expected), rtol=1e-9, atol=1e-11)
+
+
+def test_what_all_observations_share_has_one_row() -> None:
+    """A design has the columns of the data themselves."""
+    found = predictors("z ~ normal(1.5 + alpha + x * beta, 2 * scale);")
+    np.testing.assert_array_equal(found.design[0], np.column_stack([np.ones(N), X, np.zeros((N, DIM - 3))]))
+    np.testing.assert_array_equal(found.design[1], np.eye(DIM)[3:4])
+    np.testing.assert_allclose(found.offset[0], np.full(N, 1.5), atol=1e-15)
+    np.testing.assert_allclose(found.offset[1], [np.log(2)], atol=1e-15)
+    lengths = found.lengths(2 * np.eye(DIM))
+    np.testing.assert_allclose(lengths[0], 2 * np.linalg.norm(np.column_stack([np.ones(N), X]), axis=1))
+    np.testing.assert_allclose(lengths[1], np.full(N, 2.0))
 
 
 @pytest.mark.parametrize(
     ("likelihood", "reason"),
     [
-        (
-            "z ~ student_t(scale, alpha + x * beta, 1);",
-            "argument 1 of student_t depends on parameters, and must be known",
-        ),
+        ("z ~ student_t(scale, eta, 1);", "argument 1 of student_t depends on parameters, and must be known"),
         ("beta ~ normal(z[1:K], 1);", "what its density is of depends on parameters"),
-        ("z ~ double_exponential(alpha + x * beta, 1);", "double_exponential is none of"),
-        ("y ~ poisson_log(alpha + x * beta); z ~ normal(alpha, 1);", "not exactly one likelihood statement"),
+        ("z ~ double_exponential(eta, 1);", "double_exponential is none of"),
+        ("y ~ poisson_log(eta); z ~ normal(alpha, 1);", "not exactly one likelihood statement"),
         (
             "for (n in 1:N) target += log_sum_exp(normal_lpdf(z[n] | alpha, 1), normal_lpdf(z[n] | 0, 1));",
             "one density",
         ),
     ],
 )
-def test_not_recognised(tmp_path: Path, likelihood: str, reason: str) -> None:
+def test_no_family_in_the_text(likelihood: str, reason: str) -> None:
+    program = read(likelihood)
+    assert not recognised(program)
     with pytest.raises(NoPredictorsError, match=reason):
-        handing_out(tmp_path, likelihood)
+        density_of(program, recognise(program), main_size(program))
 
 
 @pytest.mark.parametrize(
@@ -143,181 +311,111 @@ def test_not_recognised(tmp_path: Path, likelihood: str, reason: str) -> None:
         ("ptarget += poisson", "for (k in 1:2) ptarget += poisson"),
     ],
 )
-def test_a_local_sum_of_more_than_a_density_is_not_recognised(tmp_path: Path, change: tuple[str, str]) -> None:
+def test_a_local_sum_of_more_than_a_density_is_not_recognised(change: tuple[str, str]) -> None:
     assert change[0] in SUMMED
+    program = read(REDUCED.format("y", "alpha, beta"), SUMMED.replace(*change))
     with pytest.raises(NoPredictorsError, match="does not return the density of data, and nothing else"):
-        handing_out(tmp_path, "target += reduce_sum(part, y, 1, x, alpha, beta);", SUMMED.replace(*change))
-
-
-RNG = np.random.default_rng(6)
-N = 12
-
-
-@pytest.fixture(autouse=True)
-def parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even few observations are looked at in several parts."""
-    for module in (proving, remainders):
-        monkeypatch.setattr(module, "_PART", N - 1)
-
-
-X = RNG.standard_normal((N, 2))
-Y, POSITIVE, COUNTS = RNG.standard_normal(N), RNG.gamma(2.0, 1.0, N), RNG.integers(0, 6, N).astype(float)
-CATEGORY = RNG.integers(1, 4, N).astype(float)
-TRIALS = COUNTS + 2
-POINTS = [RNG.uniform(-1, 1, 4) for _ in range(4)]
-Argument = Callable[[Array], Array]
-
-
-def predictors(density: str, y: Array, *arguments: Argument) -> LinearPredictors:
-    """Of a program that hands these out, functions of four unconstrained parameters, in place of a compiled one."""
-
-    def values(theta: Array) -> Array:
-        found = [np.atleast_2d(argument(theta)) for argument in arguments]
-        return np.concatenate([y[np.newaxis], *(np.broadcast_to(one, (len(one), N)) for one in found)])
-
-    spec = SPECS[density]
-    columns = Columns(values, spec)
-    design = _steps(columns, POINTS[0])
-    return _joined(spec, [_affine(density, columns, design, POINTS)], design)
-
-
-def known(value: float | Array) -> Argument:
-    return lambda theta: np.asarray(value)
-
-
-def line(theta: Array) -> Array:
-    return np.asarray(0.3 + X @ theta[:2])
-
-
-def positive(theta: Array) -> Array:
-    return np.exp(line(theta))
-
-
-def share(theta: Array) -> Array:
-    return expit(line(theta))
-
-
-def scale(theta: Array) -> Array:
-    return np.exp(theta[2] - 0.4)
-
-
-def quotient(theta: Array) -> Array:
-    return np.asarray(scale(theta) / positive(theta))
-
-
-def cutpoints(theta: Array) -> Array:
-    return np.array([[theta[2]], [theta[2] + np.exp(theta[3])]])
-
-
-def classes(theta: Array) -> Array:
-    """The first fixed at 0, and a fourth that is padding."""
-    return np.array([np.zeros(N), line(theta), X @ theta[2:], np.full(N, np.nan)])
-
-
-def negative_binomial(mean: Array, phi: Array) -> Array:
-    return np.asarray(stats.nbinom.logpmf(COUNTS, phi, phi / (phi + mean)))
-
-
-def ordered(eta: Array, cut: Array) -> Array:
-    above = np.concatenate([np.zeros((1, N)), expit(cut - eta), np.ones((1, N))])
-    return np.log(np.diff(above, axis=0)[CATEGORY.astype(int) - 1, np.arange(N)])
-
-
-def weibull(shape: Array, unit: Array) -> Array:
-    return np.asarray(stats.weibull_min.logpdf(POSITIVE, shape, scale=unit))
-
-
-def categorical(eta: Array) -> Array:
-    return np.asarray(log_softmax(eta[:3], 0)[CATEGORY.astype(int) - 1, np.arange(N)])
-
-
-# A density, observations, arguments, its logarithm by other means, the family, and how many arguments are left.
-CHOSEN: list[tuple[str, Array, list[Argument], Callable[..., Array], type, int]] = [
-    ("normal", Y, [line, scale], lambda m, s: stats.norm.logpdf(Y, m, s), LocationScale, 2),
-    ("normal", Y, [line, known(0.7)], lambda m, s: stats.norm.logpdf(Y, m, s), Normal, 1),
-    ("normal", Y, [known(0.2), scale], lambda m, s: stats.norm.logpdf(Y, m, s), LocationScale, 2),
-    ("lognormal", POSITIVE, [line, scale], lambda m, s: stats.norm.logpdf(np.log(POSITIVE), m, s), LocationScale, 2),
-    ("student_t", Y, [known(4.0), line, scale], lambda nu, m, s: stats.t.logpdf(Y, nu, m, s), LocationScale, 2),
-    ("student_t", Y, [known(4.0), line, known(0.5)], lambda nu, m, s: stats.t.logpdf(Y, nu, m, s), StudentT, 1),
-    ("cauchy", Y, [line, scale], lambda m, s: stats.cauchy.logpdf(Y, m, s), LocationScale, 2),
-    ("logistic", Y, [line, scale], lambda m, s: stats.logistic.logpdf(Y, m, s), LocationScale, 2),
-    ("logistic", Y, [line, known(0.5)], lambda m, s: stats.logistic.logpdf(Y, m, s), Logistic, 1),
-    ("neg_binomial_2_log", COUNTS, [line, scale], lambda m, s: negative_binomial(np.exp(m), s), NegativeBinomial2, 2),
-    ("neg_binomial_2", COUNTS, [positive, scale], negative_binomial, NegativeBinomial2, 2),
-    ("neg_binomial_2", COUNTS, [positive, known(1.4)], negative_binomial, NegativeBinomial, 1),
-    ("gamma", POSITIVE, [scale, quotient], lambda a, b: stats.gamma.logpdf(POSITIVE, a, scale=1 / b), Gamma, 2),
-    ("gamma", POSITIVE, [known(2.5), positive], lambda a, b: stats.gamma.logpdf(POSITIVE, a, scale=1 / b), Poisson, 1),
-    (
-        "weibull",
-        POSITIVE,
-        [scale, positive],
-        lambda a, b: stats.weibull_min.logpdf(POSITIVE, a, scale=b),
-        LocationScale,
-        2,
-    ),
-    ("exponential", POSITIVE, [positive], lambda b: stats.expon.logpdf(POSITIVE, scale=1 / b), Poisson, 1),
-    ("poisson", COUNTS, [positive], lambda m: stats.poisson.logpmf(COUNTS, m), Poisson, 1),
-    ("bernoulli", (COUNTS > 2) * 1.0, [share], lambda p: stats.bernoulli.logpmf(COUNTS > 2, p), Binomial, 1),
-    ("binomial", COUNTS, [known(TRIALS), share], lambda n, p: stats.binom.logpmf(COUNTS, n, p), Binomial, 1),
-    ("categorical_logit", CATEGORY, [classes], categorical, Categorical, 3),
-    ("ordered_logistic", CATEGORY, [line, cutpoints], ordered, Ordered, 3),
-]
-
-
-@pytest.mark.parametrize(("density", "y", "arguments", "log_density", "family", "q"), CHOSEN)
-def test_the_family_is_chosen_by_what_varies(
-    density: str, y: Array, arguments: list[Argument], log_density: Callable[..., Array], family: type, q: int
-) -> None:
-    """And has the density's log likelihoods, up to constants."""
-    found = predictors(density, y, *arguments)
-    assert isinstance(found.family, family)
-    assert found.family.n_arguments == len(found.design) == q
-    assert found.n_observations == N
-    own, expected = [], []
-    for theta in RNG.uniform(-1, 1, (2, 4)):
-        own.append(found.family.log_lik(found.at(theta)))
-        expected.append(log_density(*(argument(theta) for argument in arguments)))
-    np.testing.assert_allclose(np.subtract(*own), np.subtract(*expected), rtol=1e-9, atol=1e-11)
-
-
-def test_what_all_observations_share_has_one_row() -> None:
-    found = predictors("normal", Y, line, scale)
-    np.testing.assert_allclose(found.design[0], np.column_stack([X, np.zeros((N, 2))]), atol=1e-14)
-    np.testing.assert_allclose(found.design[1], [[0, 0, 1, 0]], atol=1e-14)
-    np.testing.assert_allclose(found.offset[1], [-0.4], atol=1e-14)
-    lengths = found.lengths(2 * np.eye(4))
-    np.testing.assert_allclose(lengths[0], 2 * np.linalg.norm(X, axis=1))
-    np.testing.assert_allclose(lengths[1], np.full(N, 2.0))
+        density_of(program, recognise(program), "N")
 
 
 @pytest.mark.parametrize(
-    ("density", "y", "arguments", "reason"),
+    ("likelihood", "reason"),
     [
-        ("normal", Y, [lambda theta: line(theta) ** 2, scale], "^argument 1 of normal is not affine"),
-        ("normal", Y, [line, lambda theta: 0.5 + scale(theta)], "^the log of argument 2 of normal is not affine"),
-        ("normal", Y, [lambda theta: np.abs(line(theta)), scale], "^argument 1 of normal is not affine"),
-        ("student_t", Y, [scale, line, scale], "^argument 1 of student_t depends on parameters, and must be known"),
-        ("bernoulli", Y, [lambda theta: 0.5 * share(theta)], "^the logit of argument 1 of bernoulli is not affine"),
-        ("binomial", Y, [lambda theta: TRIALS + theta[0], share], "^argument 1 of binomial depends on parameters"),
-        (
-            "ordered_logistic",
-            CATEGORY,
-            [line, lambda theta: np.array([[theta[2]], [np.exp(theta[3]) + 9]])],
-            "^the first, or the log of a difference, of argument 2 of ordered_logistic is not affine",
-        ),
-        ("categorical_logit", Y, [lambda theta: np.full((3, N), np.nan)], "an argument has more than 64 values"),
+        ("z ~ normal(square(eta), scale);", "^argument 1 of normal is not affine"),
+        ("z ~ normal(eta, 0.5 + scale);", "^the log of argument 2 of normal is not affine"),
+        ("z ~ student_t(scale, eta, scale);", "^argument 1 of student_t depends on parameters, and must be known"),
+        ("few ~ bernoulli(0.5 * inv_logit(eta));", "^the logit of argument 1 of bernoulli is not affine"),
+        ("few ~ bernoulli(Phi(eta));", "^the logit of argument 1 of bernoulli is not affine"),
+        ("for (i in 1:N) c[i] ~ ordered_logistic(eta[i], 2 * cut);", "^the first, or the log of a difference, of arg"),
+        ("target += 2 * normal_lpdf(z | eta, scale);", "not exactly one density"),
+        ("target += normal_lpdf(z | eta, scale) + normal_lpdf(z | alpha, 1);", "not exactly one density"),
+        ("for (n in 1:N) z[n] ~ normal(eta[n], scale) T[0, ];", "not exactly one density"),
+        ("for (n in 1:N) { if (few[n] == 1) { z[n] ~ normal(eta[n], scale); } }", "not exactly one density"),
     ],
 )
-def test_what_is_not_affine_is_refused(density: str, y: Array, arguments: list[Argument], reason: str) -> None:
+def test_what_is_of_no_family_is_a_program(likelihood: str, reason: str) -> None:
     with pytest.raises(NoPredictorsError, match=reason):
-        predictors(density, y, *arguments)
+        predictors(likelihood)
+    assert isinstance(predictors(likelihood, of_family=False).family, ProgramFamily)
 
 
-def test_observations_that_change_are_refused() -> None:
-    given = iter([*[Y] * 6, Y + 1])
-    columns = Columns(lambda theta: np.stack([next(given), line(theta)]), SPECS["poisson_log"])
-    with pytest.raises(NoPredictorsError, match="what its density is of depends on parameters"):
-        _affine("poisson_log", columns, _steps(columns, POINTS[0]), POINTS)
+AFFINE = (
+    *("alpha", "eta", "x * beta", "alpha + x[ : , 1] .* u[c] - 2", "-alpha", "z / 2 + alpha", "(alpha + beta[1]) * 3"),
+    *("rep_vector(alpha, N)", "sum(u)", "log(scale)", "2 * log(scale) + alpha", "logit(p)", "shifted", "log(exp(eta))"),
+    *("dot_product(x[1], beta)", "beta[1] + u[c]", "eta - alpha", "log(scale ^ 2 / exp(u[c]))", "-log(sqrt(scale))"),
+    *("append_row(u, beta)[c]", "to_vector(rep_row_vector(alpha, N))", "log(1 / scale)", "log(inv_square(scale))"),
+)
+NONLINEAR = (
+    *("alpha * beta[1]", "scale * u[c]", "alpha + scale * u[c]", "Phi(eta)", "inv_cloglog(eta)", "log(q)", "alpha / q"),
+    *("exp(eta) / tgamma(1 + 1 / scale)", "lgamma(q)", "alpha + alpha * beta[1]", "Phi_approx(alpha)", "sin(eta)"),
+)
+
+
+@pytest.mark.parametrize(("argument", "expected"), [*((one, 1) for one in AFFINE), *((one, 0) for one in NONLINEAR)])
+def test_affine_arguments(argument: str, expected: bool) -> None:
+    found = predictors(f"z ~ normal({argument}, 1);", of_family=False)
+    assert isinstance(found.family, Normal if expected else ProgramFamily)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("vector[N] mu = rep_vector(0, N); mu += alpha + x * beta;", True),
+        ("vector[N] mu; for (n in 1:N) { mu[n] = alpha + u[c[n]]; }", True),
+        ("vector[N] mu = eta; for (n in 1:N) { mu[n] += scale * u[c[n]]; }", False),
+        ("vector[N] mu = eta; mu = exp(mu);", False),
+        ("vector[N] mu = eta; mu = log(exp(mu));", True),
+        ("vector[N] mu = Phi(eta); mu = eta;", True),
+        ("vector[N] mu = eta; if (C > 1) { mu = exp(mu); }", False),
+        ("vector[N] mu = eta; if (C > 1) { mu += alpha; } else { mu = exp(mu); }", True),
+        ('vector[N] mu = eta; profile("m") { mu *= scale; }', False),
+    ],
+)
+def test_statements_are_followed_in_their_order(lines: str, expected: bool) -> None:
+    found = predictors(f"if (!prior_only) {{ {lines} z ~ normal(mu, 1); }}", of_family=False)
+    assert isinstance(found.family, Normal if expected else ProgramFamily)
+
+
+def test_nothing_is_compiled_and_what_is_wrong_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proof compares the text with log likelihoods of blocks: here with right ones, and with others."""
+    monkeypatch.setattr(toolchain, "compile_library", lambda *_, **__: pytest.fail("it was compiled"))
+    text, blocks = text_of(read("z ~ normal(eta, scale);")), Blocks(N, 3)
+    points = list(RNG.uniform(-1, 1, (3, DIM)))
+    terms = [np.add.reduceat(normal(t.eta, t.scale), blocks.starts) for t in map(Point, points)]
+    assert proved_predictors(text, blocks, order=None, points=points, terms=terms).design[0].shape == (N, DIM)
+    wrong = [terms[0], terms[1] + 1e-4, terms[2]]
+    with pytest.raises(NoPredictorsError, match="not the log likelihood of the blocks"):
+        proved_predictors(text, blocks, order=None, points=points, terms=wrong)
+
+
+@pytest.mark.parametrize(("predictor", "in_columns"), [("x[ : , 2]", True), ("(x[ : , 2] - mean(x[ : , 2]))", False)])
+def test_designs_of_tall_data_are_their_columns(
+    predictor: str, in_columns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of the data are followed; what is computed of all the data differs between them, as the proof shows."""
+    monkeypatch.setattr(proving, "_ROWS", 5)
+    monkeypatch.setattr(proving, "_COMPUTED", 0)
+    program = read(f"z ~ normal(alpha + {predictor} * beta[1], scale);")
+    blocks, points = Blocks(N, 3), list(RNG.uniform(-1, 1, (3, DIM)))
+    x = X[:, 1] if in_columns else X[:, 1] - X[:, 1].mean()
+    terms = [np.add.reduceat(normal(t.alpha + x * t.beta[0], t.scale), blocks.starts) for t in map(Point, points)]
+    found = proved_predictors(text_of(program), blocks, sizes=["N"], order=None, points=points, terms=terms)
+    assert isinstance(found.design[0], ColumnRows) == in_columns
+    np.testing.assert_allclose(found.design[0][:][:, 1], x, atol=1e-15)
+    whole = predictors_of(text_of(program), N)
+    for theta in points:
+        np.testing.assert_allclose(found.log_lik(theta), whole.log_lik(theta), rtol=1e-12)
+
+
+def test_values_of_transformed_data_may_be_given() -> None:
+    """What computes them is not followed then."""
+    code = """data { int N; vector[N] z; } transformed data { vector[N] w; { int k = 0; while (k < N) { k += 1;
+      w[k] = z[k] - mean(z); } } } parameters { real a; } model { z ~ normal(a * w, 1); }"""
+    program, own = parse(code), {"N": N, "z": Z}
+    with pytest.raises(stansub.InputError, match="is not followed"):
+        predictors_of(text_of(program, own), N)
+    found = predictors_of(text_of(program, {**own, "w": Z - Z.mean()}), N)
+    np.testing.assert_array_equal(found.design[0][:, 0], Z - Z.mean())
 
 
 @pytest.fixture(scope="module")
@@ -422,13 +520,3 @@ def moments(posterior: stansub.Posterior, draws: Array) -> tuple[Array, Array, f
 
 def _ess(values: Array) -> float:
     return float(min(az.ess(values), az.ess((values - values.mean()) ** 2)))
-
-
-def test_nothing_is_compiled_for_a_guess(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compilation takes half a minute, and whoever waits for it is told."""
-    monkeypatch.setattr("stansub.stan.toolchain.is_compiled", lambda code, *, name: False)
-    monkeypatch.setattr("stansub.stan.toolchain.compile_library", lambda *_, **__: pytest.fail("it is being compiled"))
-    read = source.read(MODELS / "logistic.stan")
-    values = {"N": 3, "K": 1, "y": [0, 1, 1], "x": [[0.1], [0.2], [0.3]]}
-    given = data_module.read(values, read.program.data.declarations)
-    assert guess_predictors(read.analysis, given, "logistic") is None

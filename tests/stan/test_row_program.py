@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from stansub import _loop
+from stansub.stan.observation import follow
 from stansub.stan.predictors import is_proved
-from stansub.stan.row_program import _tail_rounding, predictors_of
+from stansub.stan.row_program import _tail_rounding, program_predictors
 from stansub.stan.rowwise import NotFollowedError
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks
@@ -66,7 +67,8 @@ def made(model: str, functions: str = "") -> tuple[LinearPredictors, dict[str, A
         "c": rng.integers(-1, 2, N),
         "g": rng.integers(1, 4, N),
     }
-    return predictors_of(parse(PROGRAM.format(model=model, functions=functions)), values, N), values
+    program = parse(PROGRAM.format(model=model, functions=functions))
+    return program_predictors(follow(program, values, N).term, N), values
 
 
 class Point:
