@@ -14,8 +14,8 @@ from scipy import special, stats
 
 from stansub import _loop
 from stansub.stan.observation import follow
-from stansub.stan.predictors import is_proved
-from stansub.stan.row_program import _tail_rounding, program_predictors
+from stansub.stan.predictors import _dense, is_proved
+from stansub.stan.row_program import _tail_rounding, in_program
 from stansub.stan.rowwise import NotFollowedError
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks
@@ -68,7 +68,7 @@ def made(model: str, functions: str = "") -> tuple[LinearPredictors, dict[str, A
         "g": rng.integers(1, 4, N),
     }
     program = parse(PROGRAM.format(model=model, functions=functions))
-    return program_predictors(follow(program, values, N).term, N), values
+    return _dense(*in_program(follow(program, values, N).term, N)), values
 
 
 class Point:
@@ -303,6 +303,7 @@ OF_MPMATH: dict[str, Callable[[Any], Any]] = {
     "digamma": mpmath.digamma,
     "std_normal_lcdf": lambda x: mpmath.log(mpmath.ncdf(x)),
     "cos": mpmath.cos,
+    "atan": mpmath.atan,
 }
 # Centres and radii of intervals.
 INTERVALS = {
