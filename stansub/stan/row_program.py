@@ -122,10 +122,10 @@ class _Arguments:
     def of(cls, terms: Sequence[Number], n: int) -> _Arguments:
         """Return those of some expressions; what is of fewer parameters, and of all observations, comes first."""
         found = cls(n)
-        leaves = {_key(one.slopes): one for one in _leaves(terms)}
+        leaves = {_key(_slopes(one)): one for one in _leaves(terms)}
 
         def rank(one: Expression) -> tuple[float, float]:
-            nonzero = abs(one.slopes) > 0  # type: ignore[operator]
+            nonzero = _slopes(one) != 0
             return float((nonzero.sum(axis=0) > 0).sum()), -float((nonzero.sum(axis=1) > 0).mean())
 
         for one in sorted(leaves.values(), key=rank):
@@ -134,7 +134,7 @@ class _Arguments:
 
     def add(self, one: Expression) -> None:
         """Note something affine: as a sum of multiples of the arguments so far, or as another one."""
-        slopes = one.slopes
+        slopes = _slopes(one)
         shares = self._shares(slopes)
         if shares is None:
             if len(self.slopes) == MOST_ARGUMENTS:
@@ -149,7 +149,7 @@ class _Arguments:
     def shares(self, one: Expression) -> tuple[list[_Share], FloatArray]:
         """Return the shares of arguments in something affine, and what is added to these."""
         assert one.values is not None
-        shares = self._known[_key(one.slopes)]
+        shares = self._known[_key(_slopes(one))]
         return shares, one.values - sum(each.factor * self.offsets[each.argument] for each in shares)
 
     def _shares(self, slopes: Slopes) -> list[_Share] | None:
@@ -169,6 +169,11 @@ class _Arguments:
         return [_Share(k, np.array([factor])) for k, factor in enumerate(factors) if factor]
 
 
+def _slopes(one: Expression) -> Slopes:
+    assert one.slopes is not None
+    return one.slopes
+
+
 def _key(slopes: Slopes) -> bytes:
     """What tells slopes from others."""
     if isinstance(slopes, sp.csr_array):
@@ -176,9 +181,9 @@ def _key(slopes: Slopes) -> bytes:
     return bytes(slopes.tobytes())
 
 
-def _rounded(factors: FloatArray) -> FloatArray:
+def _rounded(factors: NDArray[np.floating[Any]]) -> FloatArray:
     """Integers where rounding is all that factors differ from these by."""
-    return np.where(np.abs(factors - np.round(factors)) < _ROUNDING, np.round(factors), factors)
+    return np.asarray(np.where(np.abs(factors - np.round(factors)) < _ROUNDING, np.round(factors), factors))
 
 
 def _dots(a: Slopes, b: Slopes) -> FloatArray:
