@@ -178,6 +178,7 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
         "reference",
         "diagnose",
         "plan",
+        "report",
     }
 
 

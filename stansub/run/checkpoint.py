@@ -395,7 +395,7 @@ def _facts(prepared: Prepared) -> Encoded:
         },
         notes=dict(setup.notes),
         block_size=posterior.blocks.size,
-        evaluator=type(posterior.population).__name__.lower(),
+        evaluator=posterior.population.kind,
         model_hash=posterior.model_hash,
         data_hash=posterior.values.digest(),
         name=posterior.name,

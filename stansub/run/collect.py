@@ -219,7 +219,7 @@ def _settings(setup: Setup, posterior: Posterior) -> dict[str, Any]:
         "range_source": setup.range_kind,
         "audit": setup.plan.audit,
         "block_size": posterior.blocks.size,
-        "evaluator": type(posterior.population).__name__.lower(),
+        "evaluator": posterior.population.kind,
     }
     settings = config.record() | chosen | {"inits": str(chosen["inits"])}
     return {name: value for name, value in settings.items() if name not in _OF_THE_TEST}

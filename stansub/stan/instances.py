@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,6 +152,8 @@ class Instances:
     room : int
         Memory that models may take which are kept.
     """
+
+    kind: ClassVar[Literal["instances"]] = "instances"
 
     slicers: tuple[Slicer, ...]
     blocks: Blocks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from stansub.types import FloatArray
 @dataclass(frozen=True)
 class LoopEvaluator:
     """The block program (`stansub.stan.rewrite.block_program`) with data."""
+
+    kind: ClassVar[Literal["rewritten"]] = "rewritten"
 
     library: Library
     model: Model

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,9 @@ class Population(factors.Population, Protocol):
     def single(self, places: NDArray[np.int64]) -> Evaluator:
         """Return an evaluator whose blocks are the observations at these places, one each."""
         ...
+
+    @property
+    def kind(self) -> Literal["instances", "rewritten", "uncut", "functions"]: ...
 
     def recut(self, size: int, points: Sequence[FloatArray]) -> Population: ...
 

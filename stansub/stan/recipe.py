@@ -9,18 +9,9 @@ from typing import Literal
 from stansub.errors import RunError
 from stansub.stan.compilation import compile_model
 from stansub.stan.data import Data
-from stansub.stan.instances import Instances
-from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.source import Source
-from stansub.stan.whole_data import Uncut
-
-_EVALUATORS: dict[type, Literal["instances", "rewritten", "uncut"]] = {
-    Instances: "instances",
-    LoopEvaluator: "rewritten",
-    Uncut: "uncut",
-}
 
 
 @dataclass(frozen=True)
@@ -51,13 +42,16 @@ class PosteriorRecipe:
     @classmethod
     def of(cls, posterior: Posterior) -> PosteriorRecipe:
         """What a posterior was made from."""
+        kind = posterior.population.kind
+        if kind == "functions":
+            raise RunError(f"{posterior.name}: functions have no program to be made from")
         return cls(
             Source(posterior.name, posterior.program.code, posterior.program),
             posterior.values,
             posterior.blocks.size,
             posterior.seed,
             posterior.observations,
-            _EVALUATORS[type(posterior.population)],
+            kind,
         )
 
     def make(self, progress: Callable[[str], None] | None = None) -> Posterior:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,8 @@ class Uncut:
         The user's program with all the data.
     n_observations : int
     """
+
+    kind: ClassVar[Literal["uncut"]] = "uncut"
 
     model: Model
     n_observations: int

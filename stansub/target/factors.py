@@ -21,6 +21,11 @@ class Population(Protocol):
     """Factors that can be evaluated: those that a decision draws from."""
 
     @property
+    def kind(self) -> str:
+        """How they are evaluated, as option, output and checkpoints name it."""
+        ...
+
+    @property
     def blocks(self) -> Blocks: ...
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,8 @@ class FunctionFactors:
         When there are no parameters or no observations, names do not make sense, or only one of two gradients is
         given; later, when a function returns something else than it should.
     """
+
+    kind: ClassVar[Literal["functions"]] = "functions"
 
     def __init__(
         self,

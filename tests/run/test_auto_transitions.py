@@ -59,7 +59,7 @@ def test_they_are_taken_for_effects_far_from_normal(multilevel: CompiledModel, t
     assert facts["asked"]["proposal"] == "auto"
     assert facts["settings"]["proposal"] == "surrogate"
     assert "effects with an unknown scale (z and v) among 19 parameters" in facts["choices"]["proposal"]
-    assert set(facts["programs"]) == {"program", "surrogate", "likelihood in its own arguments"}
+    assert set(facts["programs"]) == {"program", "surrogate"}
     asked = stansub.sample(multilevel, data, proposal="surrogate", **QUIET)
     np.testing.assert_array_equal(draws(idata), draws(asked))
     # Numbers of steps that were not given are those of the run that goes on.
