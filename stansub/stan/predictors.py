@@ -24,7 +24,7 @@ from stansub.stan.design import design_of, guessed, telling_rows
 from stansub.stan.family import CHANGING, not_known
 from stansub.stan.observation import Followed, follow
 from stansub.stan.row_program import Argument, in_program, tail_rounding
-from stansub.stan.rowwise import Number, Slopes, dense, is_affine, is_kind, known, none_like
+from stansub.stan.rowwise import Number, dense, is_affine, is_kind, known, none_like
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS

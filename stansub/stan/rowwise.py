@@ -111,7 +111,9 @@ class Expression:
 
     def _combined(self, kind: str, other: Number) -> Number:
         """With a number; what else there is, such as sums over observations, knows how it is combined."""
-        return combine(kind, self, other) if isinstance(other, Expression | float | int | np.generic) else NotImplemented
+        return (
+            combine(kind, self, other) if isinstance(other, Expression | float | int | np.generic) else NotImplemented
+        )
 
     def __neg__(self) -> Number:
         return combine("product", -1.0, self)
