@@ -96,7 +96,13 @@ def _settled(
 ) -> Taken | TransitionsLeft:
     """Surrogate transitions, settled and tried."""
     assert config.seed is not None
-    posterior, compiled_at = make_uncut(given, seed=config.seed, observations=config.observations, log=progress)
+    posterior, compiled_at = make_uncut(
+        given,
+        seed=config.seed,
+        observations=config.observations,
+        log=progress,
+        of_family=not config.surrogate,
+    )
     split = posterior.split(progress)
     settled = settle(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None

@@ -26,13 +26,15 @@ from stansub.types import FloatArray
 _FEW = 8
 
 
-def sparse_predictors(own: OwnArguments, values: Mapping[str, Any], n: int) -> SparsePredictors:
-    """Return the rows of a likelihood with n observations, of a known family or a program; to be proved.
+def sparse_predictors(
+    own: OwnArguments, values: Mapping[str, Any], n: int, *, of_family: bool = True
+) -> SparsePredictors:
+    """Return the rows of a likelihood with n observations, of a known family or else a program; to be proved.
 
     Raises
     ------
     NoPredictorsError
-        When its text cannot be followed, or an observation has too many arguments.
+        When its text cannot be followed, it is no known family, if ``of_family``, or has too many arguments.
     """
     try:
         followed = follow(own.likelihood, values, n)
@@ -40,7 +42,7 @@ def sparse_predictors(own: OwnArguments, values: Mapping[str, Any], n: int) -> S
         raise
     except InputError as error:
         raise NoPredictorsError(f"its likelihood is not followed: {error}") from error
-    family, arguments = arguments_of(followed, n)
+    family, arguments = arguments_of(followed, n, of_family=of_family)
     variables = [places for shape in followed.shapes for places in _vectors(shape)]
     return SparsePredictors(tuple(_rows(one, variables, n) for one in arguments), family)
 

@@ -13,6 +13,7 @@ from stansub.stan.analysis import Analysis
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.programs import ProgramFamily
+from stansub.target.remainders import NoPredictorsError
 
 N, LEVELS = 60, 12
 CODE = """
@@ -50,7 +51,9 @@ def test_rows_of_a_program_are_sparse(data: dict[str, Any], monkeypatch: pytest.
     own = Analysis.of(parse(CODE)).halves("N")
     order = [one.name for one in own.arguments]
     assert sorted(order) == ["a", "b", "p", "u"]
-    found = sparse_predictors(own, data, N)
+    with pytest.raises(NoPredictorsError, match="zi is none of"):
+        sparse_predictors(own, data, N)
+    found = sparse_predictors(own, data, N, of_family=False)
     assert isinstance(found.family, ProgramFamily)
     assert len(found.rows) == 2
     assert sorted(one.gathered.nnz for one in found.rows) == [0, N]
