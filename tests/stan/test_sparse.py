@@ -51,7 +51,7 @@ def test_rows_of_a_program_are_sparse(data: dict[str, Any], monkeypatch: pytest.
     own = Analysis.of(parse(CODE)).halves("N")
     order = [one.name for one in own.arguments]
     assert sorted(order) == ["a", "b", "p", "u"]
-    with pytest.raises(NoPredictorsError, match="zi is none of"):
+    with pytest.raises(NoPredictorsError, match="not exactly one density"):
         sparse_predictors(own, data, N)
     found = sparse_predictors(own, data, N, of_family=False)
     assert isinstance(found.family, ProgramFamily)
