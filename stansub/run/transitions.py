@@ -106,8 +106,8 @@ def _settled(
     split = posterior.split(progress)
     settled = settle(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
-    chosen_if_better = not config.surrogate and posterior.dim <= MANY and _has_bounds(posterior)
-    if chosen_if_better:
+    chosen_if_better = not config.surrogate and posterior.dim <= MANY
+    if chosen_if_better and _has_bounds(posterior):
         normal = normal_rate(split, settled, rng)
         if normal >= NEAR_NORMAL:
             return TransitionsLeft(effects, posterior.dim, normal=normal)
