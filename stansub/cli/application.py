@@ -19,6 +19,7 @@ from stansub.cli.draws import plot, summary
 from stansub.cli.export import export
 from stansub.cli.flags import in_one_line
 from stansub.cli.loo import loo
+from stansub.cli.new import new
 from stansub.cli.plan import plan
 from stansub.cli.ppc import ppc
 from stansub.cli.reference import reference
@@ -37,6 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _command in (
+    new,
     sample,
     summary,
     plot,
