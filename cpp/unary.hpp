@@ -143,6 +143,24 @@ inline void cos(double x, int n, Derivatives& out) {
   for (int k = 0; k <= n; ++k) out.set(k, cycle[k % 4], 3e-16);
 }
 
+// Derivative k is (k - 1)! cos^k(a) sin(k (a + pi / 2)) at a = atan(x).
+inline void atan(double x, int n, Derivatives& out) {
+  const double angle = std::atan(x), c = 1 / std::hypot(1.0, x);
+  out.set(0, angle);
+  double power = 1;
+  for (int k = 1; k <= n; ++k) {
+    power *= c * (k > 1 ? k - 1 : 1);
+    // cos(a) is taken of x: far out the angle itself has lost it.
+    out.set(k, power * std::sin(k * std::atan2(1.0, -x)), 2e-15 * k * power);
+  }
+}
+// It turns where the next one is zero.
+inline std::vector<double> atan_turns(int k) {
+  std::vector<double> found;
+  for (int m = 1; m <= k; ++m) found.push_back(-1 / std::tan(m * 3.14159265358979324 / (k + 1)));
+  return found;
+}
+
 // Derivatives from one order of digamma to another at positive x: by recurrence to where the asymptotic series holds.
 inline void polygamma(double x, int from, int to, double* out) {
   constexpr double bernoulli[] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6};
@@ -245,7 +263,8 @@ inline const std::vector<Function>& functions() {
        inf,
        {{}, {}, {}, {1.0023693422683706}, {-0.0298336209260591, 2.0712889388088740},
         {-0.8711321749891587, 1.2313322903511885, 2.7456389097167838}}},
-      {"cos", cos, -inf, inf, {{0}, {1.5707963267948966}, {0}, {1.5707963267948966}, {0}, {1.5707963267948966}}, 3.14159265358979324}};
+      {"cos", cos, -inf, inf, {{0}, {1.5707963267948966}, {0}, {1.5707963267948966}, {0}, {1.5707963267948966}}, 3.14159265358979324},
+      {"atan", atan, -inf, inf, {{}, atan_turns(1), atan_turns(2), atan_turns(3), atan_turns(4), atan_turns(5)}}};
   return all;
 }
 

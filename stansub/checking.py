@@ -38,6 +38,7 @@ from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
 from stansub.stan.verdict import Examined, examine
 from stansub.target.remainders import NoPredictorsError
+from stansub.target.sparse import SparsePredictors
 
 _FORMS = {
     "log_lik_i": "a loop over log_lik_i",
@@ -119,11 +120,12 @@ def report(
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
     more = _inside(read, observations) if verbose else ()
-    moves = _moves(read.analysis, observations or "", found.posterior)
+    surrogate = _surrogate(read.analysis, observations or "", found.posterior)
+    moves = _moves(surrogate, found.posterior)
     for label, text in (
         *_refusal(found, read.text),
         *_origins(found),
-        *_lines(read, found, observations, costs),
+        *_lines(read, found, observations, costs, surrogate),
         *moves,
         *more,
     ):
@@ -186,7 +188,9 @@ def _block_size(n: int, instances: bool) -> int:
     return test.block_size(n, instances=instances, variates=False)
 
 
-def _lines(read: Source, found: Examined, observations: str | None, costs: _Costs | None) -> Iterator[tuple[str, str]]:
+def _lines(
+    read: Source, found: Examined, observations: str | None, costs: _Costs | None, surrogate: _Surrogate
+) -> Iterator[tuple[str, str]]:
     program, source, form, posterior = read.program, read.text, found.form, found.posterior
     yield "Program", f"read as {_FORMS[form.kind]}"
     yield from (("Rewritten", name) for name in read.analysis.rewriting.passes)
@@ -222,31 +226,51 @@ def _lines(read: Source, found: Examined, observations: str | None, costs: _Cost
         f"the program's own log density equals global part plus blocks at {posterior.proof.points} points, "
         f"relative difference {posterior.proof.error:.0e}",
     )
-    yield "Decisions", f"exact decisions: {_exact(posterior)}"
+    yield "Decisions", f"exact decisions: {_exact(posterior, surrogate)}"
 
 
-def _exact(posterior: Posterior) -> str:
+class _Surrogate(NamedTuple):
+    """Effects with an unknown scale, what transitions for these need, and why there are none."""
+
+    effects: tuple[str, ...]
+    predictors: SparsePredictors | None = None
+    refusal: NoPredictorsError | None = None
+
+
+def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _Surrogate:
+    effects = analysis.effects(size)
+    if not effects:
+        return _Surrogate(())
+    try:
+        own, counting = analysis.halves(size), size or analysis.size
+        if posterior is None or counting not in posterior.values.values:
+            return _Surrogate(effects)
+        n = posterior.values.integer(counting)
+        return _Surrogate(effects, sparse_predictors(own, posterior.values.values, n))
+    except NoPredictorsError as error:
+        return _Surrogate(effects, refusal=error)
+
+
+def _exact(posterior: Posterior, surrogate: _Surrogate) -> str:
     """Whether bounds are proved for the likelihood, or why not."""
     try:
         predictors = posterior.predictors()
     except NoPredictorsError as error:
-        return f"no, {error}"
+        if surrogate.predictors is None:
+            return f"no, {error}"
+        return f"yes, of surrogate transitions ({_count(len(surrogate.predictors.rows), 'argument')})"
     return f"yes, an observation has {_count(len(predictors.design), 'argument')}"
 
 
-def _moves(analysis: Analysis, size: str, posterior: Posterior | None) -> Iterator[tuple[str, str]]:
+def _moves(surrogate: _Surrogate, posterior: Posterior | None) -> Iterator[tuple[str, str]]:
     """What `sample` moves by if no proposal is named."""
-    effects, others = analysis.effects(size), "about the mode, or a random walk that learns"
+    effects, others = surrogate.effects, "about the mode, or a random walk that learns"
     if not effects:
         yield "Moves", others
         return
     are = f"{', '.join(effects)} {'is an effect' if len(effects) == 1 else 'are effects'} with an unknown scale"
-    try:
-        own, counting = analysis.halves(size), size or analysis.size
-        if posterior is not None and counting in posterior.values.values:
-            sparse_predictors(own, posterior.values.values, posterior.values.integer(counting))
-    except NoPredictorsError as error:
-        yield "Moves", f"{others}; {are}, but there are no surrogate transitions: {error}"
+    if surrogate.refusal is not None:
+        yield "Moves", f"{others}; {are}, but there are no surrogate transitions: {surrogate.refusal}"
         return
     few = posterior is None or posterior.dim <= MANY
     unless = f", unless there are at most {MANY} parameters and the posterior is near to normal" if few else ""

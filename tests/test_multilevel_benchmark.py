@@ -65,11 +65,12 @@ def test_figures_are_of_the_slowest_parameter(study: Any) -> None:
     draws = {"a": rng.standard_normal((4, 500)), "b": np.stack([slow, np.ones_like(slow)], axis=2)}
     found = study.run.parameters(draws, ["a", "b"])
     assert set(found) == {"a", "b[1]"}
-    side = study.run.summarised(found, seconds=2.0, set_up=0.5, note="")
+    side = study.run.summarised(found, seconds=2.0, set_up=0.5, cores=4.0, note="")
     assert side.slowest == "b[1]"
     assert side.rate == side.ess / 2
+    assert side.per_core == side.ess / 4
     assert side.r_hat > 1.1
-    moved = study.run.summarised({"a": found["a"] * 2 + 1}, seconds=2.0, set_up=0.5, note="")
+    moved = study.run.summarised({"a": found["a"] * 2 + 1}, seconds=2.0, set_up=0.5, cores=4.0, note="")
     gaps = study.run.differences(moved, side)
     assert gaps["mean"] == pytest.approx(1, abs=0.1)
     assert gaps["sd"] == pytest.approx(np.log(2))
@@ -77,3 +78,5 @@ def test_figures_are_of_the_slowest_parameter(study: Any) -> None:
     assert gaps["sd_z"] > 4
     record = {"row": "x", "n": 10, "load": 1.0, "stansub": side.record(), "nuts": {"failed": "still in warmup"}}
     assert "still in warmup" in study.run.table([record])
+    record["nuts"] = study.run.Bound(0.02, 25.0, "still in warmup").record()
+    assert f"below 2 | above {side.per_core / 2:.3g} |" in study.run.table([record])

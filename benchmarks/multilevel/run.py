@@ -5,8 +5,13 @@ python benchmarks/multilevel/run.py --size full --json full.json
 
 Data follow from the seed. `stansub.sample` runs with its defaults, NUTS (nutpie on the same library) until it has 1,000
 draws a chain or its time is up, which the table says. Both are summarised by bulk ESS of every parameter of the program
-(scales, correlations and cutpoints included), and their means and sds compared. Seconds are wall time of set-up, warmup
-and sampling, compilation left out; the load of the machine before each row stands beside them.
+(scales, correlations and cutpoints included), and their means and sds compared. Core-seconds are processor time of this
+process: reading the data, set-up, warmup and sampling, all threads together; compilers are processes of their own and
+left out. They are the unit of comparison, since wall times depend on what else the machine does; its load before each
+row stands beside them.
+
+If NUTS is still in warmup when its time is up, what it can reach at most is told by the processor time of a gradient
+and the leapfrog steps of a draw in the last half of what it did: no warmup, and every draw an effective one.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,7 +36,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(1, str(HERE.parent))
 
 from rows import ROWS, SIZES, Row  # noqa: E402
-from suite.base import Task, Unavailable  # noqa: E402
+from suite.base import StillInWarmup, Task, Unavailable  # noqa: E402
 from suite.machine import facts as machine  # noqa: E402
 from suite.nuts import nutpie  # noqa: E402
 from suite.workloads import Workload  # noqa: E402
@@ -52,6 +58,8 @@ class Side(NamedTuple):
         Set-up, warmup and sampling.
     set_up : float
         Of these.
+    cores : float
+        Core-seconds of all of it.
     ess, r_hat : float
         The smallest bulk ESS and the largest R-hat of all parameters.
     slowest : str
@@ -63,6 +71,7 @@ class Side(NamedTuple):
 
     seconds: float
     set_up: float
+    cores: float
     ess: float
     r_hat: float
     slowest: str
@@ -74,9 +83,40 @@ class Side(NamedTuple):
         """Effective draws of the slowest parameter a second."""
         return self.ess / self.seconds
 
+    @property
+    def per_core(self) -> float:
+        """The same a core-second."""
+        return self.ess / self.cores
+
     def record(self) -> dict[str, Any]:
         """All but the draws."""
-        return {**self._asdict(), "draws": None, "rate": self.rate}
+        return {**self._asdict(), "draws": None, "rate": self.rate, "per_core": self.per_core}
+
+
+class Bound(NamedTuple):
+    """What a sampler that was still in warmup can reach at most.
+
+    Attributes
+    ----------
+    gradient : float
+        Core-seconds of a gradient, with what reading the data took.
+    leapfrog : float
+        Of a draw.
+    note : str
+    """
+
+    gradient: float
+    leapfrog: float
+    note: str
+
+    @property
+    def per_core(self) -> float:
+        """Draws a core-second, were there no warmup."""
+        return 1 / (self.gradient * self.leapfrog)
+
+    def record(self) -> dict[str, Any]:
+        """All of it."""
+        return {**self._asdict(), "at_most": self.per_core}
 
 
 def parameters(draws: Draws, names: Sequence[str]) -> dict[str, NDArray[Any]]:
@@ -91,38 +131,43 @@ def parameters(draws: Draws, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     return found
 
 
-def summarised(draws: Draws, *, seconds: float, set_up: float, note: str) -> Side:
+def summarised(draws: Draws, *, seconds: float, set_up: float, cores: float, note: str) -> Side:
     """The figures of draws of parameters."""
     ess = {name: float(arviz.ess(values, method="bulk")) for name, values in draws.items()}
     r_hat = max(float(arviz.rhat(values)) for values in draws.values())
     slowest = min(ess, key=lambda name: ess[name])
-    return Side(seconds, set_up, ess[slowest], r_hat, slowest, note, draws)
+    return Side(seconds, set_up, cores, ess[slowest], r_hat, slowest, note, draws)
 
 
 def ours(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side:
     """`stansub.sample` with its defaults."""
+    began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stansub.DrawsWarning)
         idata = stansub.sample(row.program, data, seed=1, show_progress=False, max_time=seconds)
-    facts = attrs(idata)
+    cores, facts = time.process_time() - began, attrs(idata)
     draws = {name: np.asarray(group(idata, "posterior")[name]) for name in names}
     taken, moves = facts["settings"]["proposal"], ""
     if "accepted" in group(idata, "sample_stats"):
         moves = f", {float(np.mean(group(idata, 'sample_stats')['accepted'])):.0%} accepted"
     stopped = f", stopped: {facts['stopped']}" if facts["stopped"] else ""
     seconds = facts["setup_time"] + facts["wall_time"]
-    return summarised(
-        parameters(draws, names), seconds=seconds, set_up=facts["setup_time"], note=f"{taken}{moves}{stopped}"
-    )
+    note = f"{taken}{moves}{stopped}"
+    return summarised(parameters(draws, names), seconds=seconds, set_up=facts["setup_time"], cores=cores, note=note)
 
 
-def nuts(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side:
+def nuts(row: Row, data: Path, names: Sequence[str], seconds: float) -> Side | Bound:
     """NUTS by nutpie, ended by the time limit."""
     workload = Workload(row.name, row.n, row.program, lambda path: None)
-    run = nutpie(Task(workload, data, seed=1, chains=4, seconds=seconds, cache=data.parent))
+    began = time.process_time()
+    try:
+        run = nutpie(Task(workload, data, seed=1, chains=4, seconds=seconds, cache=data.parent))
+    except StillInWarmup as error:
+        return Bound((time.process_time() - began) / error.gradients, error.leapfrog, str(error))
+    cores = time.process_time() - began
     note = f"{next(iter(run.draws.values())).shape[1]:,} draws a chain; {', '.join(run.notes)}"
     took = run.setup_s + run.warmup_s + run.sampling_s
-    return summarised(parameters(run.draws, names), seconds=took, set_up=run.setup_s, note=note)
+    return summarised(parameters(run.draws, names), seconds=took, set_up=run.setup_s, cores=cores, note=note)
 
 
 def differences(one: Side, other: Side) -> dict[str, float]:
@@ -147,7 +192,7 @@ def measure(row: Row, size: str, folder: Path, *, seconds: float, nuts_seconds: 
     declared = stansub.stan.source.read(row.program).program.parameters.declarations
     names = [one.name for one in declared]
     record: dict[str, Any] = {"row": row.name, "size": size, "n": made["N"], "load": round(load, 1)}
-    sides: dict[str, Side] = {}
+    sides: dict[str, Side | Bound] = {}
     for side, run, limit in (("stansub", ours, seconds), ("nuts", nuts, nuts_seconds)):
         if not limit:
             continue
@@ -157,27 +202,32 @@ def measure(row: Row, size: str, folder: Path, *, seconds: float, nuts_seconds: 
         except (StansubError, Unavailable) as error:
             record[side] = {"failed": str(error)}
         print(line(record), file=sys.stderr, flush=True)
-    if len(sides) == 2:
-        record["differences"] = differences(sides["stansub"], sides["nuts"])
+    drawn = [one for one in sides.values() if isinstance(one, Side)]
+    if len(drawn) == 2:
+        record["differences"] = differences(*drawn)
     return record
 
 
 def line(record: Mapping[str, Any]) -> str:
     """A row of the table."""
-    cells = [f"{record['row']}", f"{record['n']:,}"]
-    rates = []
+    cells, rates = [f"{record['row']}", f"{record['n']:,}"], []
     for side in ("stansub", "nuts"):
-        one = record.get(side)
-        if one is None or "failed" in one:
-            cells += ["" if one is None else one["failed"]] + [""] * 4
-            continue
-        rates.append(one["rate"])
-        cells += [
-            one["note"], f"{one['set_up']:.1f} + {one['seconds'] - one['set_up']:.1f} s",
-            f"{one['ess']:.0f} ({one['slowest']})", f"{one['r_hat']:.3f}", f"{one['rate']:.3g}",
-        ]  # fmt: skip
+        one = record.get(side, {"failed": ""})
+        if "ess" in one:
+            rates.append(one["per_core"])
+            cells += [
+                one["note"], f"{one['set_up']:.1f} + {one['seconds'] - one['set_up']:.1f} s", f"{one['cores']:.0f}",
+                f"{one['ess']:.0f} ({one['slowest']})", f"{one['r_hat']:.3f}", f"{one['rate']:.3g}",
+                f"{one['per_core']:.3g}",
+            ]  # fmt: skip
+        elif "at_most" in one:
+            rates.append(one["at_most"])
+            cells += [one["note"], *[""] * 5, f"below {one['at_most']:.2g}"]
+        else:
+            cells += [one["failed"], *[""] * 6]
     found = record.get("differences")
-    cells.append(f"{rates[0] / rates[1]:.3g}" if len(rates) == 2 else "")
+    above = "" if found else "above "
+    cells.append(f"{above}{rates[0] / rates[1]:.3g}" if len(rates) == 2 else "")
     cells.append(
         f"{found['mean']:.2f} sd ({found['mean_z']:.1f}), {found['sd']:.2f} ({found['sd_z']:.1f})" if found else ""
     )
@@ -186,8 +236,18 @@ def line(record: Mapping[str, Any]) -> str:
 
 def table(records: Sequence[Mapping[str, Any]]) -> str:
     """All rows as Markdown."""
-    side = "set-up + run", "smallest ESS", "R-hat", "ESS/s"
-    head = ["row", "observations", "stansub", *side, "NUTS", *side, "ratio", "means, log sds (largest z)", "load"]
+    side = "set-up + run", "core-seconds", "smallest ESS", "R-hat", "ESS/s", "ESS/core-s"
+    head = [
+        "row",
+        "observations",
+        "stansub",
+        *side,
+        "NUTS",
+        *side,
+        "ratio by cores",
+        "means, log sds (largest z)",
+        "load",
+    ]
     return "\n".join([f"| {' | '.join(head)} |", "|---" * len(head) + "|", *map(line, records)])
 
 

@@ -18,6 +18,22 @@ class Unavailable(Exception):  # noqa: N818 - a reason, told in the table
     """An engine or a workload cannot run here; the text says why."""
 
 
+class StillInWarmup(Unavailable):
+    """NUTS whose time was up before it drew; with what a draw would have cost at least.
+
+    Attributes
+    ----------
+    gradients : float
+        Evaluations of the gradient, in all chains together.
+    leapfrog : float
+        Leapfrog steps of an iteration in the second half of what it did.
+    """
+
+    def __init__(self, text: str, gradients: float, leapfrog: float) -> None:
+        super().__init__(text)
+        self.gradients, self.leapfrog = gradients, leapfrog
+
+
 @dataclass(frozen=True)
 class Task:
     """A workload for an engine.

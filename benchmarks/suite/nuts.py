@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from suite.base import Run, Task, Unavailable, elapsed
+from suite.base import Run, StillInWarmup, Task, Unavailable, elapsed
 
 _DRAWS = 1000
 # Draws a chain below which there are no statistics.
@@ -84,7 +85,7 @@ def nutpie(task: Task) -> Run:
     steps = stats["n_steps"].values.sum(axis=1).astype(float)
     warmup = group(drawn, "warmup_sample_stats")["n_steps"].values.sum(axis=1).astype(float)
     if not lengths.size or lengths.min() < _FEWEST:
-        raise Unavailable(f"still in warmup after {wall:.0f} s ({warmup.sum():,.0f} gradients)")
+        raise _in_warmup(group(drawn, "warmup_sample_stats")["n_steps"].values, wall)
     diverging = int(stats["diverging"].values.sum())
     notes = _trouble(diverging, int(steps.sum()), int(lengths.sum()))
     # The engine tells no times: a gradient is taken to cost the same in warmup and in sampling.
@@ -102,6 +103,14 @@ def nutpie(task: Task) -> Run:
         sampling_passes=float(steps.sum()),
         notes=[*notes, *(["stopped by the time limit"] if stopped else [])],
     )
+
+
+def _in_warmup(n_steps: NDArray[Any], wall: float) -> StillInWarmup:
+    """Leapfrog steps, shape (chain, iteration), with 0 where a chain was ended before."""
+    later = [steps[len(steps) // 2 :] for steps in (chain[chain > 0] for chain in n_steps)]
+    total, leapfrog = float(n_steps.sum()), float(np.mean(np.concatenate(later)))
+    text = f"still in warmup after {wall:.0f} s ({total:,.0f} gradients, at last {leapfrog:.0f} a draw)"
+    return StillInWarmup(text, total, leapfrog)
 
 
 def _trouble(diverging: int, gradients: int, draws: int) -> list[str]:

@@ -87,7 +87,9 @@ def recorded_of(data: Data) -> str:
     return "" if data is None or isinstance(data, data_module.Data) else DataSources.of(data).recorded
 
 
-def make_uncut(given: Given, *, seed: int, observations: str | None, log: Progress) -> tuple[Posterior, float]:
+def make_uncut(
+    given: Given, *, seed: int, observations: str | None, log: Progress, of_family: bool = True
+) -> tuple[Posterior, float]:
     """The posterior for surrogate transitions, and when its program was compiled.
 
     Raises
@@ -109,7 +111,7 @@ def make_uncut(given: Given, *, seed: int, observations: str | None, log: Progre
         programs = plan_transitions(given.analysis, size)
         # What the text does not show is found before the minute that a compilation takes.
         if size in values.values and (n := values.integer(size)):
-            sparse = sparse_predictors(given.analysis.halves(size), values.values, n)
+            sparse = sparse_predictors(given.analysis.halves(size), values.values, n, of_family=of_family)
         model = compile_model(model, progress=log, programs=programs)
     compiled_at = clock.now()
     posterior = model.uncut(values, seed=seed, observations=observations, progress=log)

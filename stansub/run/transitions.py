@@ -20,6 +20,7 @@ from stansub.run.config import SampleConfig
 from stansub.run.posteriors import Given, make_uncut
 from stansub.selection import TransitionsLeft, TransitionsTaken
 from stansub.stan.posterior import Posterior
+from stansub.stan.predictors import Text, predictors_of
 from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.surrogate import Settled, settle
 from stansub.tuning.transitions import accepted_rate, normal_rate
@@ -95,12 +96,18 @@ def _settled(
 ) -> Taken | TransitionsLeft:
     """Surrogate transitions, settled and tried."""
     assert config.seed is not None
-    posterior, compiled_at = make_uncut(given, seed=config.seed, observations=config.observations, log=progress)
+    posterior, compiled_at = make_uncut(
+        given,
+        seed=config.seed,
+        observations=config.observations,
+        log=progress,
+        of_family=not config.surrogate,
+    )
     split = posterior.split(progress)
     settled = settle(split, posterior.dim, streams.generator(config.seed, streams.Run.SURROGATE), progress)
     rng, normal = streams.generator(config.seed, streams.Run.TRANSITIONS), None
     chosen_if_better = not config.surrogate and posterior.dim <= MANY
-    if chosen_if_better:
+    if chosen_if_better and _has_bounds(posterior):
         normal = normal_rate(split, settled, rng)
         if normal >= NEAR_NORMAL:
             return TransitionsLeft(effects, posterior.dim, normal=normal)
@@ -112,3 +119,13 @@ def _settled(
         return TransitionsLeft(effects, posterior.dim, accepted=accepted)
     note = TransitionsTaken(config.surrogate, effects, posterior.dim, normal, accepted, few)
     return Taken(posterior, compiled_at, settled, note)
+
+
+def _has_bounds(posterior: Posterior) -> bool:
+    """Whether the text shows bounds for moves about the mode, which would be decided by t-tests without."""
+    text = posterior.text or Text(posterior.program, posterior.values)
+    try:
+        predictors_of(text, posterior.blocks.n_observations)
+    except InputError:
+        return False
+    return True

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from stansub.errors import InputError
 from stansub.stan.advice import obstacles
 from stansub.stan.effects import effects
-from stansub.stan.family import density_of, recognised
+from stansub.stan.family import recognised
 from stansub.stan.likelihood import NotInArgumentsError, OwnArguments, in_own_arguments
 from stansub.stan.passes import Rewriting, rewriting
 from stansub.stan.reach import Term, terms
@@ -90,7 +90,7 @@ class Analysis:
         Raises
         ------
         NoPredictorsError
-            When the text shows no likelihood in arguments of its own, or none of a recognised family.
+            When the text shows no likelihood in arguments of its own.
         """
         found = _halves(self, size or self.size)
         if isinstance(found, NoPredictorsError):
@@ -119,10 +119,8 @@ class Analysis:
 def _halves(analysis: Analysis, size: str) -> OwnArguments | NoPredictorsError:
     try:
         reserve_names(analysis.program)
-        own = in_own_arguments(analysis.program, size)
-        density_of(own.likelihood, recognise(own.likelihood), size)
-        return own
-    except (NotInArgumentsError, NoPredictorsError) as error:
+        return in_own_arguments(analysis.program, size)
+    except NotInArgumentsError as error:
         return NoPredictorsError(str(error))
 
 

@@ -12,6 +12,7 @@ import scipy
 from stansub.stan import expansions
 from stansub.stan.containers import Rows, Total, Value, by_row, dot, elementwise, is_known, product, simplest, total
 from stansub.stan.densities import PRODUCTS
+from stansub.stan.expansions import known_only
 from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply
 
 Builtin = Callable[[Sequence[Value], int], Value]
@@ -39,6 +40,8 @@ def density(name: str, arguments: Sequence[Value], n: int) -> tuple[Value, Densi
         name = with_product.density
     if name in _CATEGORIES:
         found = _over_categories(_CATEGORIES[name], arguments, n)
+    elif name in expansions.VECTORS:
+        found = _over_vectors(expansions.VECTORS[name], arguments, n)
     elif name in expansions.DENSITIES:
         found = elementwise(expansions.DENSITIES[name], arguments, n)
     else:
@@ -90,6 +93,15 @@ def _over_categories(of: Callable[..., Number], arguments: Sequence[Value], n: i
     return simplest(Rows(of(observed, *(_vector(one) for one in inner)), which))
 
 
+def _over_vectors(of: Callable[..., Number], arguments: Sequence[Value], n: int) -> Value:
+    """A density of a vector, one for an observation or one of all."""
+    y = simplest(arguments[0])
+    if not isinstance(y, Rows) and np.ndim(y) < 2:
+        return of(*(simplest(one) for one in arguments))
+    inner = [of_one(one, n) for one in arguments]
+    return simplest(Rows(of(*inner), y.which if isinstance(y, Rows) else None))
+
+
 def _is_rows(x: Value, n: int) -> bool:
     return isinstance(x, np.ndarray) and len(x) == n
 
@@ -127,6 +139,41 @@ def _of_known(function: Callable[..., Any]) -> Builtin:
         return found.item() if isinstance(found, np.generic) else found
 
     return of
+
+
+def _of_entries(function: Callable[..., Any]) -> Builtin:
+    """A function of small containers, of numbers and expressions."""
+
+    def of(arguments: Sequence[Value], n: int) -> Value:
+        if any(isinstance(one, Rows | Total) for one in arguments):
+            raise NotFollowedError("a function of a container of observations")
+        found = function(*arguments)
+        return found.item() if isinstance(found, np.generic) else simplest(found)
+
+    return of
+
+
+def _extreme(of_entries: Callable[[Any], Any], of_two: Callable[[Any, Any], Any]) -> Builtin:
+    """The largest or smallest entry, or one of two integers."""
+    single, double = _of_known(of_entries), _mapped(known_only(of_two))
+    return lambda arguments, n: (single if len(arguments) == 1 else double)(arguments, n)
+
+
+def _sum_of_squares(x: Value) -> Number:
+    return dot(x, x)
+
+
+def _diag_matrix(x: Value) -> Value:
+    found = np.zeros((len(x), len(x)), x.dtype)
+    found[np.diag_indices(len(x))] = x
+    return found
+
+
+def _dims(arguments: Sequence[Value], n: int) -> Value:
+    (x,) = arguments
+    if isinstance(x, Rows):
+        return np.array([_size([x], n), *np.shape(x.inner)])
+    return np.array(np.shape(x), np.int64)
 
 
 def _filled(make: Callable[[Sequence[int], Value], Value]) -> Builtin:
@@ -179,7 +226,7 @@ def _product(arguments: Sequence[Value], n: int) -> Value:
 def _dot(arguments: Sequence[Value], n: int) -> Value:
     a, b = arguments
     if isinstance(a, Rows) or isinstance(b, Rows):
-        raise NotFollowedError("a product over observations")
+        return total(elementwise(lambda x, y: x * y, [a, b], n), n)
     return dot(a, b)
 
 
@@ -234,8 +281,7 @@ def _thin_qr(part: int) -> Callable[[Any], Any]:
     return of
 
 
-def _fold(function: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda *values: function(values[0] if len(values) == 1 else np.array(values))
+SIZES = frozenset({"size", "rows", "num_elements"})
 
 
 def _constant(value: Any) -> Builtin:
@@ -248,20 +294,39 @@ FUNCTIONS: dict[str, Builtin] = {
     "student_t_lccdf": _of_known(lambda y, nu, mu, sigma: scipy.stats.t.logsf(y, nu, mu, sigma)),
     "student_t_lcdf": _of_known(lambda y, nu, mu, sigma: scipy.stats.t.logcdf(y, nu, mu, sigma)),
     "sum": lambda arguments, n: total(arguments[0], n),
-    "mean": _of_known(np.mean),
+    "mean": _of_entries(np.mean),
     "sd": _of_known(lambda x: np.std(x, ddof=1)),
     "variance": _of_known(lambda x: np.var(x, ddof=1)),
-    "max": _of_known(_fold(np.max)),
-    "min": _of_known(_fold(np.min)),
-    "prod": _of_known(np.prod),
+    "max": _extreme(np.max, np.maximum),
+    "min": _extreme(np.min, np.minimum),
+    "prod": _of_entries(np.prod),
+    "cumulative_sum": _of_entries(np.cumsum),
+    "reverse": _of_entries(np.flip),
+    "head": _of_entries(lambda x, k: x[: int(k)]),
+    "tail": _of_entries(lambda x, k: x[len(x) - int(k) :]),
+    "segment": _of_entries(lambda x, i, k: x[int(i) - 1 : int(i) - 1 + int(k)]),
+    "row": _of_entries(lambda x, i: x[int(i) - 1]),
+    "col": _of_entries(lambda x, j: x[:, int(j) - 1]),
+    "block": _of_entries(lambda x, i, j, m, k: x[int(i) - 1 : int(i) - 1 + int(m), int(j) - 1 : int(j) - 1 + int(k)]),
+    "diagonal": _of_entries(np.diag),
+    "diag_matrix": _of_entries(_diag_matrix),
+    "identity_matrix": _of_entries(lambda k: np.eye(int(k))),
+    "distance": _of_entries(lambda x, y: apply("sqrt", _sum_of_squares(x - y))),
+    "squared_distance": _of_entries(lambda x, y: _sum_of_squares(x - y)),
+    "norm2": _of_entries(lambda x: apply("sqrt", _sum_of_squares(x))),
+    "dims": _dims,
+    "choose": _mapped(known_only(lambda n, k: np.round(scipy.special.comb(n, k)).astype(np.int64))),
     "inverse": _of_known(np.linalg.inv),
     "qr_thin_Q": _of_known(_thin_qr(0)),
     "qr_thin_R": _of_known(_thin_qr(1)),
-    "abs": _of_known(np.abs),
-    "fabs": _of_known(np.abs),
-    "fmax": _of_known(np.maximum),
-    "fmin": _of_known(np.minimum),
-    "cumulative_sum": _of_known(np.cumsum),
+    "abs": _mapped(known_only(np.abs)),
+    "fabs": _mapped(known_only(np.abs)),
+    "fmax": _mapped(known_only(np.maximum)),
+    "fmin": _mapped(known_only(np.minimum)),
+    "fdim": _mapped(known_only(lambda x, y: np.maximum(x - y, 0))),
+    "step": _mapped(known_only(lambda x: np.where(x < 0, 0.0, 1.0))),
+    "int_step": _mapped(known_only(lambda x: np.where(x > 0, 1, 0))),
+    "fmod": _mapped(known_only(np.fmod)),
     "rep_vector": _filled(_repeated),
     "rep_row_vector": _filled(_repeated),
     "rep_array": _filled(_repeated),
@@ -288,7 +353,10 @@ FUNCTIONS: dict[str, Builtin] = {
     "multiply": _product,
     "rows_dot_product": _rows_dot,
     "diag_pre_multiply": _diagonal,
-    "dot_self": lambda arguments, n: dot(arguments[0], arguments[0]),
+    "quad_form_diag": lambda arguments, n: _diagonal([arguments[1], _diagonal([arguments[1], arguments[0]], n).T], n),
+    "cholesky_decompose": _of_entries(expansions.cholesky),
+    "multiply_lower_tri_self_transpose": lambda arguments, n: product(arguments[0], arguments[0].T, n),
+    "dot_self": lambda arguments, n: _dot([arguments[0], arguments[0]], n),
     "pi": _constant(np.pi),
     "e": _constant(math.e),
     "sqrt2": _constant(np.sqrt(2)),

@@ -224,6 +224,11 @@ def product(a: Value, b: Value, n: int) -> Value:
         raise NotFollowedError("a product over observations")
     if is_known(a) and is_known(b):
         return a @ b
+    if a.ndim == b.ndim == 2 and len(a) == n:
+        columns = [product(a, column, n) for column in b.T]
+        return Rows(
+            np.array([by_row(one) if isinstance(one, np.ndarray) else one.inner for one in columns], dtype=object)
+        )
     if b.ndim == 1 and (shared := _factored(b)) is not None:
         factor, rest = shared
         return elementwise(lambda x: factor * x, [product(a, rest, n)], n)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from stansub.stan.rowwise import NotFollowedError, Number, apply, is_kind, known, pick, wrapped
 
@@ -196,6 +197,19 @@ def _von_mises(y: Number, mu: Number, kappa: Number) -> Number:
     return value * apply("cos", y - mu) - np.log(2 * np.pi * scipy.special.i0e(value)) - value
 
 
+def _inv_gamma(y: Number, alpha: Number, beta: Number) -> Number:
+    return alpha * log(beta) - lgamma(alpha) - (alpha + 1.0) * log(y) - beta * inv(y)
+
+
+def _loglogistic(y: Number, alpha: Number, beta: Number) -> Number:
+    z = beta * (log(y) - log(alpha))
+    return log(beta) - log(y) + z - 2.0 * log1p_exp(z)
+
+
+def _pareto_type_2(y: Number, mu: Number, scale: Number, alpha: Number) -> Number:
+    return log(alpha) - log(scale) - (alpha + 1.0) * apply("log1p", (y - mu) * inv(scale))
+
+
 def _pareto(y: Number, y_min: Number, alpha: Number) -> Number:
     return log(alpha) + alpha * (log(y_min) - log(y)) - log(y)
 
@@ -211,7 +225,13 @@ DENSITIES: dict[str, Callable[..., Number]] = {
     "gumbel": _gumbel,
     "exponential": lambda y, beta: log(beta) - beta * y,
     "gamma": _gamma,
-    "inv_gamma": lambda y, alpha, beta: alpha * log(beta) - lgamma(alpha) - (alpha + 1.0) * log(y) - beta * inv(y),
+    "inv_gamma": _inv_gamma,
+    "chi_square": lambda y, nu: _gamma(y, 0.5 * nu, 0.5),
+    "inv_chi_square": lambda y, nu: _inv_gamma(y, 0.5 * nu, 0.5),
+    "scaled_inv_chi_square": lambda y, nu, s: _inv_gamma(y, 0.5 * nu, 0.5 * nu * square(s)),
+    "rayleigh": lambda y, sigma: log(y) - 2.0 * log(sigma) - 0.5 * square(y * inv(sigma)),
+    "loglogistic": _loglogistic,
+    "pareto_type_2": _pareto_type_2,
     "weibull": _weibull,
     "frechet": _frechet,
     "beta": _beta,
@@ -255,6 +275,59 @@ _CUMULATIVE: dict[str, tuple[Callable[..., Number], Callable[..., Number]]] = {
         lambda y, y_min, a: a * (log(y_min) - log(y)),
     ),
 }
+# Of counts: of what is known, an upper end, sums of so many probabilities.
+_MOST_TERMS, _MOST_VALUES = 128, 32
+
+
+def by_value(function: Callable[[int], Number], y: Number, most: int = _MOST_VALUES) -> Number:
+    """Return a function of an integer of the data, for each of its values."""
+    if (value := known(y)) is None:
+        raise NotFollowedError("an integer of the data depends on parameters")
+    found, places = np.unique(value, return_inverse=True)
+    if len(found) > most:
+        raise NotFollowedError(f"an integer of the data has more than {most} values")
+    cases = [function(int(one)) for one in found]
+    return cases[0] if len(cases) == 1 else pick(cases, places)
+
+
+def _sum_of_ratios(y: Number, ratio: Callable[[int], Number]) -> Number:
+    """The log of a sum of probabilities up to y, as multiples of the first, from what each is of the one before."""
+
+    def of(last: int) -> Number:
+        if last > _MOST_TERMS:
+            raise NotFollowedError(f"a distribution function of counts above {_MOST_TERMS}")
+        found: Number = 1.0
+        for j in range(last, 0, -1):
+            found = 1.0 + found * ratio(j)
+        return log(found) if last >= 0 else -np.inf
+
+    return by_value(of, y)
+
+
+def _neg_binomial_2_below(y: Number, mu: Number, phi: Number) -> Number:
+    change = log(mu) - log(phi)
+    share = apply("inv_logit", change)
+    return _sum_of_ratios(y, lambda j: share * (phi + (j - 1.0)) * (1 / j)) - phi * log1p_exp(change)
+
+
+def _binomial_below(y: Number, n: Number, p: Number) -> Number:
+    odds = exp(logit(p))
+    return _sum_of_ratios(y, lambda j: odds * ((n - (j - 1.0)) * (1 / j))) + n * log1m(p)
+
+
+_BELOW: dict[str, Callable[..., Number]] = {
+    "poisson": lambda y, rate: _sum_of_ratios(y, lambda j: rate * (1 / j)) - rate,
+    "neg_binomial_2": _neg_binomial_2_below,
+    "neg_binomial": lambda y, alpha, beta: _neg_binomial_2_below(y, alpha * inv(beta), alpha),
+    "binomial": _binomial_below,
+}
+
+
+def _above(below: Callable[..., Number]) -> Callable[..., Number]:
+    return lambda *arguments: apply("log1m_exp", below(*arguments))
+
+
+_CUMULATIVE |= {name: (below, _above(below)) for name, below in _BELOW.items()}
 TAILS = {f"{name}_{end}": both[k] for name, both in _CUMULATIVE.items() for k, end in enumerate(("lcdf", "lccdf"))}
 
 
@@ -266,15 +339,22 @@ def _phi_approx(x: Number) -> Number:
     return apply("inv_logit", x * (1.5976 + 0.07056 * square(x)))
 
 
+def _sin(x: Number) -> Number:
+    return apply("cos", x - math.pi / 2)
+
+
 def _tanh(x: Number) -> Number:
     return 2.0 * apply("inv_logit", 2.0 * x) - 1.0
 
 
-def _rounded(function: Callable[[Any], Any]) -> Callable[[Number], Number]:
-    def of(x: Number) -> Number:
-        if (value := known(x)) is None:
+def known_only(function: Callable[..., Any]) -> Callable[..., Number]:
+    """Return a function of numbers that are known."""
+
+    def of(*numbers: Number) -> Number:
+        values = [known(one) for one in numbers]
+        if any(value is None for value in values):
             raise NotFollowedError("what is rounded or compared depends on parameters")
-        return function(value)
+        return wrapped(function(*values)[()])
 
     return of
 
@@ -283,10 +363,11 @@ def _rounded(function: Callable[[Any], Any]) -> Callable[[Number], Number]:
 ELEMENTARY: dict[str, Callable[..., Number]] = {
     **{name: (lambda x, name=name: apply(name, x)) for name in ("exp", "log", "log1p", "log1p_exp", "inv_logit")},
     **{name: (lambda x, name=name: apply(name, x)) for name in ("log1m_exp", "square", "inv", "sqrt", "lgamma")},
-    **{name: (lambda x, name=name: apply(name, x)) for name in ("digamma", "cos")},
+    **{name: (lambda x, name=name: apply(name, x)) for name in ("digamma", "cos", "atan")},
     **{f"{name}_cdf": _cdf(name) for name in _CUMULATIVE},
     **TAILS,
-    "sin": lambda x: apply("cos", x - math.pi / 2),
+    "sin": _sin,
+    "tan": lambda x: _sin(x) * inv(apply("cos", x)),
     "log1m": log1m,
     "logit": logit,
     "log_inv_logit": lambda x: -log1p_exp(-x),
@@ -312,17 +393,17 @@ ELEMENTARY: dict[str, Callable[..., Number]] = {
     "multiply_log": lambda x, y: x * log(y),
     "lmultiply": lambda x, y: x * log(y),
     "fma": lambda x, y, z: x * y + z,
-    "floor": _rounded(np.floor),
-    "ceil": _rounded(np.ceil),
-    "round": _rounded(np.round),
-    "is_inf": _rounded(np.isinf),
-    "is_nan": _rounded(np.isnan),
+    "floor": known_only(np.floor),
+    "ceil": known_only(np.ceil),
+    "round": known_only(np.round),
+    "is_inf": known_only(np.isinf),
+    "is_nan": known_only(np.isnan),
     "add": lambda x, y: x + y,
     "subtract": lambda x, y: x - y,
     "elt_multiply": lambda x, y: x * y,
     "elt_divide": lambda x, y: x * inv(y),
 }
-KINKED = frozenset({"abs", "fabs", "fmax", "fmin", "step", "int_step", "fdim"})
+KINKED = frozenset({"abs", "fabs", "fmax", "fmin", "max", "min", "step", "int_step", "fdim"})
 
 
 def categorical_logit(y: Number, logits: Sequence[Number]) -> Number:
@@ -346,6 +427,57 @@ def ordered(
     each = [below(changes[0])]
     each += [log_diff_exp(below(b), below(a)) for a, b in pairwise(changes)]
     return _picked([*each, above(changes[-1])], y)
+
+
+def cholesky(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Return the Cholesky factor of a small matrix of expressions."""
+    found = np.zeros(matrix.shape, dtype=object)
+    for i in range(len(matrix)):
+        for j in range(i + 1):
+            rest: Number = matrix[i, j]
+            for k in range(j):
+                rest = rest - found[i, k] * found[j, k]
+            found[i, j] = apply("sqrt", rest) if i == j else rest * inv(found[j, j])
+    return found
+
+
+def multi_normal_cholesky(y: Sequence[Number], mu: Sequence[Number], factor: NDArray[Any]) -> Number:
+    """Return the log density of a vector, from the Cholesky factor of its covariance."""
+    errors: list[Number] = []
+    found: Number = -_HALF_LOG_TWO_PI * len(y)
+    for i, row in enumerate(factor):
+        rest: Number = y[i] - mu[i]
+        for j in range(i):
+            rest = rest - row[j] * errors[j]
+        errors.append(rest * inv(row[i]))
+        found = found - 0.5 * square(errors[i]) - log(row[i])
+    return found
+
+
+def multinomial(y: Sequence[Number], logs: Sequence[Number]) -> Number:
+    """Return the log probability of counts, from the logs of what is proportional to those of categories."""
+    trials = sum(y)
+    found: Number = lgamma(trials + 1.0) - trials * log_sum_exp(*logs)
+    for count, one in zip(y, logs, strict=True):
+        found = found + count * one - lgamma(count + 1.0)
+    return found
+
+
+def dirichlet(y: Sequence[Number], alpha: Sequence[Number]) -> Number:
+    found = lgamma(sum(alpha))
+    for share, one in zip(y, alpha, strict=True):
+        found = found + (one - 1.0) * log(share) - lgamma(one)
+    return found
+
+
+# Densities of vectors: what is observed, then the arguments.
+VECTORS: dict[str, Callable[..., Number]] = {
+    "multi_normal_cholesky": multi_normal_cholesky,
+    "multi_normal": lambda y, mu, sigma: multi_normal_cholesky(y, mu, cholesky(sigma)),
+    "multinomial": lambda y, p: multinomial(y, [log(one) for one in p]),
+    "multinomial_logit": multinomial,
+    "dirichlet": dirichlet,
+}
 
 
 def _picked(each: Sequence[Number], y: Number) -> Number:

@@ -8,19 +8,20 @@ what was found is the likelihood is proved numerically (`stansub.stan.predictors
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub.stan.builtins import FUNCTIONS, Density, density
-from stansub.stan.containers import Rows, Total, Value, chosen, elementwise, product, simplest, total
-from stansub.stan.expansions import KINKED, power
+from stansub.stan.builtins import FUNCTIONS, SIZES, Density, density
+from stansub.stan.containers import Rows, Total, Value, chosen, simplest, total
+from stansub.stan.expansions import KINKED
 from stansub.stan.indexing import Index, is_own, part, replaced
+from stansub.stan.operators import KINK, Count, infix, is_integer, prefix, stacked
 from stansub.stan.parameters import unconstrained
-from stansub.stan.rowwise import Expression, Mask, NotFollowedError, Number, apply, data, is_kind, known, pick, select
+from stansub.stan.rowwise import Expression, Mask, NotFollowedError, Number, data, is_kind, known, pick, select
 from stansub.stan.syntax import (
     Assign,
     Braces,
@@ -46,8 +47,10 @@ from stansub.stan.syntax import (
     Target,
     Tilde,
     Transpose,
+    While,
     flat,
     name_of,
+    names,
     writes,
 )
 from stansub.stan.syntax import Expression as Node
@@ -134,7 +137,8 @@ def follow(program: Program, values: Mapping[str, Any], n: int) -> Followed:
     declared = {one.name for one in program.transformed_data.declarations}
     own = [one for one in program.transformed_data.statements if not set() < writes(one) & declared <= given.keys()]
     walk.run(own, frame)
-    frame.values |= given
+    frame.values |= given | _counts(program, given, n)
+    walk.is_counting = True
     found = unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n)
     frame.values |= found.values
     walk.run(program.transformed_parameters.statements, frame)
@@ -145,6 +149,12 @@ def follow(program: Program, values: Mapping[str, Any], n: int) -> Followed:
         raise NotFollowedError([*new, *walk.skipped, "no statement adds for each observation"][0])
     _, density = walk.densities.get(id(walk.term), (walk.term, None))
     return Followed(walk.term, density, found.places)
+
+
+def _counts(program: Program, values: Mapping[str, Any], n: int) -> dict[str, Count]:
+    """Integers of the data that are sizes and count the observations."""
+    sizes = {name for one in program.data.declarations for dim in one.all_dims for name in names(dim)}
+    return {name: Count(n) for name in sizes if isinstance(values.get(name), int | np.integer) and values[name] == n}
 
 
 class _Walk:
@@ -160,6 +170,7 @@ class _Walk:
             (one.name, len(one.arguments)): one for one in program.functions if one.body is not None
         }
         self.left = _MOST_STATEMENTS
+        self.is_counting = False
         self.own = data(np.arange(1, n + 1))
 
     # --- statements ---
@@ -169,15 +180,18 @@ class _Walk:
         for one in statements:
             if frame.is_over:
                 return
-            self.left -= 1
-            if self.left < 0:
-                raise NotFollowedError("its loops are too long to be followed")
+            self._count()
             try:
                 self._run(one, frame)
             except NotFollowedError as error:
                 self._give_up(one, str(error), frame)
             except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
                 self._give_up(one, f"`{_short(one)}` is not followed ({type(error).__name__})", frame)
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise NotFollowedError("its loops are too long to be followed")
 
     def _give_up(self, one: Statement, reason: str, frame: _Frame) -> None:
         if isinstance(one, Return):
@@ -202,6 +216,8 @@ class _Walk:
                 self._branch(self.of(condition, frame), then, orelse, frame)
             case For():
                 self._loop(one, frame)
+            case While(condition, body):
+                self._repeat(condition, body, frame)
             case ForEach(variable, container, body):
                 for value in np.asarray(self.of(container, frame)).ravel():
                     frame.values[variable] = value.item()
@@ -242,7 +258,7 @@ class _Walk:
             return
         if one.operator != "=":
             old = part(before, given, self.n) if given else before
-            value = self._infix(one.operator[:-1], old, value)
+            value = infix(one.operator[:-1], old, value, self.n)
         frame.values[name] = replaced(before, given, value, frame.live, self.n)
 
     def _add(self, value: Value, frame: _Frame) -> None:
@@ -263,8 +279,10 @@ class _Walk:
         arguments = [self.of(node, frame) for node in (one.left, *one.distribution.arguments)]
         name = one.distribution.name
         value = self._density(name, arguments)
+        least = 1 if is_integer(arguments[0]) else 0
         for bounds in one.truncation:
             low, high = (None if isinstance(item, Slice) else self.of(item, frame) for item in bounds.items)
+            low = None if low is None else low - least
             tails = [
                 self._call(f"{name}_{end}", [at, *arguments[1:]])
                 for end, at in (("lccdf", low), ("lcdf", high))
@@ -282,7 +300,7 @@ class _Walk:
     def _branch(self, condition: Value, then: Sequence[Statement], orelse: Sequence[Statement], frame: _Frame) -> None:
         holds = known(condition) if isinstance(condition, Expression) else condition
         if holds is None:
-            raise NotFollowedError("a branch depends on parameters, where the log likelihood has a kink")
+            raise NotFollowedError(KINK)
         if np.ndim(holds) == 0:
             self.run(then if holds else orelse, frame)
             return
@@ -302,11 +320,9 @@ class _Walk:
         if low is None or high is None:
             raise NotFollowedError("the length of a loop depends on parameters")
         if np.ndim(low) or np.ndim(high):
-            mask = frame.live
             for k in range(int(np.min(low)), int(np.max(high)) + 1):
                 frame.values[one.variable] = k
                 self._branch(data((low <= k) & (k <= high)), one.body, (), frame)
-            frame.live = mask
             return
         if (low, high) == (1, self.n) and not frame.in_rows and self.n > 1 and self._in_rows(one, frame):
             return
@@ -315,6 +331,23 @@ class _Walk:
             self.run(one.body, frame)
             if frame.is_over:
                 return
+
+    def _repeat(self, condition: Node, body: Sequence[Statement], frame: _Frame) -> None:
+        """Run a loop while a condition holds, for the observations for which it still does."""
+        over = np.zeros(self.n, bool)
+        while not frame.is_over:
+            self._count()
+            holds = self.of(condition, frame)
+            holds = known(holds) if isinstance(holds, Expression) else holds
+            if holds is None:
+                raise NotFollowedError(KINK)
+            live = np.ones(self.n, bool) if frame.live is None else frame.live
+            over |= live & ~np.asarray(holds, bool)
+            frame.live = None if np.all(holds) and live.all() else live & np.asarray(holds, bool)
+            if frame.live is not None and not frame.live.any():
+                break
+            self.run(body, frame)
+        frame.live = None if over.all() else over
 
     def _in_rows(self, one: For, frame: _Frame) -> bool:
         """Run a loop over the observations for all of them at once; False where it goes from one to the next."""
@@ -355,9 +388,9 @@ class _Walk:
             case Group("(", (inside,)):
                 return self.of(inside, frame)
             case Group("[" | "{", items):
-                return simplest(_stacked([self.of(one, frame) for one in items]))
+                return simplest(stacked([self.of(one, frame) for one in items]))
             case Prefix(operator, operand):
-                return self._prefix(operator, self.of(operand, frame))
+                return prefix(operator, self.of(operand, frame), self.n)
             case Transpose(operand):
                 value = self.of(operand, frame)
                 if isinstance(value, Rows):
@@ -367,9 +400,9 @@ class _Walk:
                 first = self.of(left, frame)
                 if not isinstance(first, Expression) and bool(first) == (operator == "||"):
                     return int(bool(first))
-                return self._infix(operator, first, self.of(right, frame))
+                return infix(operator, first, self.of(right, frame), self.n)
             case Infix(operator, left, right):
-                return self._infix(operator, self.of(left, frame), self.of(right, frame))
+                return infix(operator, self.of(left, frame), self.of(right, frame), self.n)
             case Choice(condition, then, orelse):
                 return self._choice(condition, then, orelse, frame)
             case Call(name, arguments):
@@ -398,26 +431,10 @@ class _Walk:
         holds = self.of(condition, frame)
         holds = known(holds) if isinstance(holds, Expression) else holds
         if holds is None:
-            raise NotFollowedError("a branch depends on parameters, where the log likelihood has a kink")
+            raise NotFollowedError(KINK)
         if np.ndim(holds) == 0:
             return self.of(then if holds else orelse, frame)
         return chosen(np.asarray(holds, bool), self.of(then, frame), self.of(orelse, frame), self.n)
-
-    def _prefix(self, operator: str, value: Value) -> Value:
-        if operator == "+":
-            return value
-        if operator == "!":
-            return elementwise(lambda x: _compared(lambda a: np.logical_not(a).astype(int), x), [value], self.n)
-        return elementwise(lambda x: -x, [value], self.n)
-
-    def _infix(self, operator: str, left: Value, right: Value) -> Value:
-        if operator == "*" and _is_container(left) and _is_container(right):
-            return product(left, right, self.n)
-        if operator == "/" and _is_integer(left) and _is_integer(right):
-            operator = "%/%"
-        if operator not in _INFIX:
-            raise NotFollowedError(f"the operator {operator} is not followed")
-        return elementwise(_INFIX[operator], [left, right], self.n)
 
     def _reduced(self, arguments: Sequence[Node], frame: _Frame) -> Value:
         """A sum by ``reduce_sum``, as that of one slice."""
@@ -431,10 +448,11 @@ class _Walk:
         function = self.functions.get((name, len(arguments)))
         if function is not None:
             return self._inlined(function, arguments)
-        if name in KINKED and any(isinstance(one, Expression | Rows) and not is_kind(one, "data") for one in arguments):
+        if name in KINKED and not all(map(_is_of_data, arguments)):
             raise NotFollowedError(f"the log likelihood has a kink ({name} of parameters)")
         if name in FUNCTIONS:
-            return FUNCTIONS[name](arguments, self.n)
+            found = FUNCTIONS[name](arguments, self.n)
+            return Count(found) if self.is_counting and name in SIZES and found == self.n else found
         if name.endswith(("_lpdf", "_lpmf")):
             return self._density(name[:-5], arguments)
         raise NotFollowedError(f"the function {name} is not followed")
@@ -455,7 +473,7 @@ class _Walk:
             return self._returned(function, arguments)
         except NotFollowedError:
             for k, one in enumerate(arguments):
-                if not is_kind(one, "data") or not _is_integer(one):
+                if not is_kind(one, "data") or not is_integer(one):
                     continue
                 found, places = np.unique(one.values, return_inverse=True)
                 if 1 < len(found) <= _MOST_VALUES:
@@ -478,71 +496,18 @@ class _Walk:
         return found
 
 
-def _stacked(items: Sequence[Value]) -> Value:
-    """An array, or a row vector, of what is given."""
-    if any(isinstance(one, Rows | Total) for one in items):
-        raise NotFollowedError("an array of containers of observations")
-    if all(not isinstance(one, Expression | np.ndarray) for one in items):
-        return np.array(items)
-    if any(isinstance(one, np.ndarray) for one in items):
-        return np.array([np.asarray(one, dtype=object) for one in items], dtype=object)
-    found = np.empty(len(items), dtype=object)
-    found[:] = items
-    return found
-
-
-def _is_container(x: Value) -> bool:
-    return isinstance(x, Rows) or np.ndim(x) > 0
-
-
-def _is_plain(x: Value) -> bool:
-    return not isinstance(x, Rows | Total | Expression | _Reason) and np.asarray(x).dtype != object
-
-
-def _is_integer(x: Value) -> bool:
-    value = known(x) if isinstance(x, Expression) else x
-    return (
-        value is not None
-        and not isinstance(value, Rows | Total)
-        and np.asarray(value).dtype.kind in "ib"
-        and np.ndim(value) < 2
-    )
-
-
-def _compared(function: Callable[..., Any], *values: Number) -> Number:
-    found = [known(one) for one in values]
-    if any(one is None for one in found):
-        raise NotFollowedError("a branch depends on parameters, where the log likelihood has a kink")
-    result = function(*found)
-    return data(result) if np.ndim(result) else result
-
-
-def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number], Number]:
-    return lambda a, b: _compared(lambda x, y: np.asarray(function(x, y)).astype(int)[()], a, b)
-
-
 def _short(one: Statement) -> str:
     text = " ".join(str(one).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-_INFIX: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    ".*": lambda a, b: a * b,
-    "/": lambda a, b: a * apply("inv", b) if not isinstance(a, Total) else a / b,
-    "./": lambda a, b: a * apply("inv", b),
-    "^": power,
-    ".^": power,
-    "%": _comparison(lambda a, b: np.fmod(a, b)),
-    "%/%": _comparison(lambda a, b: np.trunc(a / b)),
-    "==": _comparison(np.equal),
-    "!=": _comparison(np.not_equal),
-    "<": _comparison(np.less),
-    "<=": _comparison(np.less_equal),
-    ">": _comparison(np.greater),
-    ">=": _comparison(np.greater_equal),
-    "&&": _comparison(np.logical_and),
-    "||": _comparison(np.logical_or),
-}
+def _is_of_data(x: Value) -> bool:
+    if isinstance(x, Rows):
+        return _is_of_data(x.inner)
+    if isinstance(x, np.ndarray) and x.dtype == object:
+        return all(map(_is_of_data, x.flat))
+    return not isinstance(x, Expression) or is_kind(x, "data")
+
+
+def _is_plain(x: Value) -> bool:
+    return not isinstance(x, Rows | Total | Expression | _Reason) and np.asarray(x).dtype != object

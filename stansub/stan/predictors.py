@@ -23,8 +23,8 @@ from stansub.stan.densities import SPECS, Rows, Spec
 from stansub.stan.design import design_of, guessed, telling_rows
 from stansub.stan.family import CHANGING, not_known
 from stansub.stan.observation import Followed, follow
-from stansub.stan.row_program import program_predictors, tail_rounding
-from stansub.stan.rowwise import Number, Slopes, dense, is_affine, is_kind, known, none_like
+from stansub.stan.row_program import Argument, in_program, tail_rounding
+from stansub.stan.rowwise import Number, dense, is_affine, is_kind, known, none_like
 from stansub.stan.syntax import Program
 from stansub.target.blocks import Blocks
 from stansub.target.gradients import THREADS
@@ -54,19 +54,6 @@ class Text(NamedTuple):
     def follow(self, n: int) -> Followed:
         """Return the likelihood of one of n observations."""
         return follow(self.program, self.values.values, n)
-
-
-class Argument(NamedTuple):
-    """An argument of all observations, affine in the unconstrained parameters.
-
-    Attributes
-    ----------
-    slopes : ndarray or csr_array, shape (n, dim) or (1, dim)
-    offset : ndarray, shape (n,) or (1,)
-    """
-
-    slopes: Slopes
-    offset: FloatArray
 
 
 def proved_predictors(
@@ -122,15 +109,25 @@ def predictors_of(text: Text, n: int, *, of_family: bool = False) -> LinearPredi
     InputError
         When the text cannot be followed; it says where.
     """
-    followed = text.follow(n)
+    return _dense(*arguments_of(text.follow(n), n, of_family=of_family))
+
+
+def arguments_of(followed: Followed, n: int, *, of_family: bool = False) -> tuple[Family, list[Argument]]:
+    """Return the family of an observation's log likelihood, or a program of it, and its arguments; to be proved.
+
+    Raises
+    ------
+    NoPredictorsError
+        When it is no known family, if ``of_family``, or has too many arguments.
+    """
     try:
         if followed.density is None:
             raise NoPredictorsError("there is not exactly one density of data")
-        return _dense(*in_family(followed.density, n))
+        return in_family(followed.density, n)
     except NoPredictorsError:
         if of_family:
             raise
-    return program_predictors(followed.term, n)
+    return in_program(followed.term, n)
 
 
 class Affine(NamedTuple):

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub import _loop
-from stansub.stan.rowwise import Expression, Number, apply, combine, dense, known
+from stansub.stan.rowwise import Expression, Number, Slopes, apply, combine, dense, known, scaled, spread
 from stansub.target.programs import Code, ProgramFamily
-from stansub.target.remainders import Family, LinearPredictors, NoPredictorsError
+from stansub.target.remainders import Family, NoPredictorsError
 from stansub.types import FloatArray
 
 # Arguments of an observation; variants; numbers of all rows of the design; instructions of a variant.
@@ -20,6 +21,19 @@ MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 8, 64, 1 << 
 # Relative rounding of slopes.
 _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
+
+
+class Argument(NamedTuple):
+    """An argument of all observations, affine in the unconstrained parameters.
+
+    Attributes
+    ----------
+    slopes : ndarray or csr_array, shape (n, dim) or (1, dim)
+    offset : ndarray, shape (n,) or (1,)
+    """
+
+    slopes: Slopes
+    offset: FloatArray
 
 
 def tail_rounding(family: Family) -> Callable[[FloatArray], FloatArray]:
@@ -33,8 +47,8 @@ def _tail_rounding(log_lik: FloatArray) -> FloatArray:
     return np.asarray(np.minimum(8 * np.finfo(float).eps * np.exp(np.minimum(-log_lik, 100.0)), 0.01))
 
 
-def program_predictors(term: Expression, n: int) -> LinearPredictors:
-    """Return the arguments of n observations and their program, from the log likelihood of one; to be proved.
+def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]:
+    """Return the program of an observation and the arguments of n, from the log likelihood of one; to be proved.
 
     Raises
     ------
@@ -61,10 +75,8 @@ def program_predictors(term: Expression, n: int) -> LinearPredictors:
         np.array([code for one in variants for code in one.codes], np.int32),
         np.array([value for one in variants for value in one.constants], np.float64),
     )
-    offsets = list(arguments.offsets)
-    offsets[0] = np.broadcast_to(offsets[0], n)
     family = ProgramFamily(code, len(arguments.slopes), data)
-    return LinearPredictors(tuple(arguments.slopes), tuple(offsets), family)
+    return family, list(map(Argument, arguments.slopes, arguments.offsets))
 
 
 def _patterns(term: Number, n: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -102,7 +114,7 @@ class _Arguments:
     """The arguments of all variants: of what is affine, those that the rest is made of."""
 
     n: int
-    slopes: list[FloatArray] = field(default_factory=list)
+    slopes: list[Slopes] = field(default_factory=list)
     offsets: list[FloatArray] = field(default_factory=list)
     _known: dict[bytes, list[_Share]] = field(default_factory=dict)
 
@@ -110,11 +122,11 @@ class _Arguments:
     def of(cls, terms: Sequence[Number], n: int) -> _Arguments:
         """Return those of some expressions; what is of fewer parameters, and of all observations, comes first."""
         found = cls(n)
-        leaves = {_slopes(one).tobytes(): one for one in _leaves(terms)}
+        leaves = {_key(_slopes(one)): one for one in _leaves(terms)}
 
         def rank(one: Expression) -> tuple[float, float]:
             nonzero = _slopes(one) != 0
-            return float(nonzero.any(axis=0).sum()), -float(nonzero.any(axis=1).mean())
+            return float((nonzero.sum(axis=0) > 0).sum()), -float((nonzero.sum(axis=1) > 0).mean())
 
         for one in sorted(leaves.values(), key=rank):
             found.add(one)
@@ -132,43 +144,63 @@ class _Arguments:
             self.offsets.append(np.asarray(one.values, np.float64))
             if sum(each.size for each in self.slopes) > _MOST_NUMBERS:
                 raise NoPredictorsError("the rows of its arguments take too much memory")
-        self._known[slopes.tobytes()] = shares
+        self._known[_key(slopes)] = shares
 
     def shares(self, one: Expression) -> tuple[list[_Share], FloatArray]:
         """Return the shares of arguments in something affine, and what is added to these."""
         assert one.values is not None
-        shares = self._known[_slopes(one).tobytes()]
+        shares = self._known[_key(_slopes(one))]
         return shares, one.values - sum(each.factor * self.offsets[each.argument] for each in shares)
 
-    def _shares(self, slopes: FloatArray) -> list[_Share] | None:
+    def _shares(self, slopes: Slopes) -> list[_Share] | None:
         for k, z in enumerate(self.slopes):
-            squares = np.maximum(np.einsum("ij,ij->i", z, z), np.finfo(float).tiny)
-            factor = np.sum(slopes * z, axis=1) / squares
-            if _is_same(slopes, factor[:, np.newaxis] * z):
+            factor = _dots(slopes, z) / np.maximum(_dots(z, z), np.finfo(float).tiny)
+            if _is_sum(slopes, [(factor, z)]):
                 factor = factor[:1] if (factor == factor[0]).all() else factor
-                return [_Share(k, np.where(np.abs(factor - np.round(factor)) < _ROUNDING, np.round(factor), factor))]
+                return [_Share(k, _rounded(factor))]
         if not self.slopes:
             return None
         rows = np.random.default_rng(0).integers(0, self.n, 64)
-        few = [each[rows % len(each)].ravel() for each in (*self.slopes, slopes)]
+        few = [dense(each[rows % each.shape[0]]).ravel() for each in (*self.slopes, slopes)]
         factors, *_ = np.linalg.lstsq(np.stack(few[:-1], axis=1), few[-1], rcond=None)
-        factors = np.where(np.abs(factors - np.round(factors)) < _ROUNDING, np.round(factors), factors)
-        made = sum(factor * z for factor, z in zip(factors, self.slopes, strict=True))
-        if not _is_same(slopes, np.asarray(made)):
+        factors = _rounded(factors)
+        if not _is_sum(slopes, [(np.array([factor]), z) for factor, z in zip(factors, self.slopes, strict=True)]):
             return None
         return [_Share(k, np.array([factor])) for k, factor in enumerate(factors) if factor]
 
 
-def _slopes(one: Expression) -> FloatArray:
-    """Of what is affine, as a dense array."""
+def _slopes(one: Expression) -> Slopes:
     assert one.slopes is not None
-    if np.prod(one.slopes.shape, dtype=float) > _MOST_NUMBERS:
-        raise NoPredictorsError("the rows of its arguments take too much memory")
-    return dense(one.slopes)
+    return one.slopes
 
 
-def _is_same(a: FloatArray, b: FloatArray) -> bool:
-    return bool((np.abs(a - b) <= _ROUNDING * (np.abs(a).max(initial=0) + 1e-300)).all())
+def _key(slopes: Slopes) -> bytes:
+    """What tells slopes from others."""
+    if isinstance(slopes, sp.csr_array):
+        return b"".join(each.tobytes() for each in (slopes.data, slopes.indices, slopes.indptr))
+    return bytes(slopes.tobytes())
+
+
+def _rounded(factors: NDArray[np.floating[Any]]) -> FloatArray:
+    """Integers where rounding is all that factors differ from these by."""
+    return np.asarray(np.where(np.abs(factors - np.round(factors)) < _ROUNDING, np.round(factors), factors))
+
+
+def _dots(a: Slopes, b: Slopes) -> FloatArray:
+    """The products of rows, one of which may be that of all observations."""
+    if isinstance(a, sp.csr_array):
+        n = max(a.shape[0], b.shape[0])
+        return np.asarray(spread(a, n).multiply(spread(b, n)).sum(axis=1)).ravel()
+    return np.asarray(np.sum(a * b, axis=1))
+
+
+def _is_sum(slopes: Slopes, parts: Sequence[tuple[FloatArray, Slopes]]) -> bool:
+    """Whether slopes are a sum of others times factors, of all observations or one for each."""
+    rest, n = slopes, max(slopes.shape[0], *(max(len(factor), z.shape[0]) for factor, z in parts))
+    rest = spread(slopes, n)
+    for factor, z in parts:
+        rest = rest - scaled(spread(z, n), factor)
+    return bool(abs(rest).max() <= _ROUNDING * (abs(slopes).max() + 1e-300))
 
 
 def _leaves(terms: Sequence[Number]) -> Iterator[Expression]:

@@ -49,6 +49,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "digamma": lambda x: scipy.special.digamma(x),
     "std_normal_lcdf": lambda x: scipy.special.log_ndtr(x),
     "cos": np.cos,
+    "atan": np.arctan,
 }
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {"sum": np.add, "difference": np.subtract, "product": np.multiply}
 
@@ -85,19 +86,19 @@ class Expression:
         object.__setattr__(self, "is_single", single)
 
     def __add__(self, other: Number) -> Number:
-        return combine("sum", self, other)
+        return self._combined("sum", other)
 
     def __radd__(self, other: Number) -> Number:
         return combine("sum", other, self)
 
     def __sub__(self, other: Number) -> Number:
-        return combine("difference", self, other)
+        return self._combined("difference", other)
 
     def __rsub__(self, other: Number) -> Number:
         return combine("difference", other, self)
 
     def __mul__(self, other: Number) -> Number:
-        return combine("product", self, other)
+        return self._combined("product", other)
 
     def __rmul__(self, other: Number) -> Number:
         return combine("product", other, self)
@@ -107,6 +108,12 @@ class Expression:
 
     def __rtruediv__(self, other: Number) -> Number:
         return combine("product", other, apply("inv", self))
+
+    def _combined(self, kind: str, other: Number) -> Number:
+        """With a number; what else there is, such as sums over observations, knows how it is combined."""
+        return (
+            combine(kind, self, other) if isinstance(other, Expression | float | int | np.generic) else NotImplemented
+        )
 
     def __neg__(self) -> Number:
         return combine("product", -1.0, self)
@@ -193,7 +200,7 @@ def _product(a: Number, b: Number, x: Any, y: Any) -> Number:
         if _is_all(x, 1):
             return b
         if b.kind == "affine":
-            return affine(_scaled(b.slopes, x), np.atleast_1d(x * b.values))
+            return affine(scaled(b.slopes, x), np.atleast_1d(x * b.values))
         if b.kind == "product" and (inner := known(b.parts[0])) is not None:
             return combine("product", wrapped(x * inner), b.parts[1])
         if b.kind == "difference" and _is_all(x, -1):
@@ -348,22 +355,25 @@ def _sum(a: Number, b: Number, sign: float) -> Slopes:
     """Slopes of a sum or a difference."""
     slopes: list[Slopes] = [one.slopes for one in (a, b) if is_kind(one, "affine")]
     if len(slopes) == 1:
-        return slopes[0] if is_kind(a, "affine") else _scaled(slopes[0], sign)
+        return slopes[0] if is_kind(a, "affine") else scaled(slopes[0], sign)
     n = max(one.shape[0] for one in slopes)
-    first, other = (_spread(one, n) if isinstance(one, sp.csr_array) else one for one in slopes)
+    first, other = (spread(one, n) for one in slopes)
     return first + sign * other
 
 
-def _spread(slopes: sp.csr_array, n: int) -> sp.csr_array:
-    return slopes if slopes.shape[0] == n else sp.csr_array(slopes[np.zeros(n, np.int64)])
+def spread(slopes: Slopes, n: int) -> Slopes:
+    """Return slopes with a row for each of n observations, where an array of one row would not do."""
+    if slopes.shape[0] == n or not isinstance(slopes, sp.csr_array):
+        return slopes
+    return sp.csr_array(slopes[np.zeros(n, np.int64)])
 
 
-def _scaled(slopes: Slopes, x: Any) -> Slopes:
-    """Slopes times a number, or one for each observation."""
+def scaled(slopes: Slopes, x: Any) -> Slopes:
+    """Return slopes times a number, or one for each observation."""
     if not isinstance(slopes, sp.csr_array):
         return np.asarray(np.reshape(x, (-1, 1)) * slopes)
     if np.ndim(x):
-        slopes = _spread(slopes, max(len(x), slopes.shape[0]))
+        slopes = spread(slopes, max(len(x), slopes.shape[0]))
         x = np.repeat(np.broadcast_to(x, slopes.shape[0]), np.diff(slopes.indptr))
     return sp.csr_array((slopes.data * x, slopes.indices, slopes.indptr), shape=slopes.shape)
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from stansub.errors import InputError
 from stansub.stan.likelihood import OwnArguments
 from stansub.stan.observation import follow
-from stansub.stan.predictors import Argument, in_family
+from stansub.stan.predictors import arguments_of
+from stansub.stan.row_program import Argument
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import SparsePredictors, SparseRows, stacked
 from stansub.types import FloatArray
@@ -25,13 +26,15 @@ from stansub.types import FloatArray
 _FEW = 8
 
 
-def sparse_predictors(own: OwnArguments, values: Mapping[str, Any], n: int) -> SparsePredictors:
-    """Return the rows of a likelihood of a known family with n observations; to be proved.
+def sparse_predictors(
+    own: OwnArguments, values: Mapping[str, Any], n: int, *, of_family: bool = True
+) -> SparsePredictors:
+    """Return the rows of a likelihood with n observations, of a known family or else a program; to be proved.
 
     Raises
     ------
     NoPredictorsError
-        When it is of no known family, or its predictors are not affine in the arguments.
+        When its text cannot be followed, it is no known family, if ``of_family``, or has too many arguments.
     """
     try:
         followed = follow(own.likelihood, values, n)
@@ -39,9 +42,7 @@ def sparse_predictors(own: OwnArguments, values: Mapping[str, Any], n: int) -> S
         raise
     except InputError as error:
         raise NoPredictorsError(f"its likelihood is not followed: {error}") from error
-    if followed.density is None:
-        raise NoPredictorsError("its likelihood is not one density of data")
-    family, arguments = in_family(followed.density, n)
+    family, arguments = arguments_of(followed, n, of_family=of_family)
     variables = [places for shape in followed.shapes for places in _vectors(shape)]
     return SparsePredictors(tuple(_rows(one, variables, n) for one in arguments), family)
 

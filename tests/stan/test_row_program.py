@@ -14,8 +14,8 @@ from scipy import special, stats
 
 from stansub import _loop
 from stansub.stan.observation import follow
-from stansub.stan.predictors import is_proved
-from stansub.stan.row_program import _tail_rounding, program_predictors
+from stansub.stan.predictors import _dense, is_proved
+from stansub.stan.row_program import _tail_rounding, in_program
 from stansub.stan.rowwise import NotFollowedError
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks
@@ -68,7 +68,7 @@ def made(model: str, functions: str = "") -> tuple[LinearPredictors, dict[str, A
         "g": rng.integers(1, 4, N),
     }
     program = parse(PROGRAM.format(model=model, functions=functions))
-    return program_predictors(follow(program, values, N).term, N), values
+    return _dense(*in_program(follow(program, values, N).term, N)), values
 
 
 class Point:
@@ -80,6 +80,14 @@ class Point:
         self.r, self.t = theta[7:10], np.exp(theta[10])
         x = values["x"]
         self.eta = self.a + (x - x.mean(0)) @ self.b
+
+
+def _log_q(t: Point, k: int) -> Array:
+    return np.asarray(special.log_expit(t.eta - t.o[k]))
+
+
+def _log_p(t: Point, k: int) -> Array:
+    return np.asarray(special.log_expit(t.o[k] - t.eta))
 
 
 LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
@@ -178,8 +186,100 @@ LINES: dict[str, tuple[str, Callable[[Point, dict[str, Any]], Array]]] = {
         "target += skew_normal_lpdf(z | a, s, b[1]);",
         lambda t, d: stats.skewnorm.logpdf(d["z"], t.b[0], t.a, t.s),
     ),
+    "cauchit": (
+        "for (n in 1:N) target += bernoulli_lpmf(c[n] > 0 | atan(a + xc[n] * b) / pi() + 0.5);",
+        lambda t, d: stats.bernoulli.logpmf(d["c"] > 0, np.arctan(t.eta) / np.pi + 0.5),
+    ),
+    "while": (
+        "for (n in 1:N) target += sequential_lpmf(g[n] | a + xc[n] * b, o);",
+        lambda t, d: np.select(
+            [d["g"] == 1, d["g"] == 2],
+            [_log_p(t, 0), _log_q(t, 0) + _log_p(t, 1)],
+            _log_q(t, 0) + _log_q(t, 1),
+        ),
+    ),
+    "adjacent": (
+        "for (n in 1:N) { vector[3] p = append_row(0, cumulative_sum(s * (x[n, 1] * b[1] - o))); "
+        "target += p[g[n]] - log_sum_exp(p); }",
+        lambda t, d: special.log_softmax(
+            np.cumsum(np.insert(t.s * (d["x"][:, :1] * t.b[0] - t.o), 0, 0, axis=1), axis=1), axis=1
+        )[np.arange(N), d["g"] - 1],
+    ),
+    "inverse_gaussian": (
+        "target += inverse_gaussian_lpdf(z | exp(a + xc * b), s);",
+        # A sum of data alone is left out.
+        lambda t, d: stats.invgauss.logpdf(d["z"], np.exp(t.eta) / t.s, scale=t.s) + 1.5 * np.log(d["z"]),
+    ),
+    "number_of_observations": (
+        "target += -N * log(s) - 0.5 * N * log(2 * pi()) - 0.5 * dot_self(z - (a + xc * b)) / s^2;",
+        lambda t, d: stats.norm.logpdf(d["z"], t.eta, t.s),
+    ),
+    "truncated_counts": (
+        "for (n in 1:N) target += poisson_lpmf(y[n] | exp(a)) - poisson_lcdf(g[n] + 5 | exp(a));",
+        lambda t, d: stats.poisson.logpmf(d["y"], np.exp(t.a)) - stats.poisson.logcdf(d["g"] + 5, np.exp(t.a)),
+    ),
+    "above_zero": (
+        "for (n in 1:N) (y[n] + 1) ~ neg_binomial_2(t, s) T[1, ];",
+        lambda t, d: (
+            stats.nbinom.logpmf(d["y"] + 1, t.s, t.s / (t.s + t.t)) - stats.nbinom.logsf(0, t.s, t.s / (t.s + t.t))
+        ),
+    ),
+    "successes_up_to": (
+        "for (n in 1:N) target += binomial_lcdf(g[n] | 8, p);",
+        lambda t, d: stats.binom.logcdf(d["g"], 8, t.p),
+    ),
+    "vectors": (
+        "array[N] vector[2] v; array[N] vector[2] m; matrix[2, 2] L = [[s, 0], [b[1], t]]; "
+        "for (n in 1:N) { v[n] = [z[n], w[n]]'; m[n] = [a + xc[n] * b, r[1]]'; } "
+        "target += multi_normal_cholesky_lpdf(v | m, L);",
+        lambda t, d: (
+            stats.norm.logpdf(d["z"], t.eta, t.s)
+            + stats.norm.logpdf(d["w"], t.r[0] + t.b[0] * (d["z"] - t.eta) / t.s, t.t)
+        ),
+    ),
+    "covariance": (
+        "for (n in 1:N) { vector[2] v = [z[n], w[n]]'; "
+        "target += multi_normal_lpdf(v | [a, r[1]]', [[s^2, s * b[1]], [s * b[1], b[1]^2 + t^2]]); }",
+        lambda t, d: (
+            stats.norm.logpdf(d["z"], t.a, t.s) + stats.norm.logpdf(d["w"], t.r[0] + t.b[0] * (d["z"] - t.a) / t.s, t.t)
+        ),
+    ),
+    "category_specific": (
+        "matrix[2, 2] k = [[b[1], b[2]], [r[1], r[2]]]; matrix[N, 2] e = x * k; "
+        "for (n in 1:N) target += categorical_logit_lpmf(g[n] | append_row(0, e[n]'));",
+        lambda t, d: special.log_softmax(np.insert(d["x"] @ np.array([t.b, t.r[:2]]), 0, 0, axis=1), axis=1)[
+            np.arange(N), d["g"] - 1
+        ],
+    ),
 }
-FUNCTIONS = {"zero_inflated": ZERO_INFLATED, "reduce_sum": PARTIAL}
+SEQUENTIAL = """
+real sequential_lpmf(int y, real mu, vector thres) {
+  int K = num_elements(thres);
+  vector[K + 1] p;
+  vector[K] q;
+  int k = 1;
+  while (k <= min(y, K)) {
+    q[k] = log1m_inv_logit(thres[k] - mu);
+    p[k] = log1m_exp(q[k]);
+    for (kk in 1:(k - 1)) p[k] = p[k] + q[kk];
+    k += 1;
+  }
+  if (y == K + 1) {
+    p[K + 1] = sum(q);
+  }
+  return p[y];
+}"""
+INVERSE_GAUSSIAN = """
+real inverse_gaussian_lpdf(vector y, vector mu, real shape) {
+  return 0.5 * rows(y) * log(shape / (2 * pi())) - 1.5 * sum(log(y))
+         - 0.5 * shape * dot_self((y - mu) ./ (mu .* sqrt(y)));
+}"""
+FUNCTIONS = {
+    "zero_inflated": ZERO_INFLATED,
+    "reduce_sum": PARTIAL,
+    "while": SEQUENTIAL,
+    "inverse_gaussian": INVERSE_GAUSSIAN,
+}
 
 
 def points(k: int = 5) -> Array:
@@ -303,6 +403,7 @@ OF_MPMATH: dict[str, Callable[[Any], Any]] = {
     "digamma": mpmath.digamma,
     "std_normal_lcdf": lambda x: mpmath.log(mpmath.ncdf(x)),
     "cos": mpmath.cos,
+    "atan": mpmath.atan,
 }
 # Centres and radii of intervals.
 INTERVALS = {

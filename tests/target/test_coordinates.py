@@ -1,6 +1,7 @@
 """Inner coordinates: that they are a change of variables, and that the sampler in them leaves its target as it is."""
 
 import ctypes
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -99,79 +100,164 @@ def test_parts_must_fit() -> None:
             Coordinates(DIM, *(wrong if j == k else part for j, part in enumerate(parts))).compiled()
 
 
-# Log tau and three effects that are tau times standard normals, two of which are observed well.
-OBSERVED, ERRORS = np.array([1.0, -0.6, 0.3]), np.array([0.1, 0.1, 3.0])
-PLACES = np.array([1, 2, 3], np.int32)
-SUITABLE = np.array([1.0, 0.8, 0.2])
+class Scaled:
+    """Log tau and three effects that are tau times standard normals, two of which are observed well."""
+
+    observed, errors = np.array([1.0, -0.6, 0.3]), np.array([0.1, 0.1, 3.0])
+    widths = np.array([0.5, 0.2, 0.2, 1.0])
+    suitable = np.array([1.0, 0.8, 0.2])
+
+    def coordinates(self, weights: Array) -> Coordinates:
+        """In place of each effect it times tau^weight."""
+        ones, starts = np.ones(3, np.int32), np.arange(4, dtype=np.int32)
+        return Coordinates(4, ones, starts[1:], starts, np.zeros(3, np.int32), weights, np.zeros(3))
+
+    def density(self, theta: Array) -> tuple[float, Array]:
+        """A normal prior of log tau and effects, and normal observations."""
+        tau, z = np.exp(theta[0]), theta[1:]
+        residuals = (self.observed - tau * z) / self.errors
+        value = -0.5 * (theta @ theta + residuals @ residuals)
+        slopes = residuals / self.errors
+        return float(value), np.array([tau * z @ slopes, *(tau * slopes)]) - theta
+
+    def log_determinant(self, theta: Array) -> tuple[float, Array]:
+        """Of the suitable coordinates."""
+        return float(self.suitable.sum() * theta[0]), self.suitable.sum() * np.eye(4)[0]
+
+    def statistics(self, theta: Array) -> Array:
+        """Log tau, its square and its product with an effect."""
+        return np.array([theta[0], theta[0] ** 2, theta[0] * theta[3]])
+
+    def truth(self) -> Array:
+        """By quadrature, effects integrated out."""
+        grid = np.linspace(-6, 4, 4001)
+        tau = np.exp(grid)[:, np.newaxis]
+        variance = self.errors**2 + tau**2
+        log_weight = -0.5 * grid**2 - 0.5 * np.sum(self.observed**2 / variance + np.log(variance), axis=1)
+        weight = np.exp(log_weight - log_weight.max())
+        mean = (tau * self.observed / variance)[:, 2]  # of the last effect
+        return np.array([np.average(of, weights=weight) for of in (grid, grid**2, grid * mean)])
 
 
-def scaled(weights: Array) -> Coordinates:
-    """In place of each effect it times tau^weight."""
-    ones, starts = np.ones(3, np.int32), np.arange(4, dtype=np.int32)
-    return Coordinates(4, ones, PLACES, starts, np.zeros(3, np.int32), weights, np.zeros(3))
+class Correlated:
+    """Two log scales, a correlation's inverse hyperbolic tangent, and three pairs of effects diag(scales) L z."""
+
+    observed = np.array([[0.9, 0.5], [-0.7, -1.2], [0.4, 0.2]])
+    errors = np.array([[0.2, 0.2], [0.3, 0.1], [2.0, 1.0]])
+    widths = np.array([0.5, 0.5, 0.4, 0.3, 0.3, 0.3, 0.3, 1.0, 1.0])
+    suitable = np.array([1.0, 0.7, 0.2])
+
+    def coordinates(self, weights: Array) -> Coordinates:
+        """In place of each pair it times a matrix, whose functions have the weight of the pair."""
+        rows, columns = np.arange(10, dtype=np.int32), np.tile([0, 2, 1], 3).astype(np.int32)
+        sizes, places = np.full(3, 2, np.int32), np.arange(3, 9, dtype=np.int32)
+        return Coordinates(9, sizes, places, rows, columns, np.repeat(weights, 3), np.zeros(9))
+
+    def density(self, theta: Array) -> tuple[float, Array]:
+        """A normal prior of all, and normal observations."""
+        p, q, f, *z = theta.tolist()  # numbers, which are faster than arrays of three
+        first, second, tanh, sech = math.exp(p), math.exp(q), math.tanh(f), 1 / math.cosh(f)
+        value, gradient = 0.0, [0.0] * 9
+        for k, (y, error) in enumerate(zip(self.observed.tolist(), self.errors.tolist(), strict=True)):
+            u, v = z[2 * k : 2 * k + 2]
+            one, other = (y[0] - first * u) / error[0], (y[1] - second * (tanh * u + sech * v)) / error[1]
+            value -= 0.5 * (one**2 + other**2)
+            one, other = first * one / error[0], second * other / error[1]
+            gradient[0] += one * u
+            gradient[1] += other * (tanh * u + sech * v)
+            gradient[2] += other * sech * (sech * u - tanh * v)
+            gradient[3 + 2 * k], gradient[4 + 2 * k] = one + tanh * other, sech * other
+        return value - 0.5 * float(theta @ theta), np.array(gradient) - theta
+
+    def log_determinant(self, theta: Array) -> tuple[float, Array]:
+        """Of the suitable coordinates: what the correlation has in it."""
+        scaled = self.suitable * theta[2]
+        value = -np.sum(np.log(np.cosh(scaled)))
+        return float(value), -(self.suitable @ np.tanh(scaled)) * np.eye(9)[2]
+
+    def statistics(self, theta: Array) -> Array:
+        """Means and products of scales and correlation, and of the correlation with an effect."""
+        pairs = np.outer(theta[:3], theta[:3])[np.triu_indices(3)]
+        return np.array([*theta[:3], *pairs, theta[2] * theta[8]])
+
+    def truth(self) -> Array:
+        """By quadrature, effects integrated out."""
+        axis = np.linspace(-5, 5, 101)
+        x = np.stack(np.meshgrid(axis, axis, axis, indexing="ij"), axis=-1).reshape(-1, 3)
+        first, second, tanh = np.exp(x[:, 0]), np.exp(x[:, 1]), np.tanh(x[:, 2])
+        log_weight = -0.5 * np.sum(x**2, axis=1)
+        for (y, other), (error, of_other) in zip(self.observed, self.errors, strict=True):
+            a, b, c = first**2 + error**2, second**2 + of_other**2, first * second * tanh
+            determinant = a * b - c**2
+            quadratic = (b * y**2 - 2 * c * y * other + a * other**2) / determinant
+            log_weight -= 0.5 * (quadratic + np.log(determinant))
+        # Of the last pair, whose second effect has the covariance (0, second / cosh) with the observations.
+        mean = second / np.cosh(x[:, 2]) * (a * other - c * y) / determinant
+        weight = np.exp(log_weight - log_weight.max())
+        products = [x[:, i] * x[:, j] for i, j in zip(*np.triu_indices(3), strict=True)]
+        return np.array([np.average(of, weights=weight) for of in (*x.T, *products, x[:, 2] * mean)])
 
 
-def effects(theta: Array) -> tuple[float, Array]:
-    """A normal prior of log tau and effects, and normal observations."""
-    tau, z = np.exp(theta[0]), theta[1:]
-    residuals = (OBSERVED - tau * z) / ERRORS
-    value = -0.5 * (theta @ theta + residuals @ residuals)
-    slopes = residuals / ERRORS
-    return float(value), np.array([tau * z @ slopes, *(tau * slopes)]) - theta
+class WithoutDeterminant:
+    """The target of a sampler whose change of variables lacks a part of its log determinant."""
+
+    def __init__(self, posterior: Scaled | Correlated) -> None:
+        self._posterior = posterior
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        value, gradient = self._posterior.density(theta)
+        more, slope = self._posterior.log_determinant(theta)
+        return value + more, gradient + slope
 
 
-def without_the_jacobian(theta: Array) -> tuple[float, Array]:
-    """What the sampler would take for the target if the change of variables lacked its determinant."""
-    value, gradient = effects(theta)
-    return value + float(SUITABLE.sum() * theta[0]), gradient + SUITABLE.sum() * np.eye(4)[0]
-
-
-def sampler(density: Density, coordinates: Coordinates) -> SurrogateNuts:
+def sampler(density: Density, widths: Array, coordinates: Coordinates) -> SurrogateNuts:
     """On a function in place of a compiled program."""
-    pointer = ctypes.POINTER(ctypes.c_double)
+    dim, pointer = len(widths), ctypes.POINTER(ctypes.c_double)
     kind = ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, pointer, pointer, pointer, ctypes.c_void_p
     )
 
     def called(model, propto, jacobian, theta, value, gradient, error):  # type: ignore[no-untyped-def]
-        with np.errstate(all="ignore"):  # trees may run far off
-            found, slope = density(np.ctypeslib.as_array(theta, (4,)))
+        try:
+            with np.errstate(all="ignore"):  # trees may run far off
+                found, slope = density(np.ctypeslib.as_array(theta, (dim,)))
+        except OverflowError:
+            return 1
         value[0] = found
-        np.ctypeslib.as_array(gradient, (4,))[:] = slope
+        np.ctypeslib.as_array(gradient, (dim,))[:] = slope
         return 0
 
     function = kind(called)
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
-    starts, rows = np.arange(5, dtype=np.int32), np.arange(4, dtype=np.int32)
-    widths = np.array([0.5, 0.2, 0.2, 1.0])
+    starts, rows = np.arange(dim + 1, dtype=np.int32), np.arange(dim, dtype=np.int32)
     factor = starts, rows, 1 / widths, rows
     compiled = coordinates.compiled()
-    return SurrogateNuts(address, address, address, np.zeros(4), *factor, compiled, owner=function)
+    return SurrogateNuts(address, address, address, np.zeros(dim), *factor, compiled, owner=function)
 
 
-def z_scores(density: Density, coordinates: Coordinates, n: int = 6000) -> Array:
-    """Means and squares of log tau and its product with an effect, beside quadrature, in standard errors."""
-    nuts, rng, theta = sampler(density, coordinates), np.random.default_rng(5), np.zeros(4)
-    found = np.empty((n, 3))
+def z_scores(posterior: Scaled | Correlated, density: Density, weights: Array, n: int = 3000) -> Array:
+    """Statistics beside quadrature, in standard errors."""
+    nuts = sampler(density, posterior.widths, posterior.coordinates(weights))
+    rng, theta, truth = np.random.default_rng(5), np.zeros(len(posterior.widths)), posterior.truth()
+    found = np.empty((n, len(truth)))
     for k in range(n):
-        nuts(rng.bit_generator.capsule, theta, step_size=0.6, max_tree_depth=7)
-        found[k] = theta[0], theta[0] ** 2, theta[0] * theta[3]
-    grid = np.linspace(-6, 4, 4001)
-    tau = np.exp(grid)[:, np.newaxis]
-    variance = ERRORS**2 + tau**2
-    log_weight = -0.5 * grid**2 - 0.5 * np.sum(OBSERVED**2 / variance + np.log(variance), axis=1)
-    weight = np.exp(log_weight - log_weight.max())
-    mean = (tau * OBSERVED / variance)[:, 2]  # of the last effect
-    truth = np.array([np.average(of, weights=weight) for of in (grid, grid**2, grid * mean)])
-    batches = found.reshape(60, -1, 3).mean(axis=1)
+        nuts(rng.bit_generator.capsule, theta, step_size=0.3, max_tree_depth=7)
+        found[k] = posterior.statistics(theta)
+    batches = found.reshape(60, -1, len(truth)).mean(axis=1)
     return np.asarray(np.abs(found.mean(axis=0) - truth) / (batches.std(axis=0, ddof=1) / np.sqrt(60)))
 
 
-@pytest.mark.parametrize("weights", [np.zeros(3), np.ones(3), SUITABLE, np.array([0.3, 0.5, 0.9])])
-def test_the_target_stays_as_it_is(weights: Array) -> None:
-    assert z_scores(effects, scaled(weights)).max() < 4.5
+POSTERIORS = pytest.mark.parametrize("posterior", [Scaled(), Correlated()])
 
 
-def test_a_jacobian_that_is_left_out_is_seen() -> None:
-    assert z_scores(without_the_jacobian, scaled(SUITABLE)).max() > 9
+@POSTERIORS
+@pytest.mark.parametrize("weights", [np.zeros(3), np.ones(3), None, np.array([0.3, 0.5, 0.9])])
+def test_the_target_stays_as_it_is(posterior: Scaled | Correlated, weights: Array | None) -> None:
+    chosen = posterior.suitable if weights is None else weights
+    assert z_scores(posterior, posterior.density, chosen).max() < 4.5
+
+
+@POSTERIORS
+def test_a_jacobian_that_is_left_out_is_seen(posterior: Scaled | Correlated) -> None:
+    assert z_scores(posterior, WithoutDeterminant(posterior), posterior.suitable).max() > 9

@@ -1,0 +1,106 @@
+"""Stan's operators on what variables hold (`stansub.stan.containers`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stansub.stan.containers import Rows, Total, Value, elementwise, product
+from stansub.stan.expansions import power
+from stansub.stan.rowwise import Expression, NotFollowedError, Number, apply, data, known
+
+KINK = "a branch depends on parameters, where the log likelihood has a kink"
+
+
+class Count(int):
+    """The number of observations: times what is no integer it is a sum over these."""
+
+
+def infix(operator: str, left: Value, right: Value, n: int) -> Value:
+    """Apply an operator to two values."""
+    if operator == "*":
+        for count, other in ((left, right), (right, left)):
+            if isinstance(count, Count) and not is_integer(other) and not is_container(other):
+                return Total(1.0) * other
+        if is_container(left) and is_container(right):
+            return product(left, right, n)
+    if operator == "/" and is_integer(left) and is_integer(right):
+        operator = "%/%"
+    if operator not in _INFIX:
+        raise NotFollowedError(f"the operator {operator} is not followed")
+    return elementwise(_INFIX[operator], [left, right], n)
+
+
+def prefix(operator: str, value: Value, n: int) -> Value:
+    """Apply a sign, or a negation."""
+    if operator == "+":
+        return value
+    if operator == "!":
+        return elementwise(lambda x: compared(lambda a: np.logical_not(a).astype(int), x), [value], n)
+    return Total(-1.0) if isinstance(value, Count) else elementwise(lambda x: -x, [value], n)
+
+
+def stacked(items: Sequence[Value]) -> Value:
+    """Return an array, or a row vector, of what is given."""
+    if any(isinstance(one, Rows | Total) for one in items):
+        raise NotFollowedError("an array of containers of observations")
+    if all(not isinstance(one, Expression | np.ndarray) for one in items):
+        return np.array(items)
+    if any(isinstance(one, np.ndarray) for one in items):
+        return np.array([np.asarray(one, dtype=object) for one in items], dtype=object)
+    found = np.empty(len(items), dtype=object)
+    found[:] = items
+    return found
+
+
+def is_container(x: Value) -> bool:
+    """Whether it has several entries."""
+    return isinstance(x, Rows) or np.ndim(x) > 0
+
+
+def is_integer(x: Value) -> bool:
+    """Whether it is an integer, or one for each observation, or an array of these."""
+    value = known(x) if isinstance(x, Expression) else x
+    return (
+        value is not None
+        and not isinstance(value, Rows | Total)
+        and np.asarray(value).dtype.kind in "ib"
+        and np.ndim(value) < 2
+    )
+
+
+def compared(function: Callable[..., Any], *values: Number) -> Number:
+    """Return a function of what is known; a branch on parameters is refused."""
+    found = [known(one) for one in values]
+    if any(one is None for one in found):
+        raise NotFollowedError(KINK)
+    result = function(*found)
+    return data(result) if np.ndim(result) else result
+
+
+def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Number, Number], Number]:
+    return lambda a, b: compared(lambda x, y: np.asarray(function(x, y)).astype(int)[()], a, b)
+
+
+_INFIX: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    ".*": lambda a, b: a * b,
+    "/": lambda a, b: a * apply("inv", b) if not isinstance(a, Total) else a / b,
+    "./": lambda a, b: a * apply("inv", b),
+    "^": power,
+    ".^": power,
+    "%": _comparison(lambda a, b: np.fmod(a, b)),
+    "%/%": _comparison(lambda a, b: np.trunc(a / b)),
+    "==": _comparison(np.equal),
+    "!=": _comparison(np.not_equal),
+    "<": _comparison(np.less),
+    "<=": _comparison(np.less_equal),
+    ">": _comparison(np.greater),
+    ">=": _comparison(np.greater_equal),
+    "&&": _comparison(np.logical_and),
+    "||": _comparison(np.logical_or),
+}
