@@ -170,11 +170,6 @@ class SparsePredictors:
         """n."""
         return self.rows[0].n
 
-    @property
-    def n_numbers(self) -> int:
-        """Numbers that are kept."""
-        return sum(one.dense.size + one.gathered.nnz for one in self.rows)
-
     def at(self, phi: FloatArray) -> FloatArray:
         """The arguments, shape (q, n)."""
         return np.stack([one(phi) + one.offset for one in self.rows])

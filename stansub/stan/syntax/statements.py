@@ -88,8 +88,27 @@ class Declaration(Statement):
         return self.name if self.value is None else f"{self.name} = {self.value}"
 
 
+class Compound(Statement):
+    """A statement with one list of statements in it; ``braced`` says whether braces surround that."""
+
+    body: tuple[Statement, ...]
+    braced: bool = True
+
+    @property
+    def head(self) -> str:
+        """How it begins, but for the brace."""
+        return ""
+
+    @property
+    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
+        return (self.body,)
+
+    def __str__(self) -> str:
+        return f"{self.head} {body_text(self.body, self.braced)}".lstrip()
+
+
 @dataclass(frozen=True)
-class For(Statement):
+class For(Compound):
     """``for (variable in lower : upper) { body }``."""
 
     variable: str
@@ -100,20 +119,12 @@ class For(Statement):
     braced: bool = field(default=True, compare=False)
 
     @property
-    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
-        return (self.body,)
-
-    @property
     def head(self) -> str:
-        """How it begins."""
         return f"for ({self.variable} in {self.lower} : {self.upper})"
-
-    def __str__(self) -> str:
-        return f"{self.head} {body_text(self.body, self.braced)}"
 
 
 @dataclass(frozen=True)
-class ForEach(Statement):
+class ForEach(Compound):
     """``for (variable in container) { body }``."""
 
     variable: str
@@ -123,20 +134,12 @@ class ForEach(Statement):
     braced: bool = field(default=True, compare=False)
 
     @property
-    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
-        return (self.body,)
-
-    @property
     def head(self) -> str:
-        """How it begins."""
         return f"for ({self.variable} in {self.container})"
-
-    def __str__(self) -> str:
-        return f"{self.head} {body_text(self.body, self.braced)}"
 
 
 @dataclass(frozen=True)
-class While(Statement):
+class While(Compound):
     """``while (condition) { body }``."""
 
     condition: Expression
@@ -145,16 +148,8 @@ class While(Statement):
     braced: bool = field(default=True, compare=False)
 
     @property
-    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
-        return (self.body,)
-
-    @property
     def head(self) -> str:
-        """How it begins."""
         return f"while ({self.condition})"
-
-    def __str__(self) -> str:
-        return f"{self.head} {body_text(self.body, self.braced)}"
 
 
 @dataclass(frozen=True)
@@ -183,7 +178,7 @@ class If(Statement):
 
 
 @dataclass(frozen=True)
-class Profile(Statement):
+class Profile(Compound):
     """``profile("name") { body }``."""
 
     name: Expression
@@ -191,36 +186,16 @@ class Profile(Statement):
     span: Span = NOWHERE
 
     @property
-    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
-        return (self.body,)
-
-    @property
     def head(self) -> str:
-        """How it begins."""
         return f"profile({self.name})"
-
-    def __str__(self) -> str:
-        return f"{self.head} {body_text(self.body, True)}"
 
 
 @dataclass(frozen=True)
-class Braces(Statement):
+class Braces(Compound):
     """``{ body }``."""
 
     body: tuple[Statement, ...]
     span: Span = NOWHERE
-
-    @property
-    def bodies(self) -> tuple[tuple[Statement, ...], ...]:
-        return (self.body,)
-
-    @property
-    def head(self) -> str:
-        """How it begins, but for the brace."""
-        return ""
-
-    def __str__(self) -> str:
-        return body_text(self.body, True)
 
 
 @dataclass(frozen=True)
