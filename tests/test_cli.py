@@ -302,14 +302,14 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "against its constraint": (lambda: write(json.dumps(data(2, y=[0, 2]))), "bad.json"),
     "no observations": (lambda: write(json.dumps(data(0, y=[], x=[]))), "there are no observations (N = 0)"),
     # options
-    "epsilon of 1": (lambda: options("--epsilon", "1"), "epsilon must lie between 0 and 1"),
-    "negative epsilon": (lambda: options("--epsilon", "-0.1"), "epsilon must lie between 0 and 1"),
-    "epsilon that is none": (lambda: options("--epsilon", "nan"), "epsilon must lie between 0 and 1"),
-    "delta of 0": (lambda: options("--test", "hoeffding", "--delta", "0"), "delta must lie between 0 and 1"),
-    "delta of 1": (lambda: options("--test", "bernstein", "--delta", "1"), "delta must lie between 0 and 1"),
+    "epsilon of 1": (lambda: options("--epsilon", "1"), "epsilon must be between 0 and 1"),
+    "negative epsilon": (lambda: options("--epsilon", "-0.1"), "epsilon must be between 0 and 1"),
+    "epsilon that is none": (lambda: options("--epsilon", "nan"), "epsilon must be between 0 and 1"),
+    "delta of 0": (lambda: options("--test", "hoeffding", "--delta", "0"), "delta must be between 0 and 1"),
+    "delta of 1": (lambda: options("--test", "bernstein", "--delta", "1"), "delta must be between 0 and 1"),
     "delta for a t-test": (lambda: options("--test", "pocock", "--delta", "0.1"), "takes no delta"),
     "epsilon for exact": (lambda: options("--test", "exact", "--epsilon", "0.1"), "takes no epsilon"),
-    "range for a t-test": (lambda: options("--range", "scan"), "needs no range"),
+    "range for a t-test": (lambda: options("--range", "scan"), "does not use a range"),
     "no range for a bound": (lambda: options("--test", "hoeffding", "--control-variates", "0"), "--range estimate"),
     "one block to begin with": (lambda: options("--first-look", "1", "--block-size", "2"), "at least 2 blocks"),
     "no chains": (lambda: options("--chains", "0"), "chains 0"),
@@ -350,7 +350,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
         lambda: ["diagnose", LOGISTIC, "data.json", "--output", fifo("p.png"), "--force"],
         "is a FIFO",
     ),
-    "no such picture": (lambda: ["diagnose", LOGISTIC, "data.json", "--output", "p.docx"], "no such picture format"),
+    "no such picture": (lambda: ["diagnose", LOGISTIC, "data.json", "--output", "p.docx"], "unknown picture format"),
     "enormous trial": (lambda: ["diagnose", LOGISTIC, "data.json", "--subsets", "9" * 20], "at most 1,000,000"),
     "enormous repeats": (lambda: ["risk", LOGISTIC, "data.json", "--repeats", "9" * 20], "at most 10,000"),
     "enormous reference": (lambda: ["reference", LOGISTIC, "data.json", "--iter-warmup", "9" * 20], "at most"),
@@ -423,7 +423,10 @@ def test_a_full_disk_loses_nothing(
     (kept,) = spare.glob("stansub-*/logistic.nc")
     assert code == 1
     assert "beta[1]" in out
-    assert f"No space left on device; free space or choose another place; the draws were written to {kept}" in err
+    assert (
+        f"No space left on device; free some disk space or choose another place; the draws were written to {kept}"
+        in err
+    )
     assert "Traceback" not in err
     assert inference_data.group(inference_data.read(kept), "posterior").sizes["draw"] == 60
     assert not list(place.glob("*.nc"))
@@ -796,7 +799,7 @@ LOST = "stansub: error: could not write to standard output: "
         (
             "mkdir gone; cd gone; rmdir ../gone; stansub doctor",
             [2],
-            "stansub: error: this folder has been deleted; change to another one\n",
+            "stansub: error: the current folder has been deleted; change to another one\n",
         ),
     ],
 )

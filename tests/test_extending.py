@@ -134,7 +134,7 @@ class TestSequentialTest:
         idata = stansub.sample(mean_of_normals(), test="brownian-bridge", epsilon=0.01, **options)
         facts = inference_data.attrs(idata)
         assert (facts["test"], facts["epsilon"], facts["guarantee"]) == ("brownian-bridge", 0.01, Guarantee.ASYMPTOTIC)
-        with pytest.raises(InputError, match="epsilon must lie between 0 and 1"):
+        with pytest.raises(InputError, match="epsilon must be between 0 and 1"):
             BrownianBridge(epsilon=2.0)
 
 
@@ -417,7 +417,7 @@ class TestFunctions:
         assert inference_data.attrs(own)["block_size"] == 5
         with pytest.raises(stansub.RunError, match="no `log_lik_gradient`"):
             stansub.sample(mean_of_normals(), control_variates=1, **RUN)
-        with pytest.raises(InputError, match="fixed by the given posterior"):
+        with pytest.raises(InputError, match="the given posterior fixes"):
             stansub.sample(mean_of_normals(), {"y": Y}, **RUN)
 
     def test_inits_by_name(self) -> None:

@@ -82,9 +82,9 @@ class Phase:
             self._elsewhere = counted.n_kept
         else:
             if self.n_kept + len(kept) != counted.n_kept or counted.n_kept > self._capacity:
-                raise MalformedError("the records are not those of the state")
+                raise MalformedError("the records do not match the state")
             if not kept.is_like(self.kept):
-                raise MalformedError("the records are of another kernel")
+                raise MalformedError("the records belong to another kernel")
             self.put(kept)
         self.counted = counted
 
@@ -297,7 +297,7 @@ class Chain:
         now: ChainState = CODEC.decode(saved, self._foreign, hint=ChainState)
         shapes = now.state.position.shape, now.counters.shape, now.counted_in_warmup.shape
         if shapes != ((self.kernel.dim,), (4,), (4,)):
-            raise MalformedError("the state is of a chain with other parameters")
+            raise MalformedError("the state belongs to a chain with other parameters")
         for phase, counted, rows in ((self.warmup, now.warmup, kept[0]), (self.sampling, now.sampling, kept[1])):
             phase.go_on_from(counted, rows)
         self._now = now
@@ -306,7 +306,7 @@ class Chain:
             try:
                 self.kernel.restore(now.state, now.kernel)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
-                raise MalformedError(f"the kernel does not know its state: {error}") from error
+                raise MalformedError(f"the kernel cannot read its state: {error}") from error
         if self.trial is not None and now.trial_rng is not None:
             self.trial.rng = now.trial_rng
 

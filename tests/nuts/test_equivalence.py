@@ -39,7 +39,7 @@ def test_another_way_of_writing_the_likelihood_is_accepted() -> None:
 def test_another_prior_is_refused_with_figures() -> None:
     assert LOGISTIC.code != OTHER_PRIOR.code
     with pytest.raises(
-        InputError, match=r"other_prior has another posterior than logistic: at 4 .* differ by 0\.0\d+, "
+        InputError, match=r"other_prior does not have the posterior of logistic: at 4 .* differ by 0\.0\d+, "
     ):
         check(LOGISTIC, OTHER_PRIOR, data())
 

@@ -205,7 +205,14 @@ def test_what_is_left_out_is_said(tmp_path: Path, draws: Path, run: Callable[...
 def test_what_cannot_be_compared_is_known_before_the_run(
     draws: Path, made: list[dict[str, Any]], run: Callable[..., Any]
 ) -> None:
-    run(draws, "--var-name", "beta", "--var-name", "gamma", fails="the draws hold no gamma; they have alpha, beta")
+    run(
+        draws,
+        "--var-name",
+        "beta",
+        "--var-name",
+        "gamma",
+        fails="no such variable in the draws: gamma; they have alpha, beta",
+    )
     assert not made
 
 

@@ -84,7 +84,7 @@ def test_variables_that_are_saved_or_dropped(
         ({"save": "nu"}, "`save=nu`: no such variable; the program has mu, sigma, precision"),
         ({"drop": ["mu", "nu"]}, "`drop=nu`: no such variable"),
         ({"save": "mu", "drop": "mu"}, "leave no variable"),
-        ({"save": "log_lik"}, "leave no variable: keep at least one beside log_lik"),
+        ({"save": "log_lik"}, "leave no variable: keep at least one in addition to log_lik"),
     ],
 )
 def test_variables_that_cannot_be_saved_or_dropped(

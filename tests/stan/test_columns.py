@@ -180,19 +180,19 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "named column": (
         lambda: read(frame(), columns={"x": ["x_1", "x_3"]}),
-        "data: there is no column 'x_3', which `columns` names for 'x'; did you mean 'x_",
+        "data: no column 'x_3', which `columns` maps to 'x'; did you mean 'x_",
     ),
     "no matrix": (lambda: read(frame(), columns={}), "no column is called so; name its columns with `columns=x=["),
     "unknown variable": (
         lambda: read(frame(), columns={**COLUMNS, "groups": "group"}),
         "`columns` names 'groups', which the data block does not declare; did you mean 'group'?",
     ),
-    "both": (lambda: read(frame(), {"x": [[1.0]]}), "variable 'x' has a value and columns (`columns`)"),
-    "twice": (lambda: read({"J": 1}, {"J": 2}), "variable 'J' is given twice, in data and in data: leave one out"),
+    "both": (lambda: read(frame(), {"x": [[1.0]]}), "variable 'x' is given both as a value and as columns (`columns`)"),
+    "twice": (lambda: read({"J": 1}, {"J": 2}), "variable 'J' is given twice, in data and in data: remove one"),
     "no table": (lambda: read({"J": 1}), "`columns` names 'x', but no table is given"),
     "two tables": (lambda: read(frame(), frame()), "variable 'y' has columns in data"),
     "another length": (lambda: read(frame(), {"N": 5}), "'y' has 6 elements in dimension 1, but is declared"),
-    "no table at all": (lambda: read(7), "data of type int cannot be read: give files, tables"),
+    "no table at all": (lambda: read(7), "cannot read data of type int: give files, tables"),
 }
 
 
@@ -248,8 +248,8 @@ def test_words_of_a_command_line_and_what_is_recorded(tmp_path: Path) -> None:
     ("data_words", "columns", "message"),
     [
         (["J=seven"], [], "no such file, and 'seven' is no number"),
-        ([], ["x"], "must be VARIABLE=COLUMN"),
-        ([], ["x=[]"], "must be VARIABLE=COLUMN"),
+        ([], ["x"], "must have the form VARIABLE=COLUMN"),
+        ([], ["x=[]"], "must have the form VARIABLE=COLUMN"),
         ([], ["x=a", "x=b"], "names 'x' twice"),
     ],
 )
@@ -294,7 +294,7 @@ def test_the_dump_format_of_r(tmp_path: Path) -> None:
         ("x <- list(a = 1)", "variable 'x': 'list\\(a = 1\\)' is no number"),
         ("x <- structure(c(1, 2), .Dim = c(3L, 1L))", "has 2 values, but .Dim says 3 x 1"),
         ("x <- structure(c(1, 2), class = 'a')", "structure\\(...\\) has no .Dim"),
-        ("x <- c(1, 2", "parenthesis of c\\( is not closed"),
+        ("x <- c(1, 2", "c\\( has no closing parenthesis"),
         ("N <- 3\n{}", "some.R, line 2: there is no `NAME <- VALUE`"),
         ("N <- 3 4", "something follows the value of 'N'"),
     ],
