@@ -437,7 +437,7 @@ class TestFunctions:
         theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (whole, more)]
         np.testing.assert_array_equal(*theta)
         other = FunctionFactors(["mu"], len(Y), lambda theta, which: 2 * log_lik(theta, which))
-        with pytest.raises(InputError, match="is of a posterior of functions"):
+        with pytest.raises(InputError, match="belongs to a posterior of Python functions"):
             stansub.read_checkpoint(tmp_path / "run")
         with pytest.raises(InputError, match="is of other data"):
             stansub.sample(other, iter_sampling=300, resume=tmp_path / "run", **options)

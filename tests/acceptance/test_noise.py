@@ -249,7 +249,7 @@ class TestSettings:
             make(**settings)
 
     def test_delta_belongs_to_others(self):
-        with pytest.raises(InputError, match="takes no delta"):
+        with pytest.raises(InputError, match="does not use `delta`"):
             make_test("penalty", delta=0.1)
 
     def test_the_loop_wants_a_rule_that_fits(self):

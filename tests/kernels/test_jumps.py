@@ -375,12 +375,12 @@ BROKEN = [
     ),
     (
         ReversibleJump(Jump(scale=OneWay())),
-        "the move scale is not its own way back: the move and its reverse take parameter",
+        "the move scale is not its own way back: the move and its reverse",
     ),
     (ReversibleJump(Jump(scale=HalfJacobian())), "the second must be the negative of the first"),
     (
         ReversibleJump(Jump(birth=Birth()), Jump(update=Symmetric(step=walk))),
-        "birth is never accepted: death cannot reverse any of its first 20 proposals",
+        "birth is never accepted: birth cannot reverse any of its first 20 proposals",
     ),
     (ReversibleJump(Jump(away=NoWay()), Jump(update=Symmetric(step=walk))), "the move away is never accepted"),
 ]
@@ -466,7 +466,7 @@ class TestRefusals:
             assert facts["mode_check"]["reason"] == reason
             assert reason in facts["choices"]["control variates"]
             assert facts["settings"]["control_variates"] == 0
-        with pytest.raises(InputError, match="there are no control variates: the kernel ReversibleJump does not"):
+        with pytest.raises(InputError, match="control variates are not available: the kernel ReversibleJump does not"):
             stansub.sample(smooth, kernel=moves(), control_variates=2, **options)
         with pytest.raises(AssertionError, match="modes are looked for"):
             stansub.sample(smooth, kernel=stansub.Metropolis(), **options)

@@ -107,7 +107,7 @@ def test_what_is_not_the_same_run_is_refused(
     other = logistic_data | {"y": 1 - np.asarray(logistic_data["y"])}
     with pytest.raises(InputError, match="is of other data"):
         stansub.sample(logistic, other, resume=file, **SHORT)
-    with pytest.raises(InputError, match="is of another program"):
+    with pytest.raises(InputError, match="belongs to another program"):
         stansub.sample(normal_mean, mean_data, resume=file, **SHORT)
     damaged = tmp_path / "damaged.checkpoint"
     damaged.write_text("not a database at all, but long enough to look like one" * 20)
@@ -159,7 +159,7 @@ def test_before_the_first_draw_there_is_nothing_to_read(
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
     with pytest.raises(KeyboardInterrupt):
         stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
-    for path, reason in ((file, "holds no draws after warmup yet"), (tmp_path / "none", "No such file")):
+    for path, reason in ((file, "contains no draws after warmup yet"), (tmp_path / "none", "No such file")):
         with pytest.raises(InputError, match=reason):
             stansub.read_checkpoint(path)
 
