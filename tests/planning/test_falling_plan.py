@@ -26,7 +26,9 @@ def seen(rule: StoppingRule, *, seconds: float, drift: float = 0.0, tau: float =
     """Of one parameter; a million audited decisions, of which a thousand differ."""
     jumps = np.full((1000, 1), 1000 * drift)
     audits = None if rule.exact else Audits(jumps, 1_000_000, np.zeros(1))
-    return Measured(Way(rule.name, rule, AboutMode(NO_PLACE)), 1000, seconds, 0.1, np.array([tau]), 0.1, 0.5, share, audits)
+    return Measured(
+        Way(rule.name, rule, AboutMode(NO_PLACE)), 1000, seconds, 0.1, np.array([tau]), 0.1, 0.5, share, audits
+    )
 
 
 def sampled(*measured: Measured) -> list[Sampled]:

@@ -292,8 +292,7 @@ def test_where_a_run_would_take_surrogate_transitions_so_does_the_plan(
     data, config = multilevel(np.random.default_rng(5)), SampleConfig(seed=1, parallel_chains=1, chains=2)
     options: dict[str, Any] = {"budget": 30, "config": config, "progress": Progress()}
     monkeypatch.setattr(transitions, "NEAR_NORMAL", 2.0)  # whatever is near to normal
-    monkeypatch.setattr(working, "_LEAST_SECONDS", 0.02)
-    monkeypatch.setattr(working, "_SHARE", 0.0)
+    monkeypatch.setattr(clock, "tick", 0.05)  # a look at it follows each step of the pilot
     chosen, made = follow(program, data, **options)
     (way,) = made.ways
     assert (way.label, way.exact, way.seen.audits) == ("surrogate", True, None)
