@@ -439,7 +439,7 @@ class TestFunctions:
         other = FunctionFactors(["mu"], len(Y), lambda theta, which: 2 * log_lik(theta, which))
         with pytest.raises(InputError, match="belongs to a posterior of Python functions"):
             stansub.read_checkpoint(tmp_path / "run")
-        with pytest.raises(InputError, match="is of other data"):
+        with pytest.raises(InputError, match="belongs to other data"):
             stansub.sample(other, iter_sampling=300, resume=tmp_path / "run", **options)
 
     def test_in_other_processes_as_far_as_functions_travel(self) -> None:

@@ -96,7 +96,9 @@ def test_pickles_in_a_checkpoint_are_not_run(
     file = evil.rename(tmp_path / name)
     for command in READERS:
         error = refused(command, file, capsys=capsys)
-        assert ("not a NetCDF file" if name == "draws.nc" else "is an SQLite database, as checkpoints of") in error
+        assert (
+            "not a NetCDF file" if name == "draws.nc" else "is an SQLite database, the checkpoint format of"
+        ) in error
     for read in (stansub.read_checkpoint, stansub.read_draws):
         with pytest.raises(InputError):
             read(file)

@@ -89,7 +89,7 @@ def predict(program: Path, data: Path, chains: int, seed: int) -> Trees:
     found = prepared.setup.found
     if found is None:
         raise SystemExit(f"{program.name}: no mode was found, so that nothing is predicted")
-    cost = tree_cost(prepared.posterior, found.mode, np.random.default_rng(seed))
+    cost = tree_cost(prepared.posterior, found.mode.position, found.mode.cholesky, np.random.default_rng(seed))
     assert cost is not None  # Stan programs have gradients
     return Trees(cost, chains, prepared.setup.threads)
 

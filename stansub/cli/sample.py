@@ -188,6 +188,7 @@ def _planned(
     other = f" ({found.best.label} is predicted to be better)" if found.best is found.trees else ""
     level = "" if chosen.epsilon is None else f" with epsilon {chosen.epsilon:g}"
     level += "" if chosen.final_epsilon is None else f" falling to {chosen.final_epsilon:g}"
-    line = f"Plan: {chosen.test}{level}, {chosen.iter_sampling:,} steps of each chain{other}"
+    way = "surrogate transitions" if chosen.surrogate else chosen.test
+    line = f"Plan: {way}{level}, {chosen.iter_sampling:,} steps of each chain{other}"
     console.print(line, soft_wrap=True)
     return chosen

@@ -1,8 +1,9 @@
 """Short runs of several tests from one preparation: what a step takes, how it mixes, and how often it errs.
 
-Every way starts from the normal approximation at the mode and holds the proposal that the race has chosen. First come
-steps that are timed, one chain a core, as in a run; then steps of which each is also decided from all the data, with
-the same uniform number, so that a decision that differs is known, with the jump that was made or missed by it.
+Every way starts from the normal approximation at the mode and holds the proposal that the race has chosen. Where a run
+would take surrogate transitions, these are the only way, and start from draws of the surrogate. First come steps that
+are timed, one chain a core, as in a run; then steps of which each is also decided from all the data, with the same
+uniform number, so that a decision that differs is known, with the jump that was made or missed by it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,11 +25,17 @@ from stansub.acceptance.noise import Penalty
 from stansub.acceptance.rules import Exact, Pocock, StoppingRule
 from stansub.acceptance.stopping import Factorised
 from stansub.errors import InputError
-from stansub.kernels.base import Oversight, Records
+from stansub.kernels.base import Kernel, Oversight, Records
 from stansub.kernels.metropolis import MetropolisHastings
+from stansub.kernels.proposals import Proposal
+from stansub.kernels.surrogate import SurrogateTransitions
 from stansub.progress import Progress
 from stansub.run.prepare import Prepared, request_of
+from stansub.stan.posterior import Posterior
+from stansub.target.split import Split
 from stansub.tuning.mode_setup import ModeSetup, anchor
+from stansub.tuning.surrogate import Settled
+from stansub.tuning.transitions import normal_approximation
 from stansub.types import FloatArray
 
 # Error levels of Pocock's test beside the default.
@@ -39,6 +47,104 @@ _BATCHES, _LONGEST, _START, _MOST, _FEWEST = 100, 1000, 0.1, 100_000, 4
 _WINDOW = 5.0
 
 
+class Moves(Protocol):
+    """What a way proposes."""
+
+    @property
+    def name(self) -> str: ...
+
+    def kernel(self, posterior: Posterior, rule: StoppingRule) -> Kernel:
+        """The kernel of one chain."""
+        ...
+
+    @property
+    def params(self) -> Any:
+        """Of each step of the kernel."""
+        ...
+
+    def start(self, rng: np.random.Generator) -> FloatArray:
+        """Where a chain of the pilot starts, shape (dim,)."""
+        ...
+
+    def options(self, rule: StoppingRule) -> dict[str, str]:
+        """Options of `stansub.sample` that take such moves with such decisions."""
+        ...
+
+    def normal(self) -> tuple[FloatArray, FloatArray]:
+        """Centre and a factor of the covariance of a normal approximation to the posterior."""
+        ...
+
+
+@dataclass(frozen=True)
+class AboutMode:
+    """Moves about the mode.
+
+    Attributes
+    ----------
+    found : ModeSetup
+        Control variates and proposal.
+    """
+
+    found: ModeSetup
+
+    @property
+    def name(self) -> str:
+        """Of the proposal."""
+        return self.found.name
+
+    def decider(self, posterior: Posterior, rule: StoppingRule) -> Decider:
+        """Decisions of one chain."""
+        return self.found.decider(posterior, posterior.population.evaluator(), rule)
+
+    def kernel(self, posterior: Posterior, rule: StoppingRule) -> Kernel:
+        return MetropolisHastings(self.decider(posterior, rule))
+
+    @property
+    def params(self) -> Proposal:
+        """The proposal."""
+        assert self.found.proposal is not None
+        return self.found.proposal
+
+    def start(self, rng: np.random.Generator) -> FloatArray:
+        mode = self.found.mode
+        return np.asarray(mode.position + mode.cholesky @ rng.standard_normal(mode.dim))
+
+    def options(self, rule: StoppingRule) -> dict[str, str]:
+        return {"test": rule.name}
+
+    def normal(self) -> tuple[FloatArray, FloatArray]:
+        return self.found.mode.position, self.found.mode.cholesky
+
+
+@dataclass(frozen=True)
+class OnSurrogate:
+    """Surrogate transitions, which choose their own test.
+
+    Attributes
+    ----------
+    split : Split
+    settled : Settled
+    """
+
+    split: Split
+    settled: Settled
+    name = "surrogate"
+    params = None
+
+    def kernel(self, posterior: Posterior, rule: StoppingRule) -> Kernel:
+        return SurrogateTransitions(self.split, self.settled.transition)
+
+    def start(self, rng: np.random.Generator) -> FloatArray:
+        return np.array(rng.choice(self.settled.draws))
+
+    def options(self, rule: StoppingRule) -> dict[str, str]:
+        return {"proposal": self.name}
+
+    def normal(self) -> tuple[FloatArray, FloatArray]:
+        found = normal_approximation(self.split, self.settled.transition, self.settled.draws)
+        return found.centre, np.asarray(np.linalg.inv(found.cholesky).T, np.float64)
+
+
 @dataclass(frozen=True)
 class Way:
     """A way of deciding, with what it decides about.
@@ -47,15 +153,14 @@ class Way:
     ----------
     name : str
     rule : StoppingRule
-    found : ModeSetup
-        Control variates and proposal.
+    moves : Moves
     final_epsilon : float or None
         Where the error level falls to during the run.
     """
 
     name: str
     rule: StoppingRule
-    found: ModeSetup
+    moves: Moves
     final_epsilon: float | None = None
 
     @property
@@ -163,27 +268,32 @@ class Measured:
 def ways_of(prepared: Prepared, progress: Progress) -> list[Way]:
     """The default and what else might be better: proved bounds, Pocock's test at several levels, penalty, all the data.
 
+    Surrogate transitions choose how they are decided, so that they are one way.
+
     Raises
     ------
     InputError
         Where nothing was found about a mode, so that there is no proposal to try.
     """
     setup = prepared.setup
+    if prepared.settled is not None:
+        return [Way("surrogate", setup.rule, OnSurrogate(prepared.posterior.split(), prepared.settled))]
     found = setup.found
     if found is None or found.proposal is None:
         raise InputError(
             "no plan is possible: the pilot runs start at the mode, and no mode was found; use `stansub sample` "
             "without a budget"
         )
-    ways = [Way(setup.rule.name, setup.rule, found)]
-    blockwise, rule = found, setup.rule
+    ways = [Way(setup.rule.name, setup.rule, AboutMode(found))]
+    blockwise, rule = AboutMode(found), setup.rule
     request = replace(request_of(setup.config, None), exact_free=False, test_free=False)
     if not isinstance(rule, Pocock):
-        blockwise, rule = anchor(prepared.posterior, Pocock(), request, progress, found.modes)
+        other, rule = anchor(prepared.posterior, Pocock(), request, progress, found.modes)
+        blockwise = AboutMode(other)
     if not setup.rule.thins:
         with suppress(InputError):  # there are no bounds
             bounded, exact = anchor(prepared.posterior, Factorised(), request, progress, found.modes)
-            ways.append(Way("factorised", exact, bounded))
+            ways.append(Way("factorised", exact, AboutMode(bounded)))
     for epsilon in EPSILONS:
         level = rule.error
         if rule is not setup.rule or level is None or level.value != epsilon:
@@ -254,27 +364,21 @@ class _Pilot:
             audits=None if self.way.exact else self._audits(draws, 0.5 * seconds),
         )
 
-    def _decider(self) -> Decider:
-        posterior = self.prepared.posterior
-        return self.way.found.decider(posterior, posterior.population.evaluator(), self.way.rule)
-
     def _generator(self, place: int) -> np.random.Generator:
         return streams.generator(self.prepared.setup.seed, streams.Run.PILOT, number=1000 * self.number + place)
 
     def _steps(self, chain: int, seconds: float) -> _Chain:
         """Steps until the time is over, those of its beginning left out."""
-        rng, mode, decider = self._generator(chain), self.way.found.mode, self._decider()
-        proposal = self.way.found.proposal
-        assert proposal is not None
-        kernel = MetropolisHastings(decider)
-        state = kernel.init(mode.position + mode.cholesky @ rng.standard_normal(mode.dim))
+        rng, moves = self._generator(chain), self.way.moves
+        kernel = moves.kernel(self.prepared.posterior, self.way.rule)
+        state = kernel.init(moves.start(rng))
         out = Records.allocate(_LONGEST, kernel.dim, kernel.stats)
         kept: list[FloatArray] = []
         n = accepted = used = 0
         batch, start = 1, clock.now()
         began = now = start
         while now - start < seconds or n < _FEWEST:
-            state, done = kernel.batch(rng, state, proposal, out, batch, Oversight.none())
+            state, done = kernel.batch(rng, state, moves.params, out, batch, Oversight.none())
             before, now = now, clock.now()
             if now - before < seconds / _BATCHES:
                 batch = min(2 * batch, _LONGEST)
@@ -303,12 +407,12 @@ class _Pilot:
 
     def _compared(self, chain: int, theta: FloatArray, seconds: float) -> tuple[FloatArray, FloatArray]:
         """Jumps of the decisions that differ, and squares of all that were proposed, in sds."""
-        prepared, found = self.prepared, self.way.found
+        posterior, moves = self.prepared.posterior, self.way.moves
+        assert isinstance(moves, AboutMode)  # surrogate transitions are exact
         rng, other = self._generator(500 + chain), self._generator(700 + chain)
-        posterior, proposal, sds = prepared.posterior, found.proposal, np.sqrt(np.diag(found.mode.covariance))
-        assert proposal is not None
+        proposal, sds = moves.params, np.sqrt(np.diag(moves.found.mode.covariance))
         decider, exact = (
-            self._decider(),
+            moves.decider(posterior, self.way.rule),
             make_decider(posterior.population.evaluator(), posterior.blocks.sizes, Exact()),
         )
         decider.reset(np.ascontiguousarray(theta))

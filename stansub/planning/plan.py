@@ -204,7 +204,7 @@ class Sampled:
         way = self.seen.way
         levels = {"epsilon": way.epsilon, "final_epsilon": way.final_epsilon}
         given = {name: level for name, level in levels.items() if level is not None}
-        return {"test": way.rule.name, "chains": self.chains, **given, **steps._asdict()}
+        return {**way.moves.options(way.rule), "chains": self.chains, **given, **steps._asdict()}
 
     def facts(self) -> dict[str, Any]:
         """What was measured, in values that JSON has."""
@@ -213,7 +213,7 @@ class Sampled:
             "test": seen.way.rule.name,
             "epsilon": seen.way.epsilon,
             "final_epsilon": seen.way.final_epsilon,
-            "proposal": seen.way.found.name,
+            "proposal": seen.way.moves.name,
             "exact": self.exact,
             "set_up_seconds": self.set_up,
             "step_seconds": seen.seconds,
@@ -406,17 +406,16 @@ def plan(
     """
     seconds = parse_seconds(budget)
     progress = progress or Progress()
-    prepared = prepare(model, data, config or SampleConfig(), progress, free=False)
-    prepared = replace(prepared, posterior=prepared.posterior.for_decisions(progress))
+    prepared = prepare(model, data, config or SampleConfig(), progress)
+    if prepared.settled is None:
+        prepared = replace(prepared, posterior=prepared.posterior.for_decisions(progress))
     set_up = clock.now() - prepared.compiled_at
     setup, posterior = prepared.setup, prepared.posterior
     share = float(np.clip(_SHARE * seconds, _LEAST_SECONDS, _MOST_SECONDS))
     ways = ways_of(prepared, progress)
     seen = measure(prepared, ways, share if pilot_seconds is None else pilot_seconds, progress)
     progress("Timing gradients")
-    found = ways[0].found
-    rng = streams.generator(setup.seed, streams.Run.PILOT)
-    cost = tree_cost(posterior, found.mode, rng)
+    cost = tree_cost(posterior, *ways[0].moves.normal(), streams.generator(setup.seed, streams.Run.PILOT))
     chains = setup.config.chains
     made = BudgetPlan(
         name=posterior.name,

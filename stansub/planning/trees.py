@@ -9,6 +9,7 @@ turn pi longest sds (half a period), and a tree has 2^k - 1 steps. Posteriors th
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,6 @@ import numpy as np
 from stansub import clock
 from stansub.stan.posterior import Posterior
 from stansub.target.gradients import Objective, Team
-from stansub.target.laplace import Mode
 from stansub.types import FloatArray
 
 # Assumed, not measured: draws of warmup, and how many times as many as in sampling the leapfrog steps of a draw in it
@@ -59,24 +59,32 @@ def leapfrog_steps(cholesky: FloatArray) -> int:
     return int(min(2**depth - 1, _LARGEST_TREE))
 
 
-def tree_cost(posterior: Posterior, mode: Mode, rng: np.random.Generator) -> TreeCost | None:
-    """Time a few gradients about the mode; None where there are none.
+def tree_cost(
+    posterior: Posterior, centre: FloatArray, cholesky: FloatArray, rng: np.random.Generator
+) -> TreeCost | None:
+    """Time a few gradients at draws of a normal approximation; None where there are no gradients.
 
     Of a program it is its own log density that is differentiated, as NUTS does it; of functions the sum of the factors.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    centre : ndarray, shape (dim,)
+    cholesky : ndarray, shape (dim, dim)
+        A factor of the covariance, F with F F' = covariance.
+    rng : numpy.random.Generator
     """
     if not posterior.has_gradients:
         return None
     own: Any = getattr(posterior.full, "log_density_gradient", None)
     times: list[float] = []
-    with Team(posterior.population) as team:
-        gradient = own or Objective(team)
-        gradient(mode.position)
+    with ExitStack() as stack:
+        gradient = own or Objective(stack.enter_context(Team(posterior.population)))
+        gradient(centre)
         while len(times) < _FEWEST or (len(times) < _MOST and sum(times) < _SECONDS):
-            theta = mode.position + mode.cholesky @ rng.standard_normal(mode.dim)
+            theta = centre + cholesky @ rng.standard_normal(len(centre))
             began = clock.now()
             gradient(theta)
             times.append(clock.now() - began)
     seconds = float(np.mean(times))
-    return TreeCost(
-        seconds, float(np.std(times, ddof=1) / math.sqrt(len(times)) / seconds), leapfrog_steps(mode.cholesky)
-    )
+    return TreeCost(seconds, float(np.std(times, ddof=1) / math.sqrt(len(times)) / seconds), leapfrog_steps(cholesky))

@@ -39,6 +39,7 @@ from stansub.tuning.mode import NoModeError
 from stansub.tuning.mode_setup import ModeSetup, Request, anchor
 from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.starts import RADIUS
+from stansub.tuning.surrogate import Settled
 from stansub.types import FloatArray
 
 
@@ -137,6 +138,8 @@ class Prepared:
         When the program was compiled, as `stansub.clock.now` gives it.
     data_file : str
         Where the data come from, as `DataSources.recorded` says it; empty where they were given.
+    settled : Settled or None
+        What surrogate transitions rest on, where they are taken.
     """
 
     setup: Setup
@@ -144,15 +147,11 @@ class Prepared:
     ranges: choices.Ranges
     compiled_at: float
     data_file: str = ""
+    settled: Settled | None = None
 
 
-def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, *, free: bool = True) -> Prepared:
+def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) -> Prepared:
     """Find and choose all that chains need.
-
-    Parameters
-    ----------
-    free : bool
-        Whether surrogate transitions may be taken where they are not asked for.
 
     Raises
     ------
@@ -166,7 +165,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, 
         _check_given(data, config)
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)
     given, left = read(model, data, progress), None
-    if config.surrogate or (free and config.moves_free):
+    if config.surrogate or config.moves_free:
         found = transitions.find(given, config, progress)
         if isinstance(found, transitions.Taken):
             prepared = _of_transitions(found, inits, config)
@@ -196,7 +195,7 @@ def _of_transitions(taken: transitions.Taken, inits: Sequence[Init], config: Sam
         trial=False,
         notes=updated({}, taken.note, taken.settled.choice(), *audit_note),
     )
-    return Prepared(setup, posterior, choices.Ranges("none"), taken.compiled_at)
+    return Prepared(setup, posterior, choices.Ranges("none"), taken.compiled_at, settled=taken.settled)
 
 
 def _in_parts(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from stansub.errors import RunError
-from stansub.kernels.surrogate import SurrogateTransitions
+from stansub.kernels.surrogate import SurrogateTransition, SurrogateTransitions
 from stansub.progress import Progress
 from stansub.target.split import Factor, Split
 from stansub.tuning.differences import Differences
@@ -21,32 +22,66 @@ from stansub.types import FloatArray
 N_TRIED = 60
 
 
-def normal_rate(split: Split, settled: Settled, rng: np.random.Generator) -> float:
-    """Return the share of independent normal moves that would be accepted on the surrogate, which touches no data.
+class NormalApproximation(NamedTuple):
+    """Of a surrogate posterior.
 
-    The normal approximation is that about the surrogate's mode, as far as one Newton step finds it, with the
-    surrogate's mean precision, both of the parameters themselves, as moves about the mode are.
+    Attributes
+    ----------
+    centre : ndarray, shape (dim,)
+    cholesky : ndarray, shape (dim, dim)
+        Lower factor of the precision.
     """
-    transition, draws = settled.transition, settled.draws
+
+    centre: FloatArray
+    cholesky: FloatArray
+
+    def draw(self, rng: np.random.Generator, n: int) -> FloatArray:
+        """Return draws, shape (n, dim)."""
+        noise = rng.standard_normal((len(self.centre), n))
+        return self.centre + np.asarray(np.linalg.solve(self.cholesky.T, noise)).T
+
+    def log_density(self, theta: FloatArray) -> float:
+        """Return the log density but for a constant."""
+        return -0.5 * float(np.sum((self.cholesky.T @ (theta - self.centre)) ** 2))
+
+
+def normal_approximation(split: Split, transition: SurrogateTransition, draws: FloatArray) -> NormalApproximation:
+    """Approximate the surrogate about its mode, as far as one Newton step finds it, with its mean precision.
+
+    Both are of the parameters themselves, as moves about the mode are, and cost no data.
+
+    Parameters
+    ----------
+    split : Split
+    transition : SurrogateTransition
+    draws : ndarray, shape (n, dim)
+        Of the surrogate.
+    """
     density = split.surrogate(transition.approximation).model
     centre, factor = transition.centre, transition.factor
     if not transition.coordinates.is_plain:
         centre = draws.mean(axis=0)
         factor = cholesky_factor(mean_precision(Differences(density, draws[-1]), density, spread(draws, POINTS)))
     precision = _dense(factor)
-    cholesky = np.linalg.cholesky(precision)
+    cholesky = np.asarray(np.linalg.cholesky(precision), np.float64)
     with suppress(RunError):
         centre = centre + np.linalg.solve(precision, density.log_density_gradient(centre)[1])
-    drawn = centre + np.linalg.solve(cholesky.T, rng.standard_normal((len(centre), len(draws)))).T
+    return NormalApproximation(centre, cholesky)
+
+
+def normal_rate(split: Split, settled: Settled, rng: np.random.Generator) -> float:
+    """Return the share of independent normal moves that would be accepted on the surrogate, which touches no data."""
+    draws, density = settled.draws, split.surrogate(settled.transition.approximation).model
+    normal = normal_approximation(split, settled.transition, draws)
 
     def log_weight(theta: FloatArray) -> float:
         try:
             value = density.log_density_gradient(theta)[0]
         except RunError:
             return -np.inf
-        return value + 0.5 * float(np.sum((cholesky.T @ (theta - centre)) ** 2))
+        return value - normal.log_density(theta)
 
-    own, new = (np.array([log_weight(theta) for theta in some]) for some in (draws, drawn))
+    own, new = (np.array([log_weight(theta) for theta in some]) for some in (draws, normal.draw(rng, len(draws))))
     return float(np.exp(np.minimum(0.0, new[np.newaxis] - own[:, np.newaxis])).mean())
 
 

@@ -102,7 +102,7 @@ def test_a_rule_of_ones_own() -> None:
     assert pickle.loads(pickle.dumps(as_rule(OwnWithLevel()))).error == ("epsilon", 0.01)
     with pytest.raises(InputError, match="has no looks"):
         rule.with_looks(Geometric(first=5))
-    with pytest.raises(InputError, match="one error level"):
+    with pytest.raises(InputError, match="the error level of the own test is fixed"):
         rule.table(100, 0.1)
     with pytest.raises(InputError, match="is not a test"):
         as_rule(object())

@@ -116,7 +116,7 @@ def test_models_are_compared(drawn: Any) -> None:
 
 
 def test_functions_that_were_not_sampled_are_refused(drawn: Any) -> None:
-    with pytest.raises(InputError, match="not the program and data that the draws were made from"):
+    with pytest.raises(InputError, match="these are not the program and data of the draws"):
         stansub.loo(drawn, model=regression(1))
     with pytest.raises(InputError, match="do not record their program: give the sampled model as `model`"):
         stansub.loo(drawn)
@@ -246,7 +246,7 @@ def test_the_command_compares(place: Path, capsys: pytest.CaptureFixture[str]) -
         (["gone.nc"], "gone.nc: no such file"),
         (["draws.nc", "draws.nc"], "the same file was given twice"),
         (["draws.nc", "--observations", "1"], "observations 1 must be an integer of at least 2"),
-        (["draws.nc", "--data", "others.json"], "not the data that the draws were made from"),
+        (["draws.nc", "--data", "others.json"], "these are not the data of the draws"),
         (["moved.nc"], "the file from which the draws were made no longer exists; give --data"),
     ],
 )

@@ -47,7 +47,7 @@ def test_another_prior_is_refused_with_figures() -> None:
 def test_other_data_are_found_apart() -> None:
     given = read(data(), LOGISTIC.syntax.data.declarations)
     other = read(data() | {"y": 1 - data()["y"]}, LOGISTIC.syntax.data.declarations)
-    with pytest.raises(InputError, match="has another posterior"):
+    with pytest.raises(InputError, match="does not have the posterior of logistic"):
         equivalence.check(LOGISTIC, given, LOGISTIC, other, log=lambda text: None)
 
 

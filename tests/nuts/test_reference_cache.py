@@ -51,7 +51,7 @@ def test_one_that_fits_is_used_again(options: dict[str, Any], made: reference_ca
         ({"chains": 3}, "with chains 2, not 3; use `force=True`"),
         ({"seed": 5, "adapt_delta": 0.9}, "with seed 4, not 5, adapt_delta 0.8, not 0.9; use `force=True`"),
         ({"engine": "nutpie"}, "with engine cmdstan, not nutpie; use `force=True`"),
-        ({"reference_model": OTHER}, "with another `reference_model`; use `force=True`"),
+        ({"reference_model": OTHER}, "with a different `reference_model`; use `force=True`"),
     ],
 )
 def test_one_that_does_not_fit_is_refused(options: dict[str, Any], message: str, made: reference_cache.Stored) -> None:

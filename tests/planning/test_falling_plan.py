@@ -14,7 +14,7 @@ from stansub import FunctionFactors
 from stansub.acceptance.rules import Exact, Pocock, StoppingRule
 from stansub.acceptance.schedule import Falling
 from stansub.planning.falling import schedules, shares
-from stansub.planning.pilot import Audits, Measured, Way
+from stansub.planning.pilot import AboutMode, Audits, Measured, Way
 from stansub.planning.plan import Sampled, best_of, with_schedule
 
 Array = NDArray[np.float64]
@@ -26,7 +26,9 @@ def seen(rule: StoppingRule, *, seconds: float, drift: float = 0.0, tau: float =
     """Of one parameter; a million audited decisions, of which a thousand differ."""
     jumps = np.full((1000, 1), 1000 * drift)
     audits = None if rule.exact else Audits(jumps, 1_000_000, np.zeros(1))
-    return Measured(Way(rule.name, rule, NO_PLACE), 1000, seconds, 0.1, np.array([tau]), 0.1, 0.5, share, audits)
+    return Measured(
+        Way(rule.name, rule, AboutMode(NO_PLACE)), 1000, seconds, 0.1, np.array([tau]), 0.1, 0.5, share, audits
+    )
 
 
 def sampled(*measured: Measured) -> list[Sampled]:

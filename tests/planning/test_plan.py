@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from scipy.special import expit
 from typer.testing import CliRunner
 
 import stansub
+import stansub.cli.application
 from stansub import FunctionFactors, InputError
 from stansub.cli.plan import lines
 from stansub.planning import pilot
@@ -25,6 +27,7 @@ from stansub.planning.plan import BudgetPlan, Estimate, best_of, follow, parse_s
 from stansub.planning.trees import leapfrog_steps
 from stansub.progress import Progress
 from stansub.report import plan_figure
+from stansub.run import transitions
 from stansub.run.config import SampleConfig
 from stansub.run.prepare import Prepared, prepare
 from stansub.target.families import Binomial
@@ -186,8 +189,8 @@ def test_a_test_that_errs_is_seen_to(clock: Clock) -> None:
     prepared = pilot_of(skewed())
     way = next(one for one in pilot.ways_of(prepared, Progress()) if one.epsilon == 0.005)
     loose = stansub.Pocock(epsilon=0.9, looks=stansub.Geometric(first=2, growth=4.0))
-    plain = replace(way.found, variates=None)
-    seen = pilot.measure(prepared, [replace(way, rule=loose, found=plain)], 1.0, Progress())[0]
+    plain = replace(way.moves, found=replace(way.moves.found, variates=None))
+    seen = pilot.measure(prepared, [replace(way, rule=loose, moves=plain)], 1.0, Progress())[0]
     assert seen.audits is not None
     assert seen.audits.differing > 0.02 * seen.audits.n
 
@@ -273,6 +276,37 @@ def test_proved_bounds_come_first_and_are_what_a_run_follows(clock: Clock) -> No
     # Control: without bounds there is no such way, and what runs is a test or all the data.
     bare = plan(normal_means(clock), budget=12, pilot_seconds=0.3, config=config)
     assert all(one.label != "factorised" for one in bare.ways)
+
+
+def multilevel(rng: np.random.Generator) -> dict[str, Any]:
+    g, h, x = rng.integers(6, size=N), rng.integers(9, size=N), rng.standard_normal(N)
+    eta = 0.5 * x + 0.6 * rng.standard_normal(6)[g] + 1.2 * rng.standard_normal(9)[h]
+    y = (rng.random(N) < expit(eta)).astype(int)
+    return {"N": N, "J": 6, "K": 9, "y": y, "x": x, "g": g + 1, "h": h + 1}
+
+
+def test_where_a_run_would_take_surrogate_transitions_so_does_the_plan(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Path(__file__).parents[1] / "run" / "programs" / "multilevel.stan"
+    data, config = multilevel(np.random.default_rng(5)), SampleConfig(seed=1, parallel_chains=1, chains=2)
+    options: dict[str, Any] = {"budget": 30, "config": config, "progress": Progress()}
+    monkeypatch.setattr(transitions, "NEAR_NORMAL", 2.0)  # whatever is near to normal
+    monkeypatch.setattr(clock, "tick", 0.05)  # a look at it follows each step of the pilot
+    chosen, made = follow(program, data, **options)
+    (way,) = made.ways
+    assert (way.label, way.exact, way.seen.audits) == ("surrogate", True, None)
+    assert way.seen.acceptance > 0.3
+    assert [one.label for one in made.all] == ["surrogate", "NUTS"]
+    assert chosen.surrogate
+    assert (chosen.test, chosen.max_time) == (None, made.budget - made.seconds)
+    assert list(lines(made, Path("m.stan"), Path("d.json")))[-1].startswith(
+        "stansub sample m.stan d.json --proposal surr"
+    )
+    # Near to normal with few parameters, moves about the mode do better, and the plan has theirs.
+    monkeypatch.setattr(transitions, "NEAR_NORMAL", 0.0)
+    about_mode = plan(program, data, budget=30, pilot_seconds=0.02, config=config)
+    assert "surrogate" not in [one.label for one in about_mode.ways]
 
 
 def test_what_the_plan_chooses_is_not_given_besides(clock: Clock) -> None:

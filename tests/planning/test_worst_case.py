@@ -13,7 +13,7 @@ from stansub.cli.plan import worst_case_line
 from stansub.output.record import audit_of
 from stansub.planning.compminimax import MeanSquare
 from stansub.planning.finite import two_states
-from stansub.planning.pilot import Audits, Measured, Way
+from stansub.planning.pilot import AboutMode, Audits, Measured, Way
 from stansub.planning.worst_case import faster, largest_alpha, worst_case
 
 NO_PLACE: Any = None
@@ -22,7 +22,7 @@ N = 1_000_000
 
 def seen(rule: StoppingRule, seconds: float, *, differing: int = 0, tau: float = 9.0) -> Measured:
     audits = Audits(np.ones((differing, 2)), N, np.ones(2)) if isinstance(rule, Pocock) else None
-    way = Way(rule.name, rule, NO_PLACE)
+    way = Way(rule.name, rule, AboutMode(NO_PLACE))
     return Measured(way, 100, seconds, 0.1, np.array([1.0, tau]), 0.1, 0.5, 1.0, audits)
 
 

@@ -336,7 +336,7 @@ def test_coefficients_that_do_not_fit_are_refused(
     logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(taylor, "max_memory_default", lambda: 2000)
-    with pytest.raises(InputError, match=r"of order 2 take 3\.6 KB .* choose `control_variates=1` \(1\.2 KB\)"):
+    with pytest.raises(InputError, match=r"of order 2 need 3\.6 KB .* choose `control_variates=1` \(1\.2 KB\)"):
         stansub.sample(logistic, logistic_data, control_variates=2, **SHORT)
     idata = stansub.sample(logistic, logistic_data, test="pocock", **SHORT)
     assert settings(idata)["control_variates"] == 1

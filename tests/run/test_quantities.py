@@ -178,5 +178,5 @@ def test_variables_with_the_name_of_a_dimension_are_refused_before_sampling(
     quantities: CompiledModel, sample_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(constrain, "DIMENSIONS", ("chain", "sigma"))
-    with pytest.raises(stansub.InputError, match="the variable 'sigma' has the name of a dimension"):
+    with pytest.raises(stansub.InputError, match="the variable 'sigma' has the same name as a dimension"):
         stansub.sample(quantities, sample_data, **SHORT)

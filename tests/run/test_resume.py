@@ -105,7 +105,7 @@ def test_what_is_not_the_same_run_is_refused(
         with pytest.raises(InputError, match=reason):
             stansub.sample(logistic, logistic_data, resume=file, **SHORT | options)
     other = logistic_data | {"y": 1 - np.asarray(logistic_data["y"])}
-    with pytest.raises(InputError, match="is of other data"):
+    with pytest.raises(InputError, match="belongs to other data"):
         stansub.sample(logistic, other, resume=file, **SHORT)
     with pytest.raises(InputError, match="belongs to another program"):
         stansub.sample(normal_mean, mean_data, resume=file, **SHORT)
@@ -350,7 +350,7 @@ def test_functions_are_given_again(
     assert "checkpoint" not in capsys.readouterr().err
     assert_same(whole, stansub.sample(logistic, logistic_data, kernel=walk, resume=file, **SHORT))
     other = stansub.Metropolis(lambda rng, position: (position, 0.0))
-    with pytest.raises(InputError, match=r"belongs to a run with other options .*`kernel` was"):
+    with pytest.raises(InputError, match=r"belongs to a run with other options; .*`kernel` was"):
         stansub.sample(logistic, logistic_data, kernel=other, resume=file, **SHORT)
     with pytest.raises(InputError, match="a run with a custom `kernel`, which the file does not contain"):
         stansub.read_checkpoint(file)

@@ -167,8 +167,8 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "beyond 32 bits": (lambda: read(frame(group=[1, 2**40] * 3)), "column 'group', row 2 is 1099511627776"),
     "level 0": (lambda: read(frame(group=[1, 0, 2] * 2)), "column 'group', row 2 is 0, but the least is 1: levels"),
     "level above": (lambda: read(frame(group=[1, 9, 2] * 2), {"J": 3}), "row 2 is 9, but the most is 3"),
-    "more levels": (lambda: read(frame(), {"J": 2}), "column 'group' has 3 levels (a, b, c), which become 1 to 3"),
-    "text for truth": (lambda: read(frame(y=["no", "yes"] * 3)), "column 'y' has 2 levels (no, yes), which become"),
+    "more levels": (lambda: read(frame(), {"J": 2}), "column 'group' has 3 levels (a, b, c), numbered 1 to 3"),
+    "text for truth": (lambda: read(frame(y=["no", "yes"] * 3)), "column 'y' has 2 levels (no, yes), numbered"),
     "text for numbers": (
         lambda: read(frame(x_2="a")),
         "column 'x_2' is of type large_string, but the variable needs",
@@ -206,11 +206,11 @@ def test_what_is_wrong_is_said_in_a_line(name: str) -> None:
 
 
 DAMAGED = {
-    "cut.parquet": "cannot be read",
-    "cut.feather": "cannot be read",
-    "cut.npz": "cannot be read",
-    "cut.npy": "cannot be read",
-    "cut.csv.gz": "cannot be read",
+    "cut.parquet": "cannot read",
+    "cut.feather": "cannot read",
+    "cut.npz": "cannot read",
+    "cut.npy": "cannot read",
+    "cut.csv.gz": "cannot read",
 }
 
 
@@ -247,7 +247,7 @@ def test_words_of_a_command_line_and_what_is_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data_words", "columns", "message"),
     [
-        (["J=seven"], [], "no such file, and 'seven' is no number"),
+        (["J=seven"], [], "no such file, and 'seven' is not a number"),
         ([], ["x"], "must have the form VARIABLE=COLUMN"),
         ([], ["x=[]"], "must have the form VARIABLE=COLUMN"),
         ([], ["x=a", "x=b"], "names 'x' twice"),
@@ -291,7 +291,7 @@ def test_the_dump_format_of_r(tmp_path: Path) -> None:
     [
         ("x <- c(1, NA, 3)", "variable 'x': element 2 is missing"),
         ('x <- c(1, "a")', "variable 'x': element 2 is '\"a\"', which is no number"),
-        ("x <- list(a = 1)", "variable 'x': 'list\\(a = 1\\)' is no number"),
+        ("x <- list(a = 1)", "variable 'x': 'list\\(a = 1\\)' is not a number"),
         ("x <- structure(c(1, 2), .Dim = c(3L, 1L))", "has 2 values, but .Dim says 3 x 1"),
         ("x <- structure(c(1, 2), class = 'a')", "structure\\(...\\) has no .Dim"),
         ("x <- c(1, 2", "c\\( has no closing parenthesis"),

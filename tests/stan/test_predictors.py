@@ -286,7 +286,7 @@ def test_what_all_observations_share_has_one_row() -> None:
     [
         ("z ~ student_t(scale, eta, 1);", "argument 1 of student_t depends on parameters, and must be known"),
         ("beta ~ normal(z[1:K], 1);", "what its density is of depends on parameters"),
-        ("z ~ double_exponential(eta, 1);", "double_exponential is none of"),
+        ("z ~ double_exponential(eta, 1);", "double_exponential is not one of"),
         ("y ~ poisson_log(eta); z ~ normal(alpha, 1);", "not exactly one likelihood statement"),
         (
             "for (n in 1:N) target += log_sum_exp(normal_lpdf(z[n] | alpha, 1), normal_lpdf(z[n] | 0, 1));",
