@@ -225,7 +225,7 @@ def missing(path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return "no such file"
     except OSError as error:
-        return f"cannot be read ({error.strerror})"
+        return f"cannot read the file ({error.strerror})"
     if stat.S_ISDIR(kind):
         return "a folder; name a file in it"
     return "" if stat.S_ISREG(kind) else "not a regular file"
