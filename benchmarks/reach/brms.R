@@ -41,7 +41,8 @@ d$truncated <- pmax(d$y, -1)
 kept <- d[d$y > -1, ]
 
 NOT_A_SUM <- list(gp = "a Gaussian process", arma = "moving average errors", covariance = "errors with a known covariance",
-                  latent = "a parameter for each observation", spatial = "a spatial model")
+                  latent = "a parameter for each observation", spatial = "a spatial model",
+                  support = "a bound of a parameter by the residuals of all observations")
 # formula, family, what is not a sum about it, further arguments
 cases <- list(
   gaussian = list(y ~ x1 + x2 + f),
@@ -52,7 +53,7 @@ cases <- list(
   asym_laplace = list(y ~ x1, asym_laplace()),
   quantile = list(bf(y ~ x1, quantile = 0.9), asym_laplace()),
   exgaussian = list(positive ~ x1, exgaussian()),
-  gen_extreme_value = list(y ~ x1, gen_extreme_value()),
+  gen_extreme_value = list(y ~ x1, gen_extreme_value(), "support"),
   lognormal = list(positive ~ x1, lognormal()),
   shifted_lognormal = list(positive ~ x1, shifted_lognormal()),
   gamma = list(positive ~ x1, Gamma("log")),
