@@ -13,7 +13,7 @@ from stansub.errors import InputError
 from stansub.stan import stanc
 from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
-from stansub.stan.syntax import Program, Span, calls, names, parse
+from stansub.stan.syntax import Program, Span, parse, symbols
 
 # How names begin that stansub writes; the user's may not.
 PREFIX = "stansub_"
@@ -54,8 +54,7 @@ class Symbols:
     @classmethod
     def of(cls, program: Program) -> Symbols:
         """Return the names of a program's variables and functions as taken."""
-        called = {call.name for call in calls(program)} | {one.name for one in program.functions}
-        return cls(names(program) | called)
+        return cls(symbols(program))
 
     def fresh(self, stem: str, first: int = 1) -> str:
         """Return ``stem`` with a number behind it, ``first`` or the next that is free."""
@@ -67,7 +66,7 @@ class Symbols:
 
 def reserved(program: Program) -> Collection[str]:
     """Return the names in a program that begin as only names that stansub writes may."""
-    return sorted(name for name in Symbols.of(program).taken if name.startswith(PREFIX))
+    return sorted(name for name in symbols(program) if name.startswith(PREFIX))
 
 
 def is_candidate(program: Program) -> bool:

@@ -88,7 +88,7 @@ def outcome_sizes(program: Program) -> tuple[str, ...]:
     Groups, whose parameters have a density and not their data, are not among them. Those that size no parameters come
     first, then those of most data variables.
     """
-    statements = [*program.transformed_parameters.statements, *program.model.statements]
+    statements = program.evaluated
     lefts = [statement.left for statement in walk(statements) if isinstance(statement, Tilde)]
     found = calls(*statements)
     lefts += [call.arguments[0] for call in found if call.name.endswith(DENSITIES) and call.arguments]

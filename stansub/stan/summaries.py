@@ -59,5 +59,4 @@ def _outermost(node: Node, known: Mapping[str, Sequence[Expression]]) -> Iterato
 def _adding(program: Program, replacements: Sequence[tuple[Span, str]]) -> Span:
     """The statement that the first replacement stands in."""
     first = replacements[0][0]
-    statements = walk([*program.transformed_parameters.statements, *program.model.statements])
-    return [one.span for one in statements if one.span.contains(first)][-1]
+    return [one.span for one in walk(program.evaluated) if one.span.contains(first)][-1]

@@ -30,6 +30,7 @@ from stansub.stan.syntax import (
     calls,
     find,
     names,
+    placed,
     printed,
     walk,
 )
@@ -71,7 +72,7 @@ def _past(writer: _Writer) -> Iterator[Refused]:
     program = writer.program
     sizes = {one.name: one.all_dims[0] for one in declarations(program) if one.all_dims}
     changing = {name for name in changing_names(program) if name in sizes and writer.counts(sizes[name])}
-    for one in walk([*program.transformed_parameters.statements, *program.model.statements]):
+    for one in walk(program.evaluated):
         if isinstance(one, For):
             yield from _past_in_loop(writer.rows, one, changing)
         elif not one.bodies:
@@ -146,7 +147,9 @@ class _Writer:
         return bool(reached & self.rows.data) and any(self._reads_beside(one, computed) for one in read)
 
     def _reads_beside(self, statement: Statement, computed: Computed) -> bool:
-        for loop in _outermost(statement):
+        for loop, around in placed([statement]):
+            if not isinstance(loop, For) or any(isinstance(one, For) for one in around):
+                continue
             nest = _nest(self.rows, loop, computed)
             if nest.is_lagged(self.counts) or _beside(nest) is not None:
                 return True
@@ -291,16 +294,6 @@ class _Vectorised:
 def _accumulates(statement: Statement) -> bool:
     """Whether a statement is a loop that adds to a variable, and nothing else."""
     return isinstance(statement, For) and bool(found := written(statement)) and found <= accumulated(statement.body)
-
-
-def _outermost(statement: Statement) -> Iterator[For]:
-    """Yield the loops in a statement that are in no other loop."""
-    if isinstance(statement, For):
-        yield statement
-        return
-    for inner in statement.bodies:
-        for one in inner:
-            yield from _outermost(one)
 
 
 def _nest(rows: Rows, loop: For, computed: Computed) -> Nest:

@@ -25,7 +25,7 @@ from stansub.stan.syntax.expressions import (
 from stansub.stan.syntax.nodes import Node, changed, find
 from stansub.stan.syntax.parser import parse, parse_expression, parse_index, parse_statements, parse_types
 from stansub.stan.syntax.program import Argument, Block, Function, Program
-from stansub.stan.syntax.queries import calls, names, writes
+from stansub.stan.syntax.queries import calls, names, symbols, writes
 from stansub.stan.syntax.statements import (
     Assign,
     Braces,
@@ -43,6 +43,7 @@ from stansub.stan.syntax.statements import (
     Target,
     Tilde,
     While,
+    placed,
     printed,
     walk,
 )
@@ -102,8 +103,10 @@ __all__ = [
     "parse_index",
     "parse_statements",
     "parse_types",
+    "placed",
     "printed",
     "split",
+    "symbols",
     "tokenize",
     "walk",
     "writes",
