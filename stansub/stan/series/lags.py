@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Refused, checked, is_candidate
+from stansub.stan.rewriting import Added, Pass, Refused
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
-from stansub.stan.series.row_variables import Computed, DividedError, filling, unlooped, written
+from stansub.stan.series.row_variables import Computed, DividedError, filling, written
 from stansub.stan.series.rows import Index, RefusedError, Rows, Stretch
-from stansub.stan.sizes import JOINT, changing_names, declarations, main_size
+from stansub.stan.sizes import JOINT, changing_names, counting, declarations
 from stansub.stan.syntax import (
     Assign,
     Expression,
@@ -32,6 +31,7 @@ from stansub.stan.syntax import (
     names,
     placed,
     printed,
+    unlooped,
     walk,
 )
 
@@ -40,30 +40,20 @@ _UNKNOWN = "reads elements of a variable that cannot be taken apart by observati
 _MOST_PIECES = 5
 
 
-def with_lags(program: Program) -> Program | Refused | None:
-    """Return the program over rows of data if its likelihood reads data beside an observation.
+@Pass.named("data beside an observation as rows of data")
+def with_lags(program: Program) -> Added | Refused | None:
+    """Write a likelihood that reads data beside an observation over rows of data.
 
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-
-    Returns
-    -------
-    Program, Refused or None
-        A program with the same parameters, log density and generated quantities, whose ``transformed data`` declare
-        ``stansub_t``, the number of terms, and variables with a row for each term. Refused where more than data of
-        other observations are read, None where nothing is.
+    ``transformed data`` declare ``stansub_t``, the number of terms, and variables with a row for each term. Refused if
+    more than data of other observations are read.
     """
-    if not is_candidate(program):
-        return None
     writer = _Writer(program)
     try:
         writer.write()
     except RefusedError as error:
         return error.refused
     if writer.found:
-        return checked(writer.code(), "the program over rows of data")
+        return writer.added()
     return next(_past(_Writer(program)), None)
 
 
@@ -113,19 +103,13 @@ class _Writer:
 
     def __post_init__(self) -> None:
         self.rows = Rows(self.program)
-        self.size = main_size(self.program)
-        self.parameters = names(*(dim for one in self.program.parameters.declarations for dim in one.all_dims))
+        self.counts = counting(self.program)
 
-    def counts(self, size: Expression) -> bool:
-        """Whether a size may be that of observations: not that of parameters, unless most data have it."""
-        found = names(size)
-        return bool(found) and (self.size in found or not found & self.parameters)
-
-    def code(self) -> str:
-        """Return the whole program."""
+    def added(self) -> Added:
+        """Return all that is added to the program."""
         found = [*self.found, *self._dead()]
         found += _constants(self.rows, [span for span, _ in found])
-        return extended(self.program, self.rows.lines, found)
+        return Added(self.rows.lines, found)
 
     def write(self) -> None:
         """Write statements that read data beside an observation anew."""

@@ -45,6 +45,7 @@ from stansub.stan.syntax.statements import (
     While,
     placed,
     printed,
+    unlooped,
     walk,
 )
 from stansub.stan.syntax.tokens import NOWHERE, Span, Token, matching, split, tokenize
@@ -108,6 +109,7 @@ __all__ = [
     "split",
     "symbols",
     "tokenize",
+    "unlooped",
     "walk",
     "writes",
 ]

@@ -376,6 +376,19 @@ def placed(
             yield from placed(inner, (*around, statement))
 
 
+def unlooped(
+    statements: Sequence[Statement], before: tuple[Statement, ...] = ()
+) -> Iterator[tuple[Statement, tuple[Statement, ...]]]:
+    """Yield statements, also those within branches and braces, each with what stands above it."""
+    for k, statement in enumerate(statements):
+        above = (*before, *statements[:k])
+        if isinstance(statement, If | Braces | Profile):
+            for inner in statement.bodies:
+                yield from unlooped(inner, above)
+        else:
+            yield statement, above
+
+
 def _together(number: int, statement: Statement) -> object:
     """Return what is the same for variables that were declared together, and differs for other statements."""
     if isinstance(statement, Declaration) and statement.span != NOWHERE:
