@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, shared, sources_of, taking
+from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, forcing, shared, sources_of, taking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +49,7 @@ def diagnose(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the picture.", rich_help_panel=OUTPUT)] = False,
+    force: Annotated[bool, forcing("Overwrite the picture.", OUTPUT)] = False,
     quiet: Quiet = False,
     columns: Columns = None,
     debug: Debug = False,
