@@ -138,7 +138,7 @@ def _row(found: BudgetPlan, way: Sampled | Trees) -> list[str]:
 
 
 def _own_row(way: Sampled, risk: list[str]) -> list[str]:
-    from stansub.output.words import percent
+    from stansub.wording import percent
 
     seen = way.seen
     audits = "0" if way.fixed else "as above"

@@ -166,7 +166,7 @@ def _print(found: Risk) -> None:
 def _lines(found: Risk) -> list[str]:
     """What decisions took, then risk, squared bias and variance of each group of test functions."""
     from stansub.diagnostics.risk_result import label
-    from stansub.output.words import percent
+    from stansub.wording import percent
 
     rows = [["epsilon", "steps", "accepted", "data", "passes/step", "wrong decisions", "(95 %)"]]
     for epsilon, row in found.settings.iterrows():

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from stansub.stan.ragged import by_rows
 from stansub.stan.remarks import Remark
-from stansub.stan.rewriting import is_candidate, reserved
+from stansub.stan.rewrite import reserved
+from stansub.stan.rewriting import is_candidate
 from stansub.stan.scatter import observation_by_observation
 from stansub.stan.series.lags import with_lags
 from stansub.stan.series.residuals import with_residuals

@@ -135,9 +135,14 @@ def _silenced(node: Node) -> Node | None:
     return Empty() if isinstance(node, Perform) and node.call.name == "print" else None
 
 
+def reserved(program: Program) -> list[str]:
+    """Return the names in a program that begin as only names that stansub writes may."""
+    return sorted(name for name in symbols(program) if name.startswith("stansub_"))
+
+
 def reserve_names(program: Program) -> None:
     """Raise InputError where a program has names of its own that begin with ``stansub_``."""
-    if taken := sorted(name for name in symbols(program) if name.startswith("stansub_")):
+    if taken := reserved(program):
         raise InputError(
             f"the program uses the name {taken[0]!r}; names that begin with stansub_ are reserved: rename it"
         )

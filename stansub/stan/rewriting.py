@@ -6,7 +6,7 @@ before cannot. `stansub.stan.passes` has them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,9 +16,6 @@ from stansub.stan.recognise import recognise
 from stansub.stan.remarks import Remark
 from stansub.stan.rewrite import extended
 from stansub.stan.syntax import Program, Span, parse, symbols
-
-# How names begin that stansub writes; the user's may not.
-PREFIX = "stansub_"
 
 
 @dataclass(frozen=True)
@@ -105,11 +102,6 @@ class Symbols:
             first += 1
         self.taken.add(name)
         return name
-
-
-def reserved(program: Program) -> Collection[str]:
-    """Return the names in a program that begin as only names that stansub writes may."""
-    return sorted(name for name in symbols(program) if name.startswith(PREFIX))
 
 
 def is_candidate(program: Program) -> bool:
