@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "densities.hpp"
 #include "factorised.hpp"
+#include "records.hpp"
 #include "thinning.hpp"
 
 namespace stansub {
@@ -55,16 +55,10 @@ class GroupedObservations final : public RemainderSource {
     std::vector<double> shares;  // of the dense term, where there is one, and of each grouping
   };
 
-  // Where t is no more than the radius bounds are `factor` times what the constants say.
-  struct Level {
-    double radius, factor;
-  };
-
-  // Records, n of `width` numbers: c; then 1 / l_k, eta_k at the point and df / deta_k, q numbers each; the lower triangle
-  // of the second derivatives; the data of the density. Rows and records stay the caller's.
+  // Records, n of `width` numbers, are those of `Records`; levels are by t. Rows and records stay the caller's.
   GroupedObservations(LogLik density, std::vector<Argument> arguments, const double* records, std::size_t n,
                       std::size_t width, std::vector<double> point, std::vector<Level> levels, double share)
-      : density_(std::move(density)),
+      : kept_(std::move(density), arguments.size(), 2),
         arguments_(std::move(arguments)),
         q_(arguments_.size()),
         records_(records),
@@ -74,7 +68,7 @@ class GroupedObservations final : public RemainderSource {
         levels_(std::move(levels)),
         share_(share) {
     if (n_ < 1 || q_ < 1 || q_ > most_arguments) throw std::invalid_argument("there must be observations, of 1 to 8 arguments");
-    if (width_ != at_data() + density_.n_data) throw std::invalid_argument("records are of another width");
+    kept_.check_width(width_);
     if (levels_.empty()) throw std::invalid_argument("there must be a radius");
     for (std::size_t k = 0; k < q_; ++k) add_terms(k);
   }
@@ -118,10 +112,7 @@ class GroupedObservations final : public RemainderSource {
   void set_move(const double* phi, const double* phi_new, Move& move) const {
     set_point(phi, move.from);
     set_point(phi_new, move.to);
-    const double furthest = std::max(move.from.furthest, move.to.furthest);
-    move.factor = std::numeric_limits<double>::infinity();
-    for (auto level = levels_.rbegin(); level != levels_.rend() && furthest <= level->radius; ++level)
-      move.factor = level->factor;
+    move.factor = factor_at(levels_, std::max(move.from.furthest, move.to.furthest), [](double radius) { return radius; });
     move.rates.assign(terms_.size(), 0.0);
     move.sums.resize(terms_.size());
     for (std::size_t j = 0; j < terms_.size(); ++j) {
@@ -201,28 +192,12 @@ class GroupedObservations final : public RemainderSource {
 
   // The change of its log likelihood less that of its expansion.
   Remainder remainder(std::int32_t i, const Changes& changes) const {
-    const double* own = record(i);
-    const double *centre = own + 1 + q_, *slope = centre + q_, *curve = slope + q_, *data = own + at_data();
-    double eta[most_arguments], expansion = 0;
-    for (std::size_t k = 0; k < q_; ++k) {
-      const double a = changes.from[k], b = changes.to[k];
-      expansion += slope[k] * (b - a);
-      for (std::size_t l = 0; l < k; ++l) expansion += *curve++ * (b * changes.to[l] - a * changes.from[l]);
-      expansion += 0.5 * *curve++ * (b - a) * (b + a);
-    }
-    for (std::size_t k = 0; k < q_; ++k) eta[k] = centre[k] + changes.from[k];
-    const double from = density_.log_lik(data, eta, q_);
-    for (std::size_t k = 0; k < q_; ++k) eta[k] = centre[k] + changes.to[k];
-    const double to = density_.log_lik(data, eta, q_);
-    return {to - from - expansion, kRounding * (1 + std::abs(from) + std::abs(to))};
+    return kept_.remainder<most_arguments>(record(i), changes.from, changes.to);
   }
 
  private:
-  static constexpr double kRounding = 1e-12;
-
   static double cube(double x) { return std::abs(x) * x * x; }
 
-  std::size_t at_data() const { return 1 + 3 * q_ + q_ * (q_ + 1) / 2; }
   const double* record(std::int32_t i) const { return records_ + static_cast<std::size_t>(i) * width_; }
 
   void add_terms(std::size_t k) {
@@ -332,7 +307,7 @@ class GroupedObservations final : public RemainderSource {
     point.furthest = *std::max_element(furthest.begin(), furthest.end());
   }
 
-  LogLik density_;
+  Records kept_;
   std::vector<Argument> arguments_;
   std::size_t q_;
   const double* records_;

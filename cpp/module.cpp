@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "arrays.hpp"
 #include "constrained.hpp"
 #include "decider.hpp"
 #include "densities.hpp"
@@ -34,10 +35,7 @@ using namespace stansub;
 namespace {
 
 template <class T>
-using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
 using Output = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Matrices = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Sketches = nb::ndarray<const Sketch::Number, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Rows32 = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
@@ -45,11 +43,6 @@ using OutputMatrix = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::
 using OutputRows = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using NumpyVector = nb::ndarray<nb::numpy, double, nb::ndim<1>>;
 using NumpyMatrix = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
-
-template <class T>
-std::vector<T> to_vector(const Vector<T>& array) {
-  return {array.data(), array.data() + array.shape(0)};
-}
 
 std::vector<const void*> to_pointers(const Vector<std::uint64_t>& addresses) {
   std::vector<const void*> pointers;
@@ -122,18 +115,6 @@ nb::object read_json_numbers(const nb::bytes& text, std::size_t threads, std::si
   nb::dict object;
   for (auto& [name, array] : *read) object[nb::str(name.c_str(), name.size())] = to_numpy(std::move(array));
   return object;
-}
-
-bitgen_t* to_bitgen(const nb::handle& capsule) {
-  auto* bits = static_cast<bitgen_t*>(PyCapsule_GetPointer(capsule.ptr(), "BitGenerator"));
-  if (bits == nullptr) throw nb::python_error();
-  return bits;
-}
-
-void require_length(std::size_t length, std::size_t wanted, const char* what) {
-  if (length != wanted)
-    throw std::invalid_argument(std::string(what) + " must have length " + std::to_string(wanted) + ", not " +
-                                std::to_string(length));
 }
 
 void require_rows(std::size_t length, std::int64_t n_steps, const char* what) {
@@ -432,13 +413,6 @@ Observations::Expansion to_expansion(const Vector<double>& anchor, const Matrix&
                                      const Matrix& hessian, const Vector<double>& third) {
   const auto square = [](const Matrix& m) { return std::vector<double>(m.data(), m.data() + m.size()); };
   return {to_vector(anchor), square(whitening), to_vector(gradient), square(hessian), to_vector(third)};
-}
-
-std::vector<Observations::Level> to_levels(const Vector<double>& radii, const Vector<double>& factors) {
-  require_length(factors.shape(0), radii.shape(0), "factors");
-  std::vector<Observations::Level> levels;
-  for (std::size_t k = 0; k < radii.shape(0); ++k) levels.push_back({radii.data()[k], factors.data()[k]});
-  return levels;
 }
 
 Observations to_observations(const DensityOrProgram& density, const std::vector<Matrix>& designs,

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "densities.hpp"
 #include "factorised.hpp"
+#include "records.hpp"
 #include "sketch.hpp"
 #include "thinning.hpp"
 
@@ -28,9 +28,7 @@ namespace stansub {
 // delta_k, at most l_k |w|, and the expansion is off by at most c t^(p + 1), t = max_k |delta_k| / l_k, which is
 // c |w|^(p + 1) at most: by the latter observations are picked, by the former most of them are sent away again without a likelihood.
 //
-// What is asked of an observation beside its rows z_k lies together as one record: c; then 1 / l_k, eta_k at the anchor,
-// and df / deta_k there (q numbers each); the lower triangle of the second derivatives, row by row; in the third order,
-// which is for one argument, the third one; and the data of its density.
+// What is asked of an observation beside its rows z_k lies together as one of `Records`; levels of bounds are by |w|.
 class Observations final : public RemainderSource {
  public:
   static constexpr std::size_t most_arguments = 64;
@@ -40,11 +38,6 @@ class Observations final : public RemainderSource {
     const double* rows;
     std::size_t n, dim;
     bool shared() const { return n == 1; }
-  };
-
-  // Wherever |w| is no more than the radius, bounds are `factor` times what the constants c say.
-  struct Level {
-    double radius, factor;
   };
 
   // About which log likelihoods are expanded: A, lower triangular, dim by dim, and gradient, Hessian and, in the third order, third
@@ -99,7 +92,7 @@ class Observations final : public RemainderSource {
  private:
   Observations(LogLik density, std::vector<Design> designs, std::size_t n, std::size_t width, Expansion expansion,
                std::vector<Level> levels, double share, std::vector<double> constants)
-      : density_(std::move(density)),
+      : kept_(std::move(density), designs.size(), expansion.third.empty() ? 2 : 3),
         designs_(std::move(designs)),
         n_(n),
         q_(designs_.size()),
@@ -113,7 +106,7 @@ class Observations final : public RemainderSource {
     for (const auto& design : designs_)
       if (design.dim != dim() || (design.n != n && !design.shared()))
         throw std::invalid_argument("a design must have a row for each observation or one for all, of dim numbers");
-    if (width_ != at_data() + density_.n_data) throw std::invalid_argument("records are of another width");
+    kept_.check_width(width_);
     const std::size_t square = dim() * dim();
     if (expansion_.whitening.size() != square || expansion_.gradient.size() != dim() || expansion_.hessian.size() != square)
       throw std::invalid_argument("the expansion must have dim parameters throughout");
@@ -172,10 +165,7 @@ class Observations final : public RemainderSource {
       set_point(pair.d, pair.from);
     set_change(theta_new, pair.d);
     set_point(pair.d, pair.to);
-    const double longest = std::max(pair.from.length, pair.to.length);
-    pair.factor = std::numeric_limits<double>::infinity();
-    for (auto level = levels_.rbegin(); level != levels_.rend() && longest <= power(level->radius); ++level)
-      pair.factor = level->factor;
+    pair.factor = factor_at(levels_, std::max(pair.from.length, pair.to.length), [&](double radius) { return power(radius); });
     pair.lengths = pair.from.length + pair.to.length;
     pair.rate = std::isinf(pair.factor) ? pair.factor : pair.factor * pair.lengths * constants_.total();
   }
@@ -265,30 +255,10 @@ class Observations final : public RemainderSource {
 
   // The change of its log likelihood less that of its expansion.
   Remainder remainder(const Store& store, std::size_t i, const Changes& changes) const {
-    const double* own = record(store, i);
-    const double *centre = own + 1 + q_, *slope = centre + q_, *curve = slope + q_, *data = own + at_data();
-    double eta[most_arguments], expansion = 0;
-    for (std::size_t k = 0; k < q_; ++k) {
-      const double a = changes.from[k], b = changes.to[k];
-      expansion += slope[k] * (b - a);
-      for (std::size_t l = 0; l < k; ++l) expansion += *curve++ * (b * changes.to[l] - a * changes.from[l]);
-      expansion += 0.5 * *curve++ * (b - a) * (b + a);
-    }
-    if (order() == 3) {
-      const double a = changes.from[0], b = changes.to[0];
-      expansion += *curve / 6 * (b - a) * (a * a + a * b + b * b);
-    }
-    for (std::size_t k = 0; k < q_; ++k) eta[k] = centre[k] + changes.from[k];
-    const double from = density_.log_lik(data, eta, q_);
-    for (std::size_t k = 0; k < q_; ++k) eta[k] = centre[k] + changes.to[k];
-    const double to = density_.log_lik(data, eta, q_);
-    return {to - from - expansion, kRounding * (1 + std::abs(from) + std::abs(to))};
+    return kept_.remainder<most_arguments>(record(store, i), changes.from, changes.to);
   }
 
  private:
-  static constexpr double kRounding = 1e-12;
-
-  std::size_t at_data() const { return 1 + 3 * q_ + q_ * (q_ + 1) / 2 + (order() == 3); }
   const double* record(const Store& store, std::size_t i) const { return store.records + i * width_; }
   const double* row(const Store& store, std::size_t k, std::size_t i) const { return store.designs[k] + i * dim(); }
 
@@ -370,7 +340,7 @@ class Observations final : public RemainderSource {
     return sum;
   }
 
-  LogLik density_;
+  Records kept_;
   std::vector<Design> designs_;
   std::size_t n_, q_, width_;
   Store store_{};

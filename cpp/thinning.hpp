@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -117,9 +118,11 @@ inline void count_all(Decision& decision, std::int64_t n_observations) {
   decision.n_obs_used = n_observations;
 }
 
-// The latest candidate's remainder, held against its bound.
-inline double checked_remainder(Remainders& remainders, const Candidate& candidate, Decision& decision,
-                                Counters& counters) {
+// The next candidate's remainder, held against its bound; nothing where a nearer bound sends the candidate away.
+inline std::optional<double> next_remainder(Remainders& remainders, bitgen_t* bits, Candidate& candidate,
+                                            Decision& decision, Counters& counters) {
+  ++counters.candidates;
+  if (!remainders.draw(bits, candidate, decision)) return std::nullopt;
   const Remainder r = remainders.evaluate(candidate, decision, counters);
   ++decision.n_looks;
   if (!std::isfinite(r.value)) return r.value;
@@ -154,14 +157,13 @@ class FactorisedRule {
     Candidate candidate;
     decision.accepted = true;
     for (std::int64_t k = 0; k < n && decision.accepted; ++k) {
-      ++counters.candidates;
-      if (!remainders.draw(bits, candidate, decision)) continue;
-      const double r = checked_remainder(remainders, candidate, decision, counters);
-      if (!std::isfinite(r)) {
-        finish_nonfinite(decision, r, log_u, counters);
+      const auto r = next_remainder(remainders, bits, candidate, decision, counters);
+      if (!r) continue;
+      if (!std::isfinite(*r)) {
+        finish_nonfinite(decision, *r, log_u, counters);
         return;
       }
-      decision.accepted = candidate.height >= -r;
+      decision.accepted = candidate.height >= -*r;
     }
   }
 
@@ -210,14 +212,13 @@ class JointRule {
     }
     Candidate candidate;
     for (std::int64_t left = random_poisson(bits, rate); is_open(log_ratio, log_u, left); --left) {
-      ++counters.candidates;
-      if (!remainders.draw(bits, candidate, decision)) continue;
-      const double r = checked_remainder(remainders, candidate, decision, counters);
-      if (!std::isfinite(r)) {
-        finish_nonfinite(decision, r, log_u, counters);
+      const auto r = next_remainder(remainders, bits, candidate, decision, counters);
+      if (!r) continue;
+      if (!std::isfinite(*r)) {
+        finish_nonfinite(decision, *r, log_u, counters);
         return;
       }
-      add(r, candidate, log_ratio);
+      add(*r, candidate, log_ratio);
     }
     decision.accepted = log_ratio > log_u;
   }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "arrays.hpp"
 #include "grouped.hpp"
 #include "surrogate_nuts.hpp"
 #include "transitions.hpp"
@@ -21,21 +22,7 @@ using namespace nb::literals;
 namespace stansub {
 namespace {
 
-template <class T>
-using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Output = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Matrix = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-std::vector<T> to_vector(const Vector<T>& array) {
-  return {array.data(), array.data() + array.shape(0)};
-}
-
-bitgen_t* to_bitgen(const nb::handle& capsule) {
-  auto* bits = static_cast<bitgen_t*>(PyCapsule_GetPointer(capsule.ptr(), "BitGenerator"));
-  if (bits == nullptr) throw nb::python_error();
-  return bits;
-}
 
 struct Transition {
   double acceptance = 0;
@@ -138,12 +125,6 @@ std::vector<GroupedObservations::Argument> to_arguments(
     arguments[gathered_of[j]].gathered.push_back({gathered_places[j].data(), gathered_factors[j].data()});
   }
   return arguments;
-}
-
-std::vector<GroupedObservations::Level> to_levels(const Vector<double>& radii, const Vector<double>& factors) {
-  std::vector<GroupedObservations::Level> levels;
-  for (std::size_t k = 0; k < std::min(radii.shape(0), factors.shape(0)); ++k) levels.push_back({radii(k), factors(k)});
-  return levels;
 }
 
 // Joint decisions of one chain about what a surrogate leaves out. Moves whose bounds are large take a smaller kappa, so

@@ -1,14 +1,20 @@
-"""What speaks against draws, as values: one type for each kind of finding, with the figures it rests on.
+"""What speaks against draws, as values: one type for each kind of finding, with the figures it rests on and its words.
 
-The checks that make them are in `stansub.output.checks`; `stansub.output.words` puts them into sentences.
+The checks that make them are in `stansub.output.checks`; findings on decisions and their cost are in
+`stansub.decision_findings`. Words name options as in Python, between backticks: `max_error`, `iter_sampling=2000`. The
+command line shows them as flags.
 """
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
+
+from stansub.wording import percent
 
 
 class Severity(IntEnum):
@@ -22,11 +28,27 @@ class Severity(IntEnum):
     """The draws must not be used."""
 
 
+class Words(NamedTuple):
+    """A finding in words, and what to do about it."""
+
+    text: str
+    remedy: str
+
+    @property
+    def line(self) -> str:
+        """Both in one line."""
+        return f"{self.text} {self.remedy}"
+
+
 @dataclass(frozen=True)
-class Finding:
+class Finding(ABC):
     """Something that speaks against draws."""
 
     severity: ClassVar[Severity] = Severity.DOUBT
+
+    @abstractmethod
+    def describe(self) -> Words:
+        """Return text and remedy."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +101,11 @@ class Estimates:
         """Whether the errors are larger than their standard errors say, by more than is tolerated."""
         return self.low > SQUARE_ABOVE
 
+    def clause(self) -> str:
+        """Return the result of the audit of estimates, in a clause."""
+        off, n = math.sqrt(self.mean_square), self.n_audited
+        return f"{n:,} audited estimates were off by {off:.2f} standard errors (root mean square; 1 expected)"
+
 
 @dataclass(frozen=True)
 class Acceptances:
@@ -96,6 +123,13 @@ class Acceptances:
     n_audited: int
     mean: float
     limit: float
+
+    def clause(self) -> str:
+        """Return the result of the audit of acceptance probabilities, in a clause."""
+        return (
+            f"they raise the acceptance probability by {percent(self.mean)} on average over "
+            f"{self.n_audited:,} audited decisions, by at most {percent(self.limit)} with 95 % confidence"
+        )
 
 
 @dataclass(frozen=True)
@@ -129,6 +163,10 @@ class Quantities:
     n_checked: int
     worst: tuple[tuple[str, float], ...]
 
+    def listed(self, form: str) -> str:
+        named = ", ".join(f"{name} ({form.format(value)})" for name, value in self.worst)
+        return f"{self.n_failing:,} of {self.n_checked:,} quantities, worst {named}"
+
 
 # Modes
 
@@ -154,6 +192,22 @@ class MissedMode(Finding):
     above: float
     values: Mapping[str, list[float]]
 
+    def describe(self) -> Words:
+        above = (
+            f"; its log density is {self.above:,.1f} above that of the highest visited mode" if self.above > 0 else ""
+        )
+        places = [
+            f"{name} is {there:.3g} (draws: {low:.3g} to {high:.3g})"
+            for name, (there, low, high) in self.values.items()
+        ]
+        return Words(
+            f"Chains missed a mode: no chain visited about {percent(self.share)} of the posterior{above}. "
+            f"At that mode {', '.join(places) or 'no parameter is outside the range of the draws'}.",
+            "Do not use these draws. Run again with another `seed`, or with `inits` near that mode. If the modes "
+            "differ "
+            "only by their labels, order the parameters in the program.",
+        )
+
 
 @dataclass(frozen=True)
 class ModesUnchecked(Finding):
@@ -161,12 +215,26 @@ class ModesUnchecked(Finding):
 
     reason: str
 
+    def describe(self) -> Words:
+        return Words(
+            f"stansub could not check whether the chains missed a mode: {self.reason}.",
+            "Compare with a second run that has another `seed` and other `inits`.",
+        )
+
 
 @dataclass(frozen=True)
 class LabelsSwitch(Finding):
     """Elements of these parameters can change places without changing the posterior."""
 
     names: tuple[str, ...]
+
+    def describe(self) -> Words:
+        return Words(
+            f"Labels switch: exchanging the elements of {', '.join(self.names)} does not change the posterior, so "
+            "their "
+            "individual means and sds are meaningless.",
+            "Declare one of these parameters as ordered, or give its elements different priors.",
+        )
 
 
 # The run
@@ -177,6 +245,13 @@ class Stopped(Finding):
     """The run ended before its last iteration: "interrupted", "max_time", or what failed."""
 
     reason: str
+
+    def describe(self) -> Words:
+        known = {"interrupted": "it was interrupted", "max_time": "`max_time` was reached"}
+        return Words(
+            f"The run stopped before its last iteration: {known.get(self.reason, self.reason)}.",
+            "Resume the run from its checkpoint (`resume`), or use these draws if they pass the other checks.",
+        )
 
 
 @dataclass(frozen=True)
@@ -199,12 +274,25 @@ class NotPreciseEnough(Finding):
     ess: float
     r_hat: float | None
 
+    def describe(self) -> Words:
+        r_hat = f" and an R-hat of {self.r_hat:.3f}" if self.r_hat is not None else ""
+        what = f"{self.quantity} has an ESS of {self.ess:.0f}{r_hat}" if self.quantity else "no parameter has moved"
+        return Words(
+            f"The run reached its last iteration before the requested precision (`until={self.asked}`): {what}.",
+            "Resume the run from its checkpoint (`resume`) with more `iter_sampling`.",
+        )
+
 
 @dataclass(frozen=True)
 class LeftOut(Finding):
     """Generated quantities could not be computed; a clause says which and why."""
 
     what: str
+
+    def describe(self) -> Words:
+        return Words(
+            f"The {self.what}.", "Check those blocks of the Stan program. The draws of the parameters are complete."
+        )
 
 
 @dataclass(frozen=True)
@@ -224,6 +312,18 @@ class StuckChain(Finding):
     n_steps: int | None
     of_nuts: bool
 
+    def describe(self) -> Words:
+        text = f"Chain {self.chain} never moved."
+        if self.n_accepted is not None and self.n_steps is not None:
+            text = f"Chain {self.chain} is stuck: it accepted {self.n_accepted:,} of {self.n_steps:,} proposals."
+        other = "another `seed`" if self.of_nuts else "other `inits`"
+        return Words(
+            text,
+            f"Discard these draws. Run again with a longer `iter_warmup`, or with {other} if the chain started far "
+            "from "
+            "the others.",
+        )
+
 
 @dataclass(frozen=True)
 class Divergences(Finding):
@@ -231,6 +331,13 @@ class Divergences(Finding):
 
     n: int
     adapt_delta: float
+
+    def describe(self) -> Words:
+        return Words(
+            f"{self.n:,} iterations of NUTS diverged: NUTS may have missed a part of the posterior.",
+            f"Raise `adapt_delta` above {self.adapt_delta:g}. If that does not help, reparameterise the program "
+            "(`reference_model`).",
+        )
 
 
 @dataclass(frozen=True)
@@ -240,6 +347,13 @@ class TreesCutShort(Finding):
     n: int
     max_treedepth: int
 
+    def describe(self) -> Words:
+        depth = self.max_treedepth
+        return Words(
+            f"{self.n:,} iterations of NUTS reached the maximum tree depth {depth}: the chains move slowly.",
+            f"Raise `max_treedepth` above {depth}, or bring the predictors to a similar scale.",
+        )
+
 
 # Convergence and precision
 
@@ -247,6 +361,12 @@ class TreesCutShort(Finding):
 @dataclass(frozen=True)
 class OneChain(Finding):
     """There is no second chain to compare with."""
+
+    def describe(self) -> Words:
+        return Words(
+            "The run has one chain: R-hat needs at least two, and one chain cannot show which regions it missed.",
+            "Run `chains=4`.",
+        )
 
 
 @dataclass(frozen=True)
@@ -265,6 +385,14 @@ class HighRHat(Finding):
     quantities: Quantities
     many: bool = False
 
+    def describe(self) -> Words:
+        effects = "If parameters are group effects or smooths, use `proposal='surrogate'`. " if self.many else ""
+        return Words(
+            f"R-hat is above {self.limit} for {self.quantities.listed('{:.2f}')}: the chains have not converged.",
+            f"{effects}Double `iter_warmup` and `iter_sampling`. If that does not help, inspect the traces "
+            "(`stansub plot`): the posterior may have several modes, or directions that the data hardly inform.",
+        )
+
 
 @dataclass(frozen=True)
 class NotFinite(Finding):
@@ -273,12 +401,23 @@ class NotFinite(Finding):
     n: int
     names: tuple[str, ...]
 
+    def describe(self) -> Words:
+        return Words(
+            f"{self.n:,} quantities have draws that are not finite: {', '.join(self.names)}.",
+            "Check how the Stan program computes them. Their accuracy is unknown.",
+        )
+
 
 @dataclass(frozen=True)
 class TooFewDraws(Finding):
     """Too few draws a chain for R-hat and ESS."""
 
     n_draws: int
+
+    def describe(self) -> Words:
+        return Words(
+            f"There are too few draws ({self.n_draws} a chain) for R-hat and ESS.", "Raise `iter_sampling` to 1000."
+        )
 
 
 @dataclass(frozen=True)
@@ -299,199 +438,14 @@ class LowEss(Finding):
     quantities: Quantities
     iterations: int | None
 
-
-# Decisions
-
-
-@dataclass(frozen=True)
-class NoAudit(Finding):
-    """No decision was audited, though that was asked for or not."""
-
-    asked_for: bool
-
-
-@dataclass(frozen=True)
-class TooFewAudits(Finding):
-    """Audits that leave a larger error possible than is tolerated.
-
-    Attributes
-    ----------
-    n_audited : int
-    level : ErrorLevel
-    limit : float
-        What the error of a decision is at most, with 95 % confidence.
-    """
-
-    n_audited: int
-    level: ErrorLevel
-    limit: float
-
-
-@dataclass(frozen=True)
-class WrongDecisions(Finding):
-    """More audited decisions were wrong than the test allows.
-
-    Attributes
-    ----------
-    audit : Audit
-    level : ErrorLevel
-        Its value is 0 for an exact test.
-    test : str
-    own_test : bool
-        Whether the test is not of this package.
-    bound : bool
-        Whether it is a concentration bound.
-    per_look : bool
-        Whether the level is that of a single look.
-    """
-
-    audit: Audit
-    level: ErrorLevel
-    test: str
-    own_test: bool
-    bound: bool
-    per_look: bool
-
-
-@dataclass(frozen=True)
-class NoiseUnderestimated(Finding):
-    """Estimated log ratios are further off than the noise that the test counts in."""
-
-    estimates: Estimates
-    test: str
-
-
-@dataclass(frozen=True)
-class NoiseTooLarge(Finding):
-    """The noise of this share of the decisions was too large for the test."""
-
-    share: float
-    test: str
-
-
-@dataclass(frozen=True)
-class HeavyTail:
-    """|t| of random subsets is beyond its critical value more often than Student's t.
-
-    Attributes
-    ----------
-    blocks : int
-        Size of the subsets.
-    observed, low, high, nominal : float
-        Share of the subsets with its 95 % interval, and that of Student's t.
-    undefined : float
-        Share of the subsets whose differences are all equal.
-    """
-
-    blocks: int
-    observed: float
-    low: float
-    high: float
-    nominal: float
-    undefined: float
-
-
-@dataclass(frozen=True)
-class LevelAudit:
-    """Audited decisions of a part of a run in which the error level fell from ``first`` to ``last``.
-
-    Attributes
-    ----------
-    first, last : float
-    n_audited, n_wrong : int
-    expected : float
-        Wrong decisions to be expected at most: the sum of the levels of the audited ones.
-    """
-
-    first: float
-    last: float
-    n_audited: int
-    n_wrong: int
-    expected: float
-
-
-@dataclass(frozen=True)
-class WrongAtTheirLevel(Finding):
-    """More audited decisions were wrong than their own error level allows, in some parts of a run where it fell."""
-
-    parts: tuple[LevelAudit, ...]
-    test: str
-
-
-@dataclass(frozen=True)
-class TrialDecisionsWrong:
-    """Simulated decisions go the wrong way more often than the test promises: share, its 95 % interval, promise."""
-
-    wrong: float
-    low: float
-    high: float
-    promised: float
-
-
-@dataclass(frozen=True)
-class NormalityFails(Finding):
-    """A t-test cannot be trusted on these data."""
-
-    reasons: tuple[HeavyTail | TrialDecisionsWrong, ...]
-
-
-@dataclass(frozen=True)
-class VoidGuarantee(Finding):
-    """The guarantee of a bound is void, since the range of what it averages is not known."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class RangeViolated(Finding):
-    """Decisions in which observations differed by more than the range given for them."""
-
-    n: int
-    n_steps: int
-
-
-@dataclass(frozen=True)
-class BoundsTooSmall(Finding):
-    """Remainders beyond their learned bounds may change acceptance probabilities by more than is tolerated.
-
-    Attributes
-    ----------
-    acceptances : Acceptances
-    accepted : float
-        What is tolerated.
-    n_violated : int
-        Decisions that met such a remainder.
-    """
-
-    acceptances: Acceptances
-    accepted: float
-    n_violated: int
-
-
-# Efficiency
-
-
-@dataclass(frozen=True)
-class ShortSteps(Finding):
-    """A random walk whose proposals are accepted too often."""
-
-    severity = Severity.COST
-    acceptance_rate: float
-
-
-@dataclass(frozen=True)
-class NonfiniteProposals(Finding):
-    """Share of the proposals whose log density was not a number."""
-
-    share: float
-
-
-@dataclass(frozen=True)
-class NothingSaved(Finding):
-    """Decisions used nearly all the data, of which this share on average."""
-
-    severity = Severity.COST
-    share_of_data: float
+    def describe(self) -> Words:
+        return Words(
+            f"ESS (bulk or tail) is below {self.wanted} ({self.per_chain} per chain) for "
+            f"{self.quantities.listed('{:.0f}')}: their estimates are imprecise.",
+            "Make the chains converge first: until then the required number of iterations cannot be estimated."
+            if self.iterations is None
+            else f"At this rate `iter_sampling={self.iterations}` is enough.",
+        )
 
 
 # Comparisons, and checks that failed
@@ -503,9 +457,18 @@ class Unrecorded(Finding):
 
     reasons: tuple[str, ...]
 
+    def describe(self) -> Words:
+        return Words(
+            f"It is unknown whether both sides sample the same posterior: {'; '.join(self.reasons)}.",
+            "Check it yourself, or make the reference with `stansub reference`.",
+        )
+
 
 @dataclass(frozen=True)
 class NotChecked(Finding):
     """The draws could not be checked."""
 
     reason: str
+
+    def describe(self) -> Words:
+        return Words(f"These draws were not checked ({self.reason}).", "Run `stansub summary`.")

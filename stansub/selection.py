@@ -1,18 +1,24 @@
-"""What was chosen for a run, and why, as values: one type for each kind of choice, with the figures it rests on.
+"""What was chosen for a run, and why, as values: one type for each kind of choice, with its figures and its words.
 
-`stansub.output.words` puts them into sentences.
+Choices of control variates are in `stansub.variates_selection`, those of tests, blocks and audits in
+`stansub.decision_selection`. Words name options as in Python, between backticks: `test='exact'`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any, ClassVar
+
+from stansub.wording import listed, percent
+
+# Parameters that are named.
+_MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Chosen(ABC):
     """Something that was chosen."""
 
     about: ClassVar[str]
@@ -21,6 +27,10 @@ class Chosen:
     def record(self) -> dict[str, Any]:
         """As it stands in the output: plain values, and the kind by name."""
         return {"kind": type(self).__name__, **asdict(self)}
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the choice and its reason in words."""
 
 
 Choices = Mapping[str, Chosen]
@@ -64,6 +74,19 @@ class ModesFound(Chosen):
     n_passes: float
     seconds: float
 
+    def describe(self) -> str:
+        text = f"log density {self.log_density:,.2f} ({self.n_reached} of {self.n_starts} starts)"
+        if len(self.shares) > 1:
+            shares = ", ".join(f"{share:.2g}" for share in self.shares)
+            text += f"; {len(self.shares)} modes with shares {shares} of the evidence"
+        if self.interchangeable:
+            text += f"; the labels of {listed(self.interchangeable)} switch"
+        if self.below:
+            below = ", ".join(f"{difference:,.1f}" for difference in self.below[:3])
+            more = ", ..." if len(self.below) > 3 else ""
+            text += f"; {len(self.below)} with negligible evidence, lower by {below}{more}"
+        return f"{text}; {self.n_passes:.1f} passes over the data in {self.seconds:.1f} s"
+
 
 @dataclass(frozen=True)
 class SurrogateSettled(Chosen):
@@ -80,6 +103,12 @@ class SurrogateSettled(Chosen):
     about = "surrogate"
     noise: float
     n_passes: int
+
+    def describe(self) -> str:
+        return (
+            f"an approximation in the likelihood's own arguments, with an error of {self.noise:.2g} in the "
+            f"log density (standard deviation), computed in {self.n_passes} passes over the data"
+        )
 
 
 @dataclass(frozen=True)
@@ -108,6 +137,11 @@ class TransitionsTaken(Chosen):
     normal: float | None
     accepted: float
     hardly_moves: bool
+
+    def describe(self) -> str:
+        normal = f", and {percent(self.normal)} of normal moves would be accepted" if self.normal is not None else ""
+        why = "requested" if self.asked else f"{_with_effects(self.effects, self.n_parameters)}{normal}"
+        return f"surrogate transitions: {why}; {percent(self.accepted)} of the trial transitions were accepted"
 
 
 @dataclass(frozen=True)
@@ -138,205 +172,14 @@ class TransitionsLeft(Chosen):
     normal: float | None = None
     accepted: float | None = None
 
-
-# Control variates
-
-
-@dataclass(frozen=True)
-class TooLarge:
-    """An order whose coefficients would take too much memory, in bytes."""
-
-    order: int
-    memory: int
-
-
-@dataclass(frozen=True)
-class VariatesByCost(Chosen):
-    """The order of control variates with which set-up and decisions together cost least.
-
-    Attributes
-    ----------
-    order : int
-    blocks : tuple of float
-        Blocks that a decision needs with none, with order 1 and with order 2.
-    n_blocks : int
-    memory : int
-        Bytes; 0 with none.
-    seconds : float
-        That making them takes, about.
-    far_from_quadratic : bool
-        Whether no order helps, since the log likelihood is far from quadratic within the posterior.
-    too_large : tuple of TooLarge
-    memory_allowed : int
-    """
-
-    about = "control variates"
-    order: int
-    blocks: tuple[float, float, float]
-    n_blocks: int
-    memory: int
-    seconds: float
-    far_from_quadratic: bool
-    too_large: tuple[TooLarge, ...]
-    memory_allowed: int
-
-
-@dataclass(frozen=True)
-class VariatesAsAsked(Chosen):
-    """The user named the order; or, with a function, a function of the program bounds what this order leaves."""
-
-    about = "control variates"
-    order: int
-    function: str = ""
-
-
-@dataclass(frozen=True)
-class VariatesForBounds(Chosen):
-    """The test needs bounds on what control variates of this order leave: proved ones, or learned from some draws.
-
-    Attributes
-    ----------
-    order : int
-    n_draws : int
-        That bounds were learned from; 0 where they are proved.
-    function : str
-        Of the program, which gives the bounds; empty where they follow from linear predictors.
-    """
-
-    about = "control variates"
-    order: int
-    n_draws: int = 0
-    function: str = ""
-
-
-@dataclass(frozen=True)
-class RangeByPredictors(Chosen):
-    """The range of a concentration bound follows from proved bounds on what control variates leave.
-
-    Attributes
-    ----------
-    asked : bool
-        Whether the user named this source; otherwise no function of the program gives the range.
-    """
-
-    about = "range"
-    asked: bool
-
-
-@dataclass(frozen=True)
-class VariatesOfObservations(Chosen):
-    """Each observation has its own, with proved bounds on what they leave.
-
-    Attributes
-    ----------
-    order : {2, 3}
-    candidates : float
-        Observations that a decision is expected to pick, of `n_observations`.
-    """
-
-    about = "control variates"
-    order: int
-    candidates: float
-    n_observations: int
-
-
-@dataclass(frozen=True)
-class NoVariatesForTest(Chosen):
-    """The test looks at the differences themselves."""
-
-    about = "control variates"
-    test: str
-
-
-@dataclass(frozen=True)
-class NoVariatesWithoutMode(Chosen):
-    """There is no mode to expand about."""
-
-    about = "control variates"
-    reason: str
-
-
-@dataclass(frozen=True)
-class VariatesMoved(Chosen):
-    """The order at a new expansion point, with the blocks that a decision needs there with none, order 1 and 2."""
-
-    about = "control variates"
-    order: int
-    blocks: tuple[float, float, float]
-    n_blocks: int
-
-
-@dataclass(frozen=True)
-class VariatesGivenUp(Chosen):
-    """After so many steps of warmup decisions need fewer blocks without."""
-
-    about = "control variates"
-    n_steps: int
-    blocks_with: float
-    blocks_without: float
-    n_blocks: int
-
-
-# The expansion point of the control variates, which chains look at when they meet after `n_steps` of warmup
-
-
-@dataclass(frozen=True)
-class ExpansionPoint(Chosen):
-    """What came of a meeting of the chains."""
-
-    about = "expansion point"
-    n_steps: int
-
-
-@dataclass(frozen=True)
-class KeptForFewDraws(ExpansionPoint):
-    """Too few different draws to tell."""
-
-
-@dataclass(frozen=True)
-class KeptSinceNear(ExpansionPoint):
-    """The mean of the chains is ``distance`` sds from it, and their sds are alike."""
-
-    distance: float
-
-
-@dataclass(frozen=True)
-class KeptSinceApart(ExpansionPoint):
-    """The chains are far apart with lower density between them."""
-
-
-@dataclass(frozen=True)
-class KeptSinceUndefined(ExpansionPoint):
-    """Derivatives are not defined at the mean of the chains."""
-
-    distance: float
-    error: str
-
-
-@dataclass(frozen=True)
-class KeptForCost(ExpansionPoint):
-    """Another point saves too little: blocks that a decision needs, and would need (None: with no order) there."""
-
-    distance: float
-    blocks: float
-    blocks_there: float | None
-    n_blocks: int
-
-
-@dataclass(frozen=True)
-class Moved(ExpansionPoint):
-    """Moved to the mean of the chains, as after ``earlier`` steps: blocks that a decision needs, and needed."""
-
-    distance: float
-    earlier: tuple[int, ...]
-    blocks: float
-    blocks_before: float
-    n_blocks: int
-
-
-@dataclass(frozen=True)
-class GivenUp(ExpansionPoint):
-    """Control variates do not pay."""
+    def describe(self) -> str:
+        there_are = f"not used, although there are {_with_effects(self.effects, self.n_parameters)}"
+        if self.normal is not None:
+            near = f"{percent(self.normal)} of normal moves would be accepted"
+            return f"{there_are}: the posterior is nearly normal ({near})"
+        if self.accepted is not None:
+            return f"{there_are}: {percent(self.accepted)} of the trial transitions were accepted"
+        return f"{there_are}: {self.reason}"
 
 
 # The proposal
@@ -358,6 +201,14 @@ class RaceOutcome:
     accepted: float
     rivals: tuple[Rival, ...]
 
+    def clause(self) -> str:
+        """Return it in a clause."""
+        text = f"{self.accepted:.0%} accepted"
+        for number, rival in enumerate(self.rivals):
+            of = "that of" if number else "the effective draws per observation of"
+            text += f"{' and' if number else ','} {rival.factor:.2g} times {of} {rival.name}"
+        return text
+
 
 @dataclass(frozen=True)
 class RaceWon(Chosen):
@@ -367,6 +218,9 @@ class RaceWon(Chosen):
     race: RaceOutcome
     walk_every: int
 
+    def describe(self) -> str:
+        return f"{self.race.winner} and one random-walk step in {self.walk_every}: {self.race.clause()}"
+
 
 @dataclass(frozen=True)
 class ProposalStays(Chosen):
@@ -374,6 +228,9 @@ class ProposalStays(Chosen):
 
     about = "proposal"
     race: RaceOutcome
+
+    def describe(self) -> str:
+        return f"{self.race.winner} as before: {self.race.clause()}"
 
 
 @dataclass(frozen=True)
@@ -383,6 +240,9 @@ class WalkWon(Chosen):
     about = "proposal"
     race: RaceOutcome
 
+    def describe(self) -> str:
+        return f"{self.race.winner} with an adapted scale: {self.race.clause()}"
+
 
 @dataclass(frozen=True)
 class WalkSinceFewAccepted(Chosen):
@@ -391,6 +251,12 @@ class WalkSinceFewAccepted(Chosen):
     about = "proposal"
     accepted: float
 
+    def describe(self) -> str:
+        return (
+            f"adaptive Metropolis that starts from the Laplace approximation: {self.accepted:.0%} of independent "
+            "draws from it were accepted"
+        )
+
 
 @dataclass(frozen=True)
 class BetweenModes(Chosen):
@@ -398,6 +264,12 @@ class BetweenModes(Chosen):
 
     about = "proposal"
     n_modes: int
+
+    def describe(self) -> str:
+        return (
+            f"independent draws from the Laplace approximations of {self.n_modes} modes, so that chains switch "
+            "modes, and as many random-walk steps around each mode"
+        )
 
 
 @dataclass(frozen=True)
@@ -409,250 +281,15 @@ class MiniBatchGradients(Chosen):
     n_blocks: int
     control_variates: bool
 
-
-# The test and its first look
-
-
-@dataclass(frozen=True)
-class LookTrial:
-    """Trial decisions with a first look.
-
-    Attributes
-    ----------
-    observed, nominal : float
-        Share of the trial subsets whose |t| was beyond its critical value, and what is expected.
-    n_subsets : int
-    wrong : float
-        Share of the trial decisions that were wrong.
-    n_decisions : int
-    """
-
-    observed: float
-    nominal: float
-    n_subsets: int
-    wrong: float
-    n_decisions: int
+    def describe(self) -> str:
+        text = f"Langevin moves with gradients from {self.n_drawn:,} of {self.n_blocks:,} blocks a step"
+        if self.control_variates:
+            return f"{text}, of the remainders of the expansions"
+        few = self.n_drawn < self.n_blocks
+        return f"{text}; without control variates their noise keeps steps short" if few else text
 
 
-@dataclass(frozen=True)
-class FirstLookFits(Chosen):
-    """The first look (in blocks) with the shortest decisions, of ``drawn`` blocks, at which means are near normal."""
-
-    about = "first look"
-    first: int
-    drawn: float
-    trial: LookTrial
-
-
-@dataclass(frozen=True)
-class FirstLookNotNormal(Chosen):
-    """The first look with fewest wrong decisions, where means of remainders are not normal at any."""
-
-    about = "first look"
-    first: int
-    trial: LookTrial
-
-
-@dataclass(frozen=True)
-class FirstLookUntried(Chosen):
-    """The latest first look, since nothing could be tried."""
-
-    about = "first look"
-    first: int
-
-
-@dataclass(frozen=True)
-class FirstLookOfNoise(Chosen):
-    """Of a test that counts noise in: how far ``n_estimates`` were off, in standard errors (None without any)."""
-
-    about = "first look"
-    first: int
-    n_estimates: int
-    off: float | None
-
-
-@dataclass(frozen=True)
-class TestTaken(Chosen):
-    """A test taken in place of another, since it makes ``gain`` times the effective draws per observation."""
-
-    __test__ = False
-    about = "test"
-    test: str
-    instead_of: str
-    gain: float
-
-
-@dataclass(frozen=True)
-class TestStays(Chosen):
-    """A test that stays, since another gains less than ``wanted``."""
-
-    __test__ = False
-    about = "test"
-    test: str
-    other: str
-    gain: float
-    wanted: float
-
-
-@dataclass(frozen=True)
-class ExactTaken(Chosen):
-    """Bounds are proved, and decisions with them cost less than those of another test, which draws so many observations
-    at the least.
-
-    Attributes
-    ----------
-    exact : str
-        The test that takes them.
-    least : int
-    """
-
-    about = "test"
-    exact: str
-    least: int
-
-
-@dataclass(frozen=True)
-class ExactWon(Chosen):
-    """Bounds are proved, and decisions with them make more effective draws for the data they use than another test.
-
-    Attributes
-    ----------
-    exact : str
-        The test that takes them.
-    instead_of : str
-    gain : float or None
-        How many times its effective draws they make; None where it made none.
-    """
-
-    about = "test"
-    exact: str
-    instead_of: str
-    gain: float | None
-
-
-@dataclass(frozen=True)
-class ExactLost(Chosen):
-    """Bounds are proved, and decisions with them make fewer effective draws for the data they use.
-
-    Attributes
-    ----------
-    exact : str
-        The test that takes them.
-    test : str
-        That is taken.
-    gain : float or None
-        How many times its effective draws they would make; None where that was not tried.
-    candidates : float
-        Observations that a decision would be expected to pick.
-    """
-
-    about = "bounds"
-    exact: str
-    test: str
-    gain: float | None
-    candidates: float
-
-
-@dataclass(frozen=True)
-class KappaTaken(Chosen):
-    """The kappa of joint decisions that makes most effective draws for the data it uses.
-
-    Attributes
-    ----------
-    kappa : float
-    tried : tuple of float
-        Of these.
-    """
-
-    about = "kappa"
-    kappa: float
-    tried: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class JointTaken(Chosen):
-    """Joint decisions make ``gain`` times the effective draws of factorised ones for the data they use; None where
-    these made none."""
-
-    about = "joint decisions"
-    gain: float | None
-
-
-@dataclass(frozen=True)
-class NoBounds(Chosen):
-    """There are no proved bounds on what control variates leave, for such a reason."""
-
-    about = "bounds"
-    reason: str
-
-
-# Blocks and audits
-
-
-class BlockReason(StrEnum):
-    """Why blocks have the size they have."""
-
-    GIVEN = "given"
-    EXACT = "exact"
-    CONTROL_VARIATES = "control variates"
-    RANGE = "range"
-    SPEED = "speed"
-    SINGLE = "single observations"
-
-
-@dataclass(frozen=True)
-class BlockSize(Chosen):
-    """Observations a block."""
-
-    about = "blocks"
-    size: int
-    reason: BlockReason
-
-
-@dataclass(frozen=True, kw_only=True)
-class ErrorAudited(Chosen):
-    """The error that the user accepts, and the audits that tell whether it is kept.
-
-    Attributes
-    ----------
-    max_error : float
-    n_audits : int
-    n_passes : int or None
-        Passes over the data that they take at most, where they are more than usual.
-    per_look : float or None
-        Error level of each look, where the test has one.
-    """
-
-    about = "max error"
-    max_error: float
-    n_audits: int
-    n_passes: int | None = None
-    per_look: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ErrorNotAudited(Chosen):
-    """An error that the audits cannot tell.
-
-    Attributes
-    ----------
-    max_error : float
-    n_needed : int
-        Audits that it would take.
-    n_audits : int or None
-        Those that are made; None where there are fewer decisions than are needed.
-    n_passes : int
-        Passes over the data that it would take.
-    share : float
-        Of the decisions that would have to be audited.
-    per_look : float or None
-        Error level of each look, where the test has one.
-    """
-
-    about = "max error"
-    max_error: float
-    n_needed: int
-    n_audits: int | None
-    n_passes: int
-    share: float
-    per_look: float | None = None
+def _with_effects(effects: Sequence[str], n_parameters: int) -> str:
+    """Return in words which parameters are effects with an unknown scale."""
+    named = listed(effects) if len(effects) < _MOST_NAMED else f"{', '.join(effects[: _MOST_NAMED - 1])} and others"
+    return f"effects with an unknown scale ({named}) among {n_parameters:,} parameters"

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from stansub.acceptance.rules import Pocock
 from stansub.codec import ANEW, GIVEN, Codec, Encoded, Foreign, MalformedError, NotKeptError, _hints, fits
+from stansub.decision_selection import BlockReason, BlockSize
 from stansub.kernels.proposals import Affine, NoAdapter, RandomWalk
 from stansub.run.kinds import CODEC
 from stansub.run.moments import Moments
 from stansub.run.state import Counted, Totals
-from stansub.selection import BlockReason, BlockSize
 from stansub.tuning.adapt import CovarianceAdapter
 
 NOTHING = Foreign()

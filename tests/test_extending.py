@@ -34,7 +34,7 @@ from evaluate import log_density  # noqa: E402
 from gibbs import Gibbs, GibbsKernel  # noqa: E402
 from independence import IndependentT  # noqa: E402
 from jumps import Jumps  # noqa: E402
-from offsets import OFFSETS  # noqa: E402
+from offsets import with_offsets  # noqa: E402
 from static_hmc import StaticHmc  # noqa: E402
 
 Array = NDArray[np.float64]
@@ -367,14 +367,14 @@ class TestPass:
 
     @pytest.fixture
     def rewritten(self, monkeypatch: pytest.MonkeyPatch) -> Any:
-        monkeypatch.setattr(passes, "PASSES", (*passes.PASSES, OFFSETS))
+        monkeypatch.setattr(passes, "PASSES", (*passes.PASSES, with_offsets))
         passes.rewriting.cache_clear()
         yield lambda code: passes.rewriting(parse(stanc.canonical_code(code, "counts")))
         passes.rewriting.cache_clear()
 
     def test_it_composes_with_others(self, rewritten: Any) -> None:
         found = rewritten(COUNTS)
-        assert found.passes == ("summaries of data in transformed data", OFFSETS.name)
+        assert found.passes == ("summaries of data in transformed data", with_offsets.name)
         assert "vector[N] stansub_offset_1 = log(exposure);" in found.program.code
         assert "vector[J] stansub_offset_2 = exp(w);" in found.program.code
         assert "log(" not in found.program.text(found.program.model.span), "both offsets are the same variable"
@@ -392,7 +392,7 @@ class TestPass:
             assert log_density(found, data, values) == pytest.approx(log_density(program, data, values), rel=1e-12)
 
     def test_programs_without_offsets_are_left_alone(self) -> None:
-        assert OFFSETS.rewrite(parse(COUNTS.replace("log(exposure)", "exposure").replace("exp(w)", "w"))) is None
+        assert with_offsets(parse(COUNTS.replace("log(exposure)", "exposure").replace("exp(w)", "w"))) is None
 
 
 class TestFunctions:

@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stansub.stan.elementwise.elements import ELEMENTWISE
-from stansub.stan.passes import Pass
-from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Symbols, checked, is_candidate
+from stansub.stan.rewriting import Added, Pass, Symbols
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import Call, Declaration, Name, Node, Program
 
 
-def with_offsets(program: Program) -> Program | None:
-    """Return the program with functions of data vectors in transformed data; None if its model has none."""
-    if not is_candidate(program):
-        return None
+@Pass.named("offsets in transformed data")
+def with_offsets(program: Program) -> Added | None:
+    """Compute functions of data vectors in transformed data."""
     vectors = {one.name: one for one in data_declarations(program) if one.base == "vector" and not one.array_dims}
     symbols, variables, replacements = Symbols.of(program), dict[Call, str](), []
     for call in _offsets(program.model, vectors):
@@ -30,7 +27,7 @@ def with_offsets(program: Program) -> Program | None:
     lines = []
     for call, name in variables.items():
         lines.append(f"{vectors[str(call.arguments[0])].type.plain} {name} = {call};")
-    return checked(extended(program, lines, replacements), "the program with offsets") if lines else None
+    return Added(lines, replacements) if lines else None
 
 
 def _offsets(node: Node, vectors: Mapping[str, Declaration]) -> Iterator[Call]:
@@ -41,6 +38,3 @@ def _offsets(node: Node, vectors: Mapping[str, Declaration]) -> Iterator[Call]:
         case _:
             for part in node.parts:
                 yield from _offsets(part, vectors)
-
-
-OFFSETS = Pass("offsets in transformed data", with_offsets)

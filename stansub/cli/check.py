@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Columns, Debug, Model, shared, sources_of, taking
+from stansub.cli.options import Columns, Debug, Model, forcing, shared, sources_of, taking
 
 
 @taking(shared("observations", group="", default=""))
@@ -27,7 +27,7 @@ def check(
             "pre-2021 arrays (`real x\\[N]`) in current syntax.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite that file.")] = False,
+    force: Annotated[bool, forcing("Overwrite that file.")] = False,
     verbose: Annotated[
         bool,
         typer.Option(

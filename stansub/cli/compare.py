@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Debug, Draws, Quiet, sources_of, taking
+from stansub.cli.options import OUTPUT, Columns, Debug, Draws, Quiet, forcing, into, moving, sources_of, taking
 from stansub.cli.reference import of_nuts
 
 _REFERENCE = "Reference"
@@ -23,33 +23,16 @@ _Stored = Annotated[
 _VarNames = Annotated[
     list[str] | None, typer.Option("--var-name", help="Variable to compare; may be given several times.")
 ]
-_Moved = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="DATA",
-        help="Data, if the files have been moved since sampling; may be given several times.",
-        rich_help_panel=_REFERENCE,
-    ),
-]
+_Moved = Annotated[list[str] | None, moving(_REFERENCE)]
 _OutputDir = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Folder for report.html, report.md with its pictures, and comparison.json.",
-        show_default="reports/MODEL",
-        rich_help_panel=OUTPUT,
-    ),
+    into("Folder for report.html, report.md with its pictures, and comparison.json.", "reports/MODEL", OUTPUT),
 ]
 _Json = Annotated[
     Path | None,
     typer.Option(metavar="FILE.json", help="Write only the figures, without a report.", rich_help_panel=OUTPUT),
 ]
-_Force = Annotated[
-    bool,
-    typer.Option(
-        "--force", help="Overwrite a report, and replace a stored reference that does not fit.", rich_help_panel=OUTPUT
-    ),
-]
+_Force = Annotated[bool, forcing("Overwrite a report, and replace a stored reference that does not fit.", OUTPUT)]
 
 
 @taking(*of_nuts(group=_REFERENCE, kept_in="reference"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, shared, sources_of, taking
+from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, forcing, shared, sources_of, taking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +49,7 @@ def diagnose(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the picture.", rich_help_panel=OUTPUT)] = False,
+    force: Annotated[bool, forcing("Overwrite the picture.", OUTPUT)] = False,
     quiet: Quiet = False,
     columns: Columns = None,
     debug: Debug = False,
@@ -82,14 +82,12 @@ def _print(result: NormalityTrial, console: Console) -> None:
     """The verdict, the table of the tails, and what to do."""
     from rich.text import Text
 
-    from stansub.output.words import clause
-
     def write(text: str, style: str = "", *, hang: int = 0) -> None:
         for line in textwrap.wrap(text, _WIDTH, subsequent_indent=" " * hang) or [""]:
             console.print(Text(line, style=style), soft_wrap=True)
 
     write(result.headline, "bold green" if result.trusted else "bold yellow")
-    for reason in map(clause, result.reasons):
+    for reason in (one.clause() for one in result.reasons):
         write(f"  {reason[0].upper()}{reason[1:]}.", "yellow", hang=2)
     for advice in result.advice:
         write(f"  -> {advice}", hang=5)
@@ -127,7 +125,7 @@ def _facts(result: NormalityTrial) -> Iterator[tuple[str, str]]:
 
 def _table(result: NormalityTrial) -> Iterator[str]:
     """How often |t| is beyond critical values: a header and a line a look."""
-    from stansub.output.words import percent
+    from stansub.wording import percent
 
     ends = result.tails[result.tails["phase"] == "end"]
     levels = ends[~ends["in_use"]]["nominal"].round(6).unique()

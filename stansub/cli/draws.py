@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Debug, Draws, Verbose
+from stansub.cli.options import Debug, Draws, Verbose, forcing, into
 
 
 def summary(
@@ -27,18 +27,11 @@ def summary(
 
 def plot(
     draws: Draws,
-    output_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder for the pictures, DRAWS_trace.png and DRAWS_data.png.",
-            show_default="that of the draws",
-        ),
-    ] = None,
+    output_dir: Annotated[Path | None, into("Folder for the pictures, DRAWS_trace.png and DRAWS_data.png.")] = None,
     var_names: Annotated[
         list[str] | None, typer.Option("--var-name", help="Variable to show; may be given several times.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the pictures.")] = False,
+    force: Annotated[bool, forcing("Overwrite the pictures.")] = False,
     debug: Debug = False,
 ) -> None:
     """Plot traces, ranks and, for subsampled draws, the share of the data that decisions used."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stansub.cli.options import Debug, Draws
+from stansub.cli.options import Debug, Draws, forcing, into
 
 
 class FormatName(StrEnum):
@@ -28,10 +28,8 @@ def export(
             "parquet: one table with a column for each value.",
         ),
     ] = FormatName.cmdstan_csv,
-    output_dir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder for the files.", show_default="that of the draws")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the files.")] = False,
+    output_dir: Annotated[Path | None, into("Folder for the files.")] = None,
+    force: Annotated[bool, forcing("Overwrite the files.")] = False,
     debug: Debug = False,
 ) -> None:
     """Export draws for other software: DRAWS_1.csv, DRAWS_2.csv, ..., DRAWS.csv or DRAWS.parquet."""

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Debug, Moved, Quiet, SubsetSeed, SubsetSize, sources_of
+from stansub.cli.options import Columns, Debug, Json, Moved, Quiet, SubsetSeed, SubsetSize, sources_of
 
 
 class ScaleName(StrEnum):
@@ -33,7 +33,7 @@ def loo(
     ] = ScaleName.log,
     data: Moved = None,
     columns: Columns = None,
-    json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.", rich_help_panel=OUTPUT)] = False,
+    json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:

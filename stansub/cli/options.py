@@ -29,6 +29,7 @@ __all__ = [
     "Debug",
     "Draws",
     "HelpAll",
+    "Json",
     "Model",
     "Moved",
     "Quiet",
@@ -36,6 +37,9 @@ __all__ = [
     "SubsetSize",
     "Verbose",
     "declared",
+    "forcing",
+    "into",
+    "moving",
     "shared",
     "show_all",
     "sources_of",
@@ -61,14 +65,25 @@ Columns = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-Moved = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="DATA",
-        help="Data, if the files have been moved since sampling; may be given several times.",
-        rich_help_panel=DATA,
-    ),
-]
+
+
+def moving(panel: str) -> Any:
+    """Return the option for data that are no longer where a run found them, in a panel of the help."""
+    text = "Data, if the files have been moved since sampling; may be given several times."
+    return typer.Option(metavar="DATA", help=text, rich_help_panel=panel)
+
+
+def forcing(text: str, panel: str | None = None) -> Any:
+    """Return the option ``--force``, with what it overwrites."""
+    return typer.Option("--force", help=text, rich_help_panel=panel)
+
+
+def into(text: str, shown: str = "that of the draws", panel: str | None = None) -> Any:
+    """Return the option for the folder of what a command writes, with the words for the default."""
+    return typer.Option(metavar="FOLDER", help=text, show_default=shown, rich_help_panel=panel)
+
+
+Moved = Annotated[list[str] | None, moving(DATA)]
 SubsetSize = Annotated[
     int, typer.Option("--observations", metavar="M", help="Size of the random subset; all if there are no more.")
 ]
@@ -80,6 +95,7 @@ Verbose = Annotated[
         "--verbose", "-v", help="Show audits, speed, times and how the sampler was chosen too.", rich_help_panel=OUTPUT
     ),
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=OUTPUT)]
 
 _Command = Callable[..., None]

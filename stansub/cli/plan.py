@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, flag_of
-from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, sources_of, taking, words_of
+from stansub.cli.options import OUTPUT, Columns, Data, Debug, Json, Model, Quiet, forcing, sources_of, taking, words_of
 
 if TYPE_CHECKING:
     from stansub.planning.plan import BudgetPlan, Sampled, Trees
@@ -27,14 +27,13 @@ _Pilot = Annotated[
     float | None,
     typer.Option(metavar="SECONDS", help="Time of the pilot's steps.", show_default="a tenth of the budget, 3 to 60"),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON.", rich_help_panel=OUTPUT)]
 _Output = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE", help="Picture to write.", show_default="MODEL_plan.png in this folder", rich_help_panel=OUTPUT
     ),
 ]
-_Force = Annotated[bool, typer.Option("--force", help="Overwrite the picture.", rich_help_panel=OUTPUT)]
+_Force = Annotated[bool, forcing("Overwrite the picture.", OUTPUT)]
 
 
 @taking("chains", "parallel_chains", "seed", "block_size", "observations", "evaluator")
@@ -43,7 +42,7 @@ def plan(
     data: Data,
     budget: _Budget = "10m",
     pilot: _Pilot = None,
-    json: _Json = False,
+    json: Json = False,
     output: _Output = None,
     force: _Force = False,
     quiet: Quiet = False,
@@ -139,7 +138,7 @@ def _row(found: BudgetPlan, way: Sampled | Trees) -> list[str]:
 
 
 def _own_row(way: Sampled, risk: list[str]) -> list[str]:
-    from stansub.output.words import percent
+    from stansub.wording import percent
 
     seen = way.seen
     audits = "0" if way.fixed else "as above"

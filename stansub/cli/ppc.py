@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, SubsetSeed, SubsetSize, sources_of
+from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, SubsetSeed, SubsetSize, forcing, into, sources_of
 
 
 def ppc(
@@ -16,15 +16,8 @@ def ppc(
     observations: SubsetSize = 1000,
     n_draws: Annotated[int, typer.Option("--draws", metavar="S", help="Number of replicated data sets.")] = 200,
     seed: SubsetSeed = 0,
-    output_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Folder for DRAWS_ppc.nc and the picture, DRAWS_ppc.png.",
-            show_default="that of the draws",
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the files.")] = False,
+    output_dir: Annotated[Path | None, into("Folder for DRAWS_ppc.nc and the picture, DRAWS_ppc.png.")] = None,
+    force: Annotated[bool, forcing("Overwrite the files.")] = False,
     data: Moved = None,
     columns: Columns = None,
     quiet: Quiet = False,

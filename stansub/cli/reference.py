@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Columns, Data, Debug, Model, declared, shared, sources_of, taking
+from stansub.cli.options import Columns, Data, Debug, Model, declared, forcing, shared, sources_of, taking
 
 
 class EngineName(StrEnum):
@@ -70,7 +70,7 @@ def reference(
             show_default="MODEL_reference.nc in this folder",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Run again and overwrite the output file.")] = False,
+    force: Annotated[bool, forcing("Run again and overwrite the output file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     columns: Columns = None,
     debug: Debug = False,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, as_flags
-from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, sources_of
+from stansub.cli.options import Columns, Debug, Draws, Moved, Quiet, forcing, sources_of
 from stansub.run import config
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def report(
         Path | None,
         typer.Option(metavar="FILE.html", help="Page to write.", show_default="DRAWS_report.html beside the draws"),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the page.")] = False,
+    force: Annotated[bool, forcing("Overwrite the page.")] = False,
     data: Moved = None,
     columns: Columns = None,
     quiet: Quiet = False,

@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, as_flags
-from stansub.cli.options import DECISIONS, OUTPUT, Columns, Data, Debug, Model, Quiet, shared, sources_of, taking
+from stansub.cli.options import (
+    DECISIONS,
+    OUTPUT,
+    Columns,
+    Data,
+    Debug,
+    Model,
+    Quiet,
+    forcing,
+    into,
+    shared,
+    sources_of,
+    taking,
+)
 from stansub.errors import InterruptError
 
 if TYPE_CHECKING:
@@ -61,15 +74,9 @@ _Quantities = Annotated[
     ),
 ]
 _OutputDir = Annotated[
-    Path,
-    typer.Option(
-        metavar="FOLDER",
-        help="Folder for picture and figures, MODEL_risk.png and MODEL_risk.json.",
-        show_default="this folder",
-        rich_help_panel=OUTPUT,
-    ),
+    Path, into("Folder for picture and figures, MODEL_risk.png and MODEL_risk.json.", "this folder", OUTPUT)
 ]
-_Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.", rich_help_panel=OUTPUT)]
+_Force = Annotated[bool, forcing("Overwrite the output.", OUTPUT)]
 
 
 @taking(
@@ -159,7 +166,7 @@ def _print(found: Risk) -> None:
 def _lines(found: Risk) -> list[str]:
     """What decisions took, then risk, squared bias and variance of each group of test functions."""
     from stansub.diagnostics.risk_result import label
-    from stansub.output.words import percent
+    from stansub.wording import percent
 
     rows = [["epsilon", "steps", "accepted", "data", "passes/step", "wrong decisions", "(95 %)"]]
     for epsilon, row in found.settings.iterrows():

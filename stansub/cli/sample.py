@@ -10,7 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Data, Debug, HelpAll, Model, Quiet, Verbose, shared, sources_of, taking
+from stansub.cli.options import (
+    OUTPUT,
+    Columns,
+    Data,
+    Debug,
+    HelpAll,
+    Model,
+    Quiet,
+    Verbose,
+    forcing,
+    shared,
+    sources_of,
+    taking,
+)
 from stansub.errors import MISSED_MODE, InputError, InterruptError, NotMixingError, RunError
 from stansub.run import config
 
@@ -55,7 +68,7 @@ def sample(
             hidden=True,
         ),
     ] = OutputFormat.netcdf,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.", rich_help_panel=OUTPUT)] = False,
+    force: Annotated[bool, forcing("Overwrite the output file.", OUTPUT)] = False,
     budget: Annotated[
         str | None,
         typer.Option(

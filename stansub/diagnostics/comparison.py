@@ -16,7 +16,6 @@ from stansub.diagnostics.verdict import Evidence, Verdict, judge, n_tests
 from stansub.errors import InputError
 from stansub.findings import Finding, Unrecorded
 from stansub.output.inference_data import attrs
-from stansub.output.words import words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,8 +77,8 @@ class Comparison:
             "cost": _rows(self.cost),
             "notes": list(self.cost.attrs["notes"]),
             "alignment": {name: list(names) for name, names in vars(self.alignment).items()},
-            "cautions": [words(finding)._asdict() for finding in self.findings],
-            "reference_cautions": [words(finding)._asdict() for finding in self.reference_findings],
+            "cautions": [finding.describe()._asdict() for finding in self.findings],
+            "reference_cautions": [finding.describe()._asdict() for finding in self.reference_findings],
         }
 
 

@@ -19,10 +19,9 @@ from stansub import streams
 from stansub.acceptance.normality import LEVELS, TOLERATED, Pair, Trial, coarsened, figures, try_pairs
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.acceptance.stopping import Guarantee, StoppingRule
+from stansub.decision_findings import HeavyTail, TrialDecisionsWrong
 from stansub.errors import InputError
-from stansub.findings import HeavyTail, TrialDecisionsWrong
 from stansub.output.checks import normality_fails
-from stansub.output.words import clause, percent
 from stansub.run import choices, decisions, limits
 from stansub.run.chain import WARMUP_STRETCH, Chain
 from stansub.run.inits import Init, Inits, load
@@ -39,6 +38,7 @@ from stansub.target.taylor import ControlVariates
 from stansub.tuning.mode_setup import Request, check_order
 from stansub.tuning.proposal_names import check_proposal, without_race
 from stansub.tuning.trial import pairs_at
+from stansub.wording import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -378,7 +378,7 @@ def _note(
     reasons = normality_fails(judged(trials["start"], test))
     if not reasons:
         return ""
-    return f"On the way from the inits, whose draws are thrown away: {'; and '.join(map(clause, reasons))}."
+    return f"On the way from the inits, whose draws are thrown away: {'; and '.join(one.clause() for one in reasons)}."
 
 
 def _advice(

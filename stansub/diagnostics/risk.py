@@ -32,7 +32,6 @@ from stansub.diagnostics.risk_truth import MAX_R_HAT, Truth, check_same, make_tr
 from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 from stansub.memory import reason
 from stansub.output import files, inference_data
-from stansub.output.words import percent
 from stansub.run import choices, collect, decisions, executors, inits, limits
 from stansub.run.posteriors import make_posterior
 from stansub.run.progress import default_console, stage_progress, wanted
@@ -41,6 +40,7 @@ from stansub.stan.compilation import CompiledModel
 from stansub.stan.posterior import Posterior
 from stansub.stan.sources import DataLike
 from stansub.types import FloatArray
+from stansub.wording import percent
 
 if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData

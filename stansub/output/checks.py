@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy
 
-from stansub import findings
-from stansub.findings import Audit, Finding, HeavyTail, Quantities, TrialDecisionsWrong
+from stansub import decision_findings, findings
+from stansub.decision_findings import HeavyTail, TrialDecisionsWrong
+from stansub.findings import Audit, Finding, Quantities
 from stansub.output.inference_data import attrs
 from stansub.output.record import (
     BOUNDS,
@@ -155,9 +156,9 @@ def _wrong_at_their_level(run: _Run) -> Iterable[Finding]:
         n_wrong, expected = sum(one["n_wrong"] for one in own), sum(one["n_audited"] * one["level"] for one in own)
         if n_wrong and scipy.special.gammainc(n_wrong, expected) < 0.025 / len(parts):
             n = sum(one["n_audited"] for one in own)
-            wrong.append(findings.LevelAudit(own[0]["level"], own[-1]["level"], n, n_wrong, expected))
+            wrong.append(decision_findings.LevelAudit(own[0]["level"], own[-1]["level"], n, n_wrong, expected))
     if wrong:
-        yield findings.WrongAtTheirLevel(tuple(wrong), str(run.facts.get("test")))
+        yield decision_findings.WrongAtTheirLevel(tuple(wrong), str(run.facts.get("test")))
 
 
 def _wrong_decisions(run: _Run) -> Iterable[Finding]:
@@ -170,10 +171,10 @@ def _wrong_decisions(run: _Run) -> Iterable[Finding]:
         return
     if audit is None:
         if record.estimates is None and record.acceptances is None:
-            yield findings.NoAudit(asked_for=bool(run.facts.get("settings", {}).get("audit")))
+            yield decision_findings.NoAudit(asked_for=bool(run.facts.get("settings", {}).get("audit")))
     elif audit.low > accepted:
         test = str(run.facts.get("test"))
-        yield findings.WrongDecisions(
+        yield decision_findings.WrongDecisions(
             audit,
             level,
             test,
@@ -185,7 +186,7 @@ def _wrong_decisions(run: _Run) -> Iterable[Finding]:
         share = 1.0 if record.fallback_share is None else record.fallback_share
         limit = share * _error_limit(audit, run.facts)
         if limit > max(2 * accepted, _TOLERABLE):
-            yield findings.TooFewAudits(audit.n_audited, level, limit)
+            yield decision_findings.TooFewAudits(audit.n_audited, level, limit)
 
 
 def _error_limit(audit: Audit, facts: Mapping[str, Any]) -> float:
@@ -205,9 +206,9 @@ def _error_limit(audit: Audit, facts: Mapping[str, Any]) -> float:
 def _noise(run: _Run) -> Iterable[Finding]:
     estimates, share, test = run.record.estimates, run.record.fallback_share, str(run.facts.get("test"))
     if estimates is not None and estimates.fails:
-        yield findings.NoiseUnderestimated(estimates, test)
+        yield decision_findings.NoiseUnderestimated(estimates, test)
     if share is not None and share > _FALLBACK_ABOVE:
-        yield findings.NoiseTooLarge(share, test)
+        yield decision_findings.NoiseTooLarge(share, test)
 
 
 def normality_fails(figures: Mapping[str, Any]) -> tuple[HeavyTail | TrialDecisionsWrong, ...]:
@@ -225,7 +226,7 @@ def normality_fails(figures: Mapping[str, Any]) -> tuple[HeavyTail | TrialDecisi
 
 def _normality(run: _Run) -> Iterable[Finding]:
     if "normality" in run.facts and (reasons := normality_fails(run.facts["normality"])):
-        yield findings.NormalityFails(reasons)
+        yield decision_findings.NormalityFails(reasons)
 
 
 def _bounds(run: _Run) -> Iterable[Finding]:
@@ -234,11 +235,11 @@ def _bounds(run: _Run) -> Iterable[Finding]:
     if acceptances is not None:
         accepted = error_level(run.facts).value or _TOLERABLE
         if acceptances.limit > accepted:
-            yield findings.BoundsTooSmall(acceptances, accepted, n_violated)
+            yield decision_findings.BoundsTooSmall(acceptances, accepted, n_violated)
     elif kind == "void":
-        yield findings.VoidGuarantee(reason.strip())
+        yield decision_findings.VoidGuarantee(reason.strip())
     elif n_violated:
-        yield findings.RangeViolated(n_violated, int(total(run.facts, "n_steps") or 0))
+        yield decision_findings.RangeViolated(n_violated, int(total(run.facts, "n_steps") or 0))
 
 
 def _precision(run: _Run) -> Iterable[Finding]:
@@ -260,13 +261,13 @@ def _precision(run: _Run) -> Iterable[Finding]:
 def _moves(run: _Run) -> Iterable[Finding]:
     rate, facts = run.record.acceptance_rate, run.facts
     if rate is not None and rate > _TIMID_ABOVE and facts.get("settings", {}).get("proposal") in _RANDOM_WALKS:
-        yield findings.ShortSteps(rate)
+        yield decision_findings.ShortSteps(rate)
     nonfinite = ratio(total(facts, "n_nonfinite"), n_decisions(facts))
     if nonfinite is not None and nonfinite > _NONFINITE_ABOVE:
-        yield findings.NonfiniteProposals(nonfinite)
+        yield decision_findings.NonfiniteProposals(nonfinite)
     share = run.record.share_of_data
     if share is not None and share > _WASTED_ABOVE and error_level(facts).value != 0:
-        yield findings.NothingSaved(share)
+        yield decision_findings.NothingSaved(share)
 
 
 # The gravest first.

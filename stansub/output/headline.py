@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from stansub import findings
 from stansub.findings import Finding
 from stansub.output.record import EXACT, RunRecord, error_level, n_decisions, total
-from stansub.output.words import percent, short_audit, with_level
+from stansub.output.words import short_audit, with_level
 from stansub.progress import duration
+from stansub.wording import percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,17 +23,8 @@ from stansub.output.record import (
     total,
 )
 from stansub.output.statistics import affordable, count, table
-from stansub.output.words import (
-    audited_acceptances,
-    audited_decisions,
-    audited_estimates,
-    last_check,
-    normality_trial,
-    one_step_bias,
-    percent,
-    with_level,
-    words,
-)
+from stansub.output.words import audited_decisions, last_check, normality_trial, one_step_bias, with_level
+from stansub.wording import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,7 +106,7 @@ def render(
         console.print(Text(text, style=style), soft_wrap=True)
 
     def warn(finding: Finding, style: str) -> None:
-        text, remedy = words(finding)
+        text, remedy = finding.describe()
         for line in textwrap.wrap(f"Warning: {text}", _WIDTH, subsequent_indent=" " * 9):
             write(line, style)
         for line in textwrap.wrap(f"      -> {remedy}", _WIDTH, subsequent_indent=" " * 9):
@@ -262,7 +253,7 @@ def _with_noise(fallback_share: float, facts: dict[str, Any]) -> str:
 def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     audit, estimates = record.audit, record.estimates
     if estimates is not None:
-        yield "Audit", f"{audited_estimates(estimates)}."
+        yield "Audit", f"{estimates.clause()}."
     if audit is not None:
         yield "Audit", audited_decisions(audit, "other" if estimates is not None else "audited")
     elif facts.get("test") in THINNED:
@@ -281,7 +272,7 @@ def _audits(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str
 def _learned(record: RunRecord, facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """Return how often learned bounds were exceeded, and the effect on the acceptance probability."""
     if facts.get("guarantee") == LEARNED:
-        audit = audited_acceptances(record.acceptances) if record.acceptances else "none was audited"
+        audit = record.acceptances.clause() if record.acceptances else "none was audited"
         yield "Audit", f"{total(facts, 'n_bound_violated') or 0:,.0f} decisions used a block beyond its bound; {audit}"
 
 

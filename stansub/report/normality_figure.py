@@ -9,7 +9,7 @@ from scipy.special import betaincinv, ndtri, stdtrit
 
 from stansub.acceptance.normality import TOLERATED, Trial, spaced
 from stansub.output.style import BLUE, CHAIN_COLOURS, ERROR_COLOUR, INK, STYLE
-from stansub.output.words import percent
+from stansub.wording import percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stansub._version import __version__
 from stansub.diagnostics.covariance import NEGLIGIBLE
 from stansub.diagnostics.statistics import share as test_level
+from stansub.findings import Words
 from stansub.output.checks import R_HAT_MAX
 from stansub.output.inference_data import attrs, group
 from stansub.output.record import error_level, estimates_of
-from stansub.output.words import Words, audited_estimates, percent, with_level, words
+from stansub.output.words import with_level
 from stansub.report import figures
 from stansub.report.figures import sampler_names
 from stansub.stan.sources import DataSources
+from stansub.wording import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -239,7 +241,7 @@ def compose(comparison: "Comparison") -> Page:
             reason for reason in verdict.reasons if reason.rstrip(".").lower() not in verdict.headline.lower()
         ),
         advice=_ADVICE[verdict.word],
-        warnings=tuple((sampler, words(one)) for sampler, findings in sides for one in findings),
+        warnings=tuple((sampler, one.describe()) for sampler, findings in sides for one in findings),
         speed=tuple(speed(comparison)),
         cost=_cost(comparison, samplers),
         notes=tuple(sentence(note) for note in comparison.cost.attrs.get("notes", ())),
@@ -465,7 +467,7 @@ def origin_of(idata: "InferenceData") -> Iterable[tuple[str, str]]:
         wrong, audited = _total(facts.get("n_audit_wrong", 0)), _total(facts["n_audited"])
         estimates = estimates_of(_total(facts.get("n_audited_estimates", 0)), sum(facts.get("audit_squares", [])))
         parts = [f"{wrong:,} of {audited:,} audited decisions were wrong"] if audited else []
-        parts += [audited_estimates(estimates)] if estimates is not None else []
+        parts += [estimates.clause()] if estimates is not None else []
         yield "Audit", "; ".join(parts) or "none"
     if facts.get("stopped"):
         yield "Stopped", str(facts["stopped"])

@@ -11,7 +11,7 @@ from stansub.diagnostics.risk_functions import VARIANCES
 from stansub.diagnostics.risk_result import Risk, label
 from stansub.output import plots
 from stansub.output.style import CHAIN_COLOURS, INK, STYLE
-from stansub.output.words import percent
+from stansub.wording import percent
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from stansub._version import __version__
-from stansub.findings import Severity
+from stansub.findings import Severity, Words
 from stansub.output import plots
 from stansub.output import summary as summaries
 from stansub.output.checks import R_HAT_MAX
 from stansub.output.headline import headline
 from stansub.output.inference_data import attrs
-from stansub.output.words import Words, words
 from stansub.report.page import Cell, Table, origin_of
 from stansub.report.render import Picture, html_page, picture
 
@@ -74,7 +73,7 @@ def page_of(draws: InferenceData, *, command: str = "", notes: tuple[str, ...] =
         style=style,
         verdict=verdict,
         headline=headline(found.statistics, found.record, facts, found.findings),
-        warnings=tuple(map(words, found.findings)),
+        warnings=tuple(one.describe() for one in found.findings),
         statistics=Table((), ("", *cells), rows),
         left_out=found.n_scalars - found.n_shown,
         notes=notes,

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from stansub.acceptance import ranges as sources
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.acceptance.rules import StoppingRule
+from stansub.decision_selection import BlockReason, BlockSize, ErrorAudited, ErrorNotAudited
 from stansub.errors import InputError
 from stansub.run.decisions import check_range
-from stansub.selection import BlockReason, BlockSize, Chosen, ErrorAudited, ErrorNotAudited, RangeByPredictors
+from stansub.selection import Chosen
 from stansub.stan.analysis import Analysis
 from stansub.stan.posterior import Posterior
 from stansub.stan.ranges import LIPSCHITZ, largest_constant, range_function
+from stansub.variates_selection import RangeByPredictors
 
 # Share of the decisions that are audited, their number at most and at least, and what they may evaluate between.
 _AUDIT_SHARE, _AUDITS, _FEWEST_AUDITS, _AUDITED_OBSERVATIONS = 0.01, 400, 30, 100_000_000

@@ -25,7 +25,6 @@ from stansub.kernels.metropolis import LEVEL
 from stansub.kernels.proposals import Proposal, checked
 from stansub.memory import reason
 from stansub.output import convergence, files, inference_data
-from stansub.output.words import sentence
 from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain
 from stansub.run.config import SampleConfig
@@ -189,7 +188,7 @@ def _facts(prepared: Prepared, finished: Finished, chains: Sequence[Chain]) -> d
     return {
         **facts(posterior, setup.rule, setup.guarantee),
         "normality": normality(chains, setup.rule, variates=setup.order > 0, max_error=config.max_error),
-        "choices": {name: sentence(one) for name, one in setup.choices.items()},
+        "choices": {name: one.describe() for name, one in setup.choices.items()},
         "choice_values": {name: one.record() for name, one in setup.choices.items()},
         "starts": _starts(setup.found),
         "anchor_n_obs_evaluated": _evaluated(before.found, posterior),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stansub import selection
+from stansub import decision_selection, selection, variates_selection
 from stansub._loop import DeciderState
 from stansub.acceptance import bounds, looks, noise, schedule, stopping, student
 from stansub.acceptance.normality import Trial
@@ -106,7 +106,10 @@ _ABOUT_THE_MODE = (
     Moments,
 )
 _CHOICES = tuple(
-    one for one in vars(selection).values() if isinstance(one, type) and (is_dataclass(one) or issubclass(one, Enum))
+    one
+    for module in (selection, variates_selection, decision_selection)
+    for one in vars(module).values()
+    if isinstance(one, type) and one.__module__ == module.__name__ and (is_dataclass(one) or issubclass(one, Enum))
 )
 
 _Places = NDArray[np.int32]

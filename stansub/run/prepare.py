@@ -28,7 +28,7 @@ from stansub.run.constrain import Kept, check_draws
 from stansub.run.inits import Init, load, start
 from stansub.run.posteriors import Data, Given, Model, make_posterior, read, recorded_of
 from stansub.run.state import Plan
-from stansub.selection import Choices, Chosen, NoVariatesWithoutMode, updated
+from stansub.selection import Choices, Chosen, updated
 from stansub.stan.analysis import Analysis
 from stansub.stan.instances import Instances
 from stansub.stan.posterior import Posterior
@@ -41,6 +41,7 @@ from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.starts import RADIUS
 from stansub.tuning.surrogate import Settled
 from stansub.types import FloatArray
+from stansub.variates_selection import NoVariatesWithoutMode
 
 
 @dataclass(frozen=True)

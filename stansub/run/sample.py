@@ -25,7 +25,6 @@ from stansub.memory import reason
 from stansub.output import files
 from stansub.output.inference_data import arviz_module, container, keeps_trees, load
 from stansub.output.summary import Summary, summarise
-from stansub.output.words import sentence, words
 from stansub.progress import Progress
 from stansub.run import chains as chains_module
 from stansub.run import checkpoint, remote, resume, stages, store
@@ -243,7 +242,7 @@ def read_draws(path: str | Path) -> InferenceData:
 def _hardly_moves(setup: Setup) -> str:
     """Why the chains will hardly move, as far as that is known before they begin; empty if nothing says so."""
     notes = [one for one in setup.notes.values() if isinstance(one, TransitionsTaken | TransitionsLeft)]
-    return "; ".join(sentence(one).capitalize() for one in notes if one.hardly_moves)
+    return "; ".join(one.describe().capitalize() for one in notes if one.hardly_moves)
 
 
 class _Ready(NamedTuple):
@@ -406,9 +405,9 @@ def check(idata: InferenceData) -> Summary | None:
     summary = None
     try:
         summary = summarise(idata)
-        lines = [words(finding).line for finding in summary.findings]
+        lines = [finding.describe().line for finding in summary.findings]
     except (Exception, KeyboardInterrupt) as error:
-        lines = [words(NotChecked(reason(error))).line]
+        lines = [NotChecked(reason(error)).describe().line]
     idata.attrs["warnings"] = "\n".join(lines)
     return summary
 

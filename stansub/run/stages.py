@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from stansub import clock, selection, streams
+from stansub import clock, selection, streams, variates_selection
 from stansub.acceptance.rules import StoppingRule
 from stansub.acceptance.subsets import loop_table
 from stansub.errors import InputError
@@ -200,7 +200,7 @@ class Meetings:
         asked, found, posterior = self._asked, self.found, self._posterior
         moments = pool(draws)
         if moments is None:
-            self._keep(selection.KeptForFewDraws(n_steps))
+            self._keep(variates_selection.KeptForFewDraws(n_steps))
             return
         distance = float(np.abs((moments.position - self._about.position) / moments.sds).max())
         ratio = moments.sds / np.sqrt(np.sum(self._about.cholesky**2, axis=1))
@@ -210,7 +210,7 @@ class Meetings:
         away = float(np.abs((moments.position - anchor) / moments.sds).max())
         if distance < _NEAR and alike and accepted >= _AS_OFTEN * found.rate:
             if self._about is found.mode:
-                self._keep(selection.KeptSinceNear(n_steps, away))
+                self._keep(variates_selection.KeptSinceNear(n_steps, away))
             return
         evaluated = 0
         apart, group = r_hat(draws), about_one_mode(posterior, draws)
@@ -219,7 +219,7 @@ class Meetings:
             moments = pool(draws)
         together = np.concatenate(draws)
         if moments is None or 2 * len(group) <= len(chains):
-            self._keep(selection.KeptSinceApart(n_steps))
+            self._keep(variates_selection.KeptSinceApart(n_steps))
             return
         if asked.request.order != "0" and (found.variates is not None or asked.free_order):
             away = float(np.abs((moments.position - anchor) / moments.sds).max())
@@ -249,7 +249,7 @@ class Meetings:
         try:
             there = measure(moments.position, steps)
         except ValueError as error:
-            self._keep(selection.KeptSinceUndefined(n_steps, distance, str(error)))
+            self._keep(variates_selection.KeptSinceUndefined(n_steps, distance, str(error)))
             return 0
         here = there
         if present is not None:
@@ -262,25 +262,27 @@ class Meetings:
             try:
                 variates = self._make(moments, steps, order, rng)
             except InputError as error:
-                self._keep(selection.KeptSinceUndefined(n_steps, distance, f"there are {error}"))
+                self._keep(variates_selection.KeptSinceUndefined(n_steps, distance, f"there are {error}"))
                 return evaluated
-            moved = selection.Moved(
+            moved = variates_selection.Moved(
                 n_steps, distance, tuple(self._moved_at), needed_there[order], weighed.needed, n_blocks
             )
             self._moved_at.append(n_steps)
-            choice: selection.Chosen = selection.VariatesMoved(order, needed_there, n_blocks)
+            choice: selection.Chosen = variates_selection.VariatesMoved(order, needed_there, n_blocks)
             if variates.blockwise is None:
                 n = population.blocks.n_observations
-                choice = selection.VariatesOfObservations(variates.order, variates.candidates(self._posterior), n)
+                choice = variates_selection.VariatesOfObservations(
+                    variates.order, variates.candidates(self._posterior), n
+                )
             self._take(variates, moved, choice)
             evaluated += int(taylor.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
             evaluated += (DRAWS + 1) * population.blocks.n_observations if self.test.learns_bounds else 0
         elif weighed.given_up:
-            given_up = selection.VariatesGivenUp(n_steps, weighed.needed, needed_there[0], n_blocks)
-            self._take(None, selection.GivenUp(n_steps), given_up)
+            given_up = variates_selection.VariatesGivenUp(n_steps, weighed.needed, needed_there[0], n_blocks)
+            self._take(None, variates_selection.GivenUp(n_steps), given_up)
         else:
             there_too = needed_there[order] if order else None
-            self._keep(selection.KeptForCost(n_steps, distance, weighed.needed, there_too, n_blocks))
+            self._keep(variates_selection.KeptForCost(n_steps, distance, weighed.needed, there_too, n_blocks))
         return evaluated
 
     def _measuring(
@@ -427,7 +429,9 @@ class Meetings:
             trial = chain.trial.renewed(evaluator, table, variates) if chain.trial is not None else None
             chain.go_on_with(MetropolisHastings(decider, tables), adapter, trial)
 
-    def _take(self, variates: Variates | None, point: selection.ExpansionPoint, choice: selection.Chosen) -> None:
+    def _take(
+        self, variates: Variates | None, point: variates_selection.ExpansionPoint, choice: selection.Chosen
+    ) -> None:
         asked = self._asked
         if variates is None:
             self.test = asked.test
@@ -436,12 +440,12 @@ class Meetings:
         self._choose(point, choice)
         self.found = replace(self.found, variates=variates)
 
-    def _keep(self, kept: selection.ExpansionPoint) -> None:
+    def _keep(self, kept: variates_selection.ExpansionPoint) -> None:
         """Record that the expansion point stays; where it has moved before, that it has."""
         if not self._moved_at:
             self._choose(kept)
 
-    def _choose(self, point: selection.ExpansionPoint, *others: selection.Chosen) -> None:
+    def _choose(self, point: variates_selection.ExpansionPoint, *others: selection.Chosen) -> None:
         """Record choices, that of the expansion point after the mode."""
         mode, *rest = self.found.choices.values()
         self.found = replace(

@@ -22,6 +22,7 @@ from stansub.stan.syntax import (
     find,
     name_of,
     names,
+    placed,
     writes,
 )
 
@@ -70,8 +71,10 @@ def obstacles(program: Program, size: str) -> Iterator[Remark]:
                 "has a value for each observation, so a part of the data has other parameters than the whole",
             )
     yield from _aggregates(program, program.transformed_parameters.statements, sized)
-    for block in (program.transformed_parameters, program.model):
-        yield from _neighbours(program, block.statements, size, sized, loops=set())
+    for statement, around in placed(program.evaluated):
+        over = (one for one in around if isinstance(one, For) and size in names(one.lower, one.upper))
+        if not statement.bodies and _reaches_out(statement, size, sized, {one.variable for one in over}):
+            yield Remark(program.text(statement.span), "takes one observation together with others")
 
 
 def _aggregates(program: Program, statements: Sequence[Statement], sized: set[str]) -> Iterator[Remark]:
@@ -89,21 +92,8 @@ def _aggregates(program: Program, statements: Sequence[Statement], sized: set[st
             )
 
 
-def _neighbours(
-    program: Program, statements: Sequence[Statement], size: str, sized: set[str], loops: set[str]
-) -> Iterator[Remark]:
-    """Statements that reach from one observation to another."""
-    for statement in statements:
-        inside = loops
-        if isinstance(statement, For) and size in names(statement.lower, statement.upper):
-            inside = loops | {statement.variable}
-        for inner in statement.bodies:
-            yield from _neighbours(program, inner, size, sized, inside)
-        if not statement.bodies and _reaches_out(statement, size, sized, loops):
-            yield Remark(program.text(statement.span), "takes one observation together with others")
-
-
 def _reaches_out(statement: Statement, size: str, sized: set[str], loops: set[str]) -> bool:
+    """Whether a statement reaches from one observation to another."""
     if any(call.name in _NEIGHBOURS and names(*call.arguments) & sized for call in calls(statement)):
         return True
     return any(

@@ -7,43 +7,20 @@ That a program is a sum over what its data count is proved numerically by whoeve
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from stansub.stan.ragged import by_rows
 from stansub.stan.remarks import Remark
-from stansub.stan.rewriting import Refused, is_candidate, reserved
+from stansub.stan.rewrite import reserved
+from stansub.stan.rewriting import is_candidate
 from stansub.stan.scatter import observation_by_observation
 from stansub.stan.series.lags import with_lags
 from stansub.stan.series.residuals import with_residuals
 from stansub.stan.summaries import with_summaries
 from stansub.stan.syntax import Program
 
-
-class Pass(NamedTuple):
-    """A pass.
-
-    Attributes
-    ----------
-    name : str
-        What it writes, for people.
-    rewrite : callable
-        From a program to one that takes its place. `Refused` where it is meant for the program but cannot write it,
-        None where there is nothing to write.
-    """
-
-    name: str
-    rewrite: Callable[[Program], Program | Refused | None]
-
-
-PASSES = (
-    Pass("data beside an observation as rows of data", with_lags),
-    Pass("values at listed places observation by observation", observation_by_observation),
-    Pass("rows of groups of different sizes one by one", by_rows),
-    Pass("residuals of earlier observations from their rows", with_residuals),
-    Pass("summaries of data in transformed data", with_summaries),
-)
+PASSES = (with_lags, observation_by_observation, by_rows, with_residuals, with_summaries)
 # No program needs as many; a pass that undoes what another does would never end.
 _MOST = 12
 
@@ -76,7 +53,7 @@ def rewriting(program: Program) -> Rewriting:
     while len(applied) < _MOST:
         refusals = []
         for one in PASSES:
-            found = one.rewrite(program)
+            found = one(program)
             if isinstance(found, Program):
                 applied.append(one.name)
                 program = found

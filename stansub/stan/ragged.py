@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stansub.stan.elementwise.elements import ELEMENTWISE
-from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Refused, Symbols, checked, is_candidate
+from stansub.stan.rewriting import Added, Pass, Refused, Symbols
 from stansub.stan.sizes import JOINT, data_declarations
 from stansub.stan.syntax import (
     Assign,
@@ -43,22 +42,12 @@ _ONE = Literal("1")
 _BY_ELEMENT = {".*": "*", "./": "/", ".^": "^"}
 
 
-def by_rows(program: Program) -> Program | Refused | None:
-    """Return the program with densities of segments of data in loops over rows.
+@Pass.named("rows of groups of different sizes one by one")
+def by_rows(program: Program) -> Added | Refused | None:
+    """Write densities of segments of data in loops over rows.
 
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-
-    Returns
-    -------
-    Program, Refused or None
-        A program with the same parameters, log density and generated quantities. None where no loop goes through data
-        by segments, refused where more than densities of their elements is computed from them.
+    Refused if more than densities of their elements is computed from segments.
     """
-    if not is_candidate(program):
-        return None
     symbols, lines, replacements = Symbols.of(program), list[str](), []
     for loop in program.model.statements:
         found = _Ragged.of(program, loop) if isinstance(loop, For) else None
@@ -69,7 +58,7 @@ def by_rows(program: Program) -> Program | Refused | None:
         group, row = symbols.fresh("stansub_group"), symbols.fresh("stansub_row")
         lines.append(found.groups(group))
         replacements.append((found.loop.span, found.over_rows(group, row)))
-    return checked(extended(program, lines, replacements), "the program by rows") if replacements else None
+    return Added(lines, replacements) if replacements else None
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ from stansub.stan.syntax import (
     While,
     calls,
     names,
+    placed,
     walk,
 )
 
@@ -114,7 +115,7 @@ def recognise(program: Program) -> Form:
     """
     if program.model.span == NOWHERE:
         raise InputError("the program has no model block, so there is nothing to sample from")
-    found = list(_marked(program.model.statements, reachable=True))
+    found = list(_marked(program.model.statements))
     if not found:
         return plain(program)
     if len(found) > 1:
@@ -153,23 +154,17 @@ def bracketed(expression: Expression) -> str:
     return str(expression) if isinstance(expression, Name | Literal | Group) else f"({expression})"
 
 
-def _marked(statements: Sequence[Statement], *, reachable: bool) -> Iterator[tuple[Statement, bool]]:
+def _marked(statements: Sequence[Statement]) -> Iterator[tuple[Statement, bool]]:
     """Statements that call ``log_lik_i`` or ``reduce_sum``, and whether they stand outside any loop."""
-    for statement in statements:
-        if isinstance(statement, For) and _is_log_lik_loop(statement):
-            yield statement, reachable
-        elif isinstance(statement, For | ForEach | While):
-            yield from _marked(statement.body, reachable=False)
-        elif isinstance(statement, If | Profile | Braces):
-            for inner in statement.bodies:
-                yield from _marked(inner, reachable=reachable)
-        elif any(call.name in (*REDUCE_SUM, LOG_LIK) for call in calls(*statement.computes)):
-            yield statement, reachable
+    for statement, around in placed(statements):
+        is_marked = any(call.name in (*REDUCE_SUM, LOG_LIK) for call in calls(*statement.computes))
+        if _is_log_lik_loop(statement) or (is_marked and not any(map(_is_log_lik_loop, around))):
+            yield statement, not any(isinstance(one, For | ForEach | While) for one in around)
 
 
-def _is_log_lik_loop(loop: For) -> bool:
-    """Whether a loop is ``for (i in a : b) target += log_lik_i(i, ...)`` and nothing else."""
-    if len(loop.body) != 1 or not isinstance(loop.body[0], Target):
+def _is_log_lik_loop(loop: Statement) -> bool:
+    """Whether a statement is ``for (i in a : b) target += log_lik_i(i, ...)`` and nothing else."""
+    if not isinstance(loop, For) or len(loop.body) != 1 or not isinstance(loop.body[0], Target):
         return False
     call = loop.body[0].expression
     return isinstance(call, Call) and call.name == LOG_LIK and call.arguments[:1] == (Name(loop.variable),)
@@ -265,7 +260,8 @@ def _goes_to_target(program: Program, statement: Statement) -> bool:
         variable = statement.place.name
     else:
         return False
-    scope = next(scope for scope in _scopes(program.model.statements) if statement in scope)
+    scopes = (program.model.statements, *(body for one in walk(program.model.statements) for body in one.bodies))
+    scope = next(scope for scope in scopes if statement in scope)
     if sum(other.span == statement.span for other in scope) > 1:  # declared together with other variables
         return False
     later = scope[scope.index(statement) + 1 :]
@@ -282,13 +278,6 @@ def _goes_to_target(program: Program, statement: Statement) -> bool:
         and isinstance(uses[0], Target)
         and added_terms(uses[0].expression).count(Name(variable)) == 1
     )
-
-
-def _scopes(statements: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
-    yield statements
-    for statement in statements:
-        for inner in statement.bodies:
-            yield from _scopes(inner)
 
 
 def _length_of(program: Program, expression: Expression) -> set[str]:

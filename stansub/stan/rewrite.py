@@ -34,13 +34,13 @@ from stansub.stan.syntax import (
     Target,
     Tilde,
     UnsizedType,
-    calls,
     changed,
     names,
     parse,
     parse_expression,
     parse_statements,
     printed,
+    symbols,
     tokenize,
     writes,
 )
@@ -135,10 +135,14 @@ def _silenced(node: Node) -> Node | None:
     return Empty() if isinstance(node, Perform) and node.call.name == "print" else None
 
 
+def reserved(program: Program) -> list[str]:
+    """Return the names in a program that begin as only names that stansub writes may."""
+    return sorted(name for name in symbols(program) if name.startswith("stansub_"))
+
+
 def reserve_names(program: Program) -> None:
     """Raise InputError where a program has names of its own that begin with ``stansub_``."""
-    used = {*names(program), *(call.name for call in calls(program)), *(one.name for one in program.functions)}
-    if taken := sorted(name for name in used if name.startswith("stansub_")):
+    if taken := reserved(program):
         raise InputError(
             f"the program uses the name {taken[0]!r}; names that begin with stansub_ are reserved: rename it"
         )

@@ -8,24 +8,20 @@ with the other data; what follows is a loop over observations. The log density i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import checked, is_candidate
-from stansub.stan.sizes import changing_names, data_declarations, declarations, main_size
+from stansub.stan.rewriting import Added, Pass
+from stansub.stan.sizes import changing_names, counting, data_declarations, declarations
 from stansub.stan.syntax import (
     Assign,
-    Braces,
     Call,
     Declaration,
     Expression,
     For,
-    If,
     Literal,
     Name,
     Node,
-    Profile,
     Program,
     SizedType,
     Slice,
@@ -35,6 +31,7 @@ from stansub.stan.syntax import (
     changed,
     flat,
     names,
+    unlooped,
 )
 
 # The variable of loops over lists that the program writes as slices, and those of loops over observations.
@@ -48,28 +45,13 @@ _VECTORS = frozenset({"vector", "row_vector"})
 _ZEROS = {"vector": "rep_vector(0, {})", "row_vector": "rep_row_vector(0, {})", "real": "rep_array(0.0, {})"}
 
 
-def observation_by_observation(program: Program) -> Program | None:
-    """Return the program that fills observations one by one where the user's does by lists of their places.
-
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-
-    Returns
-    -------
-    Program or None
-        A program with the same parameters, log density and generated quantities. None where no values are assigned to
-        places that data list, of a variable with a value for each observation.
-    """
-    if not is_candidate(program):
-        return None
+@Pass.named("values at listed places observation by observation")
+def observation_by_observation(program: Program) -> Added | None:
+    """Fill variables with a value for each observation one by one, where the program does by lists of places."""
     writer = _Writer(program)
-    for block in (program.transformed_parameters, program.model):
-        writer.scope(block.statements)
-    if not writer.found:
-        return None
-    return checked(extended(program, writer.lines, writer.found), "the program by observations")
+    for statement, _ in unlooped(program.evaluated):
+        writer.write(statement)
+    return Added(writer.lines, writer.found) if writer.found else None
 
 
 @dataclass(frozen=True)
@@ -154,21 +136,16 @@ class _Writer:
         self.data = {one.name for one in data}
         self.integers = {one.name for one in data if one.base == "int" and not one.all_dims}
         self.listing = {one.name: one.all_dims[0] for one in data if one.base == "int" and len(one.all_dims) == 1}
-        self.size = main_size(program)
-        self.of_parameters = names(*(dim for one in program.parameters.declarations for dim in one.all_dims))
+        self.counts = counting(program)
         changing = [one for one in declarations(program) if one.name in changing_names(program)]
         # A name may be that of variables of several scopes.
         count = Counter(one.name for one in changing)
         self.variables = {one.name: one for one in changing if count[one.name] == 1}
 
-    def scope(self, statements: Sequence[Statement]) -> None:
-        """Write statements that assign to listed places anew."""
-        for statement in statements:
-            if isinstance(statement, If | Braces | Profile):
-                for inner in statement.bodies:
-                    self.scope(inner)
-            elif fillings := self._fillings(statement):
-                self.found.append((statement.span, "\n".join(map(self._written, fillings))))
+    def write(self, statement: Statement) -> None:
+        """Write a statement that assigns to listed places anew."""
+        if fillings := self._fillings(statement):
+            self.found.append((statement.span, "\n".join(map(self._written, fillings))))
 
     def _written(self, filling: _Filling) -> str:
         """The same by observations."""
@@ -234,9 +211,7 @@ class _Writer:
 
     def _is_of_observations(self, variable: Declaration) -> bool:
         """Whether a variable has a value for each observation."""
-        sized = names(*variable.all_dims[:1])
-        counts = bool(sized) and (self.size in sized or not sized & self.of_parameters)
-        return counts and names(*variable.all_dims) <= self.data
+        return any(map(self.counts, variable.all_dims[:1])) and names(*variable.all_dims) <= self.data
 
     def _is_list(self, index: Expression) -> bool:
         """Whether an index is a list of integers of the data, or a slice of one."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from stansub.stan.dependence import Step, Steps, together
 from stansub.stan.syntax import (
     Declaration,
+    Expression,
     Program,
     Statement,
     Target,
@@ -88,7 +90,7 @@ def outcome_sizes(program: Program) -> tuple[str, ...]:
     Groups, whose parameters have a density and not their data, are not among them. Those that size no parameters come
     first, then those of most data variables.
     """
-    statements = [*program.transformed_parameters.statements, *program.model.statements]
+    statements = program.evaluated
     lefts = [statement.left for statement in walk(statements) if isinstance(statement, Tilde)]
     found = calls(*statements)
     lefts += [call.arguments[0] for call in found if call.name.endswith(DENSITIES) and call.arguments]
@@ -103,6 +105,17 @@ def outcome_sizes(program: Program) -> tuple[str, ...]:
 
 def _sizes_of_parameters(program: Program) -> set[str]:
     return names(*(dim for one in program.parameters.declarations for dim in one.all_dims))
+
+
+def counting(program: Program) -> Callable[[Expression], bool]:
+    """Return whether a size may be that of observations: not that of parameters, unless most data have it."""
+    main, of_parameters = main_size(program), _sizes_of_parameters(program)
+
+    def counts(size: Expression) -> bool:
+        found = names(size)
+        return bool(found) and (main in found or not found & of_parameters)
+
+    return counts
 
 
 def observations_in(program: Program, size: str) -> list[Statement]:

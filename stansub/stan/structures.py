@@ -42,6 +42,7 @@ from stansub.stan.syntax import (
     find,
     name_of,
     names,
+    placed,
     walk,
     writes,
 )
@@ -139,15 +140,10 @@ class Reading:
         """Names whose length, or value, is the number of observations."""
         return {self.size} | self.observed | set(self.latent) | set(self.computed)
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """What is evaluated again and again."""
-        return (*self.program.transformed_parameters.statements, *self.program.model.statements)
-
     @cached_property
     def scopes(self) -> list[Scope]:
         """The program, and the bodies of functions that are called once for all observations."""
-        found = [Scope(self.statements, self.over)]
+        found = [Scope(self.program.evaluated, self.over)]
         seen: set[str] = set()
         for scope in found:
             for statement, call in scope.calls():
@@ -210,7 +206,11 @@ class Scope:
     @property
     def outside(self) -> Iterator[Statement]:
         """Statements outside loops, and the loops."""
-        return _outside(self.statements)
+        return (
+            one
+            for one, around in placed(self.statements)
+            if not any(isinstance(other, For | ForEach | While) for other in around)
+        )
 
     @property
     def loops(self) -> Iterator[For]:
@@ -235,14 +235,6 @@ def _calls_of(statement: Statement) -> list[Call]:
         whole = (statement.left, *first.arguments)
         found += [Call(f"{first.name}_{kind}", whole, True) for kind in ("lpdf", "lpmf")]
     return found
-
-
-def _outside(statements: Sequence[Statement]) -> Iterator[Statement]:
-    for statement in statements:
-        yield statement
-        if not isinstance(statement, For | ForEach | While):
-            for inner in statement.bodies:
-                yield from _outside(inner)
 
 
 class _Density(NamedTuple):
@@ -280,7 +272,7 @@ def _one_covariance(reading: Reading) -> str:
 
 def _one_density(reading: Reading, names_of: tuple[str, ...]) -> str:
     """A statement that takes all observations together in a density of which the name begins so."""
-    for statement in walk(reading.statements):
+    for statement in walk(reading.program.evaluated):
         density = _density(statement)
         if density and density.name.startswith(names_of) and _is_one_vector(reading, density.left):
             return reading.text(statement)
@@ -334,7 +326,7 @@ def _places(reading: Reading) -> tuple[set[str], set[str]]:
     """Names in what densities of observations are of or centre on, and those in their scales alone."""
     centres: set[str] = set()
     scales: set[str] = set()
-    for statement in walk(reading.statements):
+    for statement in walk(reading.program.evaluated):
         if density := _density(statement):
             centres |= names(density.left, *density.arguments[:-1])
             scales |= names(*density.arguments[-1:])
@@ -344,7 +336,9 @@ def _places(reading: Reading) -> tuple[set[str], set[str]]:
 def _reached(reading: Reading, variable: str, *, sources: bool = False) -> set[str]:
     """A variable, and what is computed from it; or what it is computed from."""
     steps = [
-        (writes(one), names(*one.computes)) for one in walk(reading.statements) if isinstance(one, Declaration | Assign)
+        (writes(one), names(*one.computes))
+        for one in walk(reading.program.evaluated)
+        if isinstance(one, Declaration | Assign)
     ]
     found = {variable}
     while True:
@@ -360,7 +354,7 @@ def _state_space(reading: Reading) -> str:
     for _, one in reading.recursions:
         if _reached(reading, one.variable, sources=True) & latent:
             return reading.text(one.statement)
-    for statement in walk(reading.statements):
+    for statement in walk(reading.program.evaluated):
         density = _density(statement)
         if density and name_of(density.left) in latent & names(*density.arguments):
             return reading.text(statement)
@@ -372,7 +366,7 @@ def _state_space(reading: Reading) -> str:
 
 
 def _spatial(reading: Reading) -> str:
-    for statement in walk(reading.statements):
+    for statement in walk(reading.program.evaluated):
         if not isinstance(statement, Target | Tilde):
             continue
         called = [call.name for call in _calls_of(statement)]
@@ -402,7 +396,7 @@ def _risk_sets(reading: Reading) -> str:
             inside = {one.name for one in calls(*call.arguments[:1])}
             if call.name == "cumulative_logsumexp" or (call.name == "cumulative_sum" and "exp" in inside):
                 return scope.caller or reading.text(statement)
-    for loop in walk(reading.statements):
+    for loop in walk(reading.program.evaluated):
         if isinstance(loop, For) and reading.size in names(loop.upper) and (found := _risk_set(reading, loop)):
             return found
     for scope, one in reading.recursions:
@@ -434,7 +428,7 @@ def _change_point(reading: Reading) -> str:
     """The log sum over all observations of what a loop adds densities to."""
     weighed = {
         name
-        for loop in walk(reading.statements)
+        for loop in walk(reading.program.evaluated)
         if isinstance(loop, For)
         for one in find(Assign, loop.body)
         if any(call.name.endswith(_SUFFIXES) for call in calls(one.expression))

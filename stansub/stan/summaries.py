@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Refused, Symbols, checked, is_candidate
+from stansub.stan.rewriting import Added, Pass, Refused, Symbols
 from stansub.stan.sizes import SUMMARIES, data_declarations, main_size, observations_in
-from stansub.stan.syntax import Call, Expression, Node, Program, Span, names, walk
+from stansub.stan.syntax import Call, Expression, Node, Program, Span, names, parse, walk
 
 
-def with_summaries(program: Program) -> Program | Refused | None:
-    """The program that computes summaries of data in ``transformed data``, where the model does.
+@Pass.named("summaries of data in transformed data")
+def with_summaries(program: Program) -> Added | Refused | None:
+    """Compute summaries of data in ``transformed data``, where the model does.
 
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-
-    Returns
-    -------
-    Program, Refused or None
-        A program with the same parameters, log density and generated quantities. None where nothing is summarised,
-        refused where nothing else is left of the observations.
+    Refused if nothing else is left of the observations.
     """
-    if not is_candidate(program):
-        return None
     found: dict[Call, str] = {}
     symbols = Symbols.of(program)
     replacements: list[tuple[Span, str]] = []
@@ -37,10 +27,10 @@ def with_summaries(program: Program) -> Program | Refused | None:
             replacements.append((call.span, found[call]))
     if not found:
         return None
-    lines = [f"real {name} = {call};" for call, name in found.items()]
-    written = checked(extended(program, lines, replacements), "the program with summaries")
-    if written is None or observations_in(written, main_size(written)):
-        return written
+    added = Added([f"real {name} = {call};" for call, name in found.items()], replacements)
+    written = parse(extended(program, *added))
+    if observations_in(written, main_size(written)):
+        return added
     # A likelihood of nothing but sums of the data is a sum of these over parts as it stands.
     return Refused(f"reads `{next(iter(found))}`, and nothing else of the observations", _adding(program, replacements))
 
@@ -59,5 +49,4 @@ def _outermost(node: Node, known: Mapping[str, Sequence[Expression]]) -> Iterato
 def _adding(program: Program, replacements: Sequence[tuple[Span, str]]) -> Span:
     """The statement that the first replacement stands in."""
     first = replacements[0][0]
-    statements = walk([*program.transformed_parameters.statements, *program.model.statements])
-    return [one.span for one in statements if one.span.contains(first)][-1]
+    return [one.span for one in walk(program.evaluated) if one.span.contains(first)][-1]

@@ -23,12 +23,12 @@ from stansub import clock, memory
 from stansub._loop import Surrogate
 from stansub.errors import InputError
 from stansub.progress import Progress, as_progress
-from stansub.selection import TooLarge, VariatesByCost
 from stansub.target.factors import Evaluator, Population, Target
 from stansub.target.gradients import Team, Together
 from stansub.target.laplace import Mode
 from stansub.target.remainders import RemainderBounds, reached
 from stansub.types import FloatArray
+from stansub.variates_selection import TooLarge, VariatesByCost
 
 Rows = NDArray[np.float32]
 

@@ -20,27 +20,12 @@ from stansub.acceptance.decide import Decider, make_decider
 from stansub.acceptance.noise import Penalty
 from stansub.acceptance.ranges import DERIVATIVES, Range
 from stansub.acceptance.stopping import Factorised, Poisson, StoppingRule
+from stansub.decision_selection import ExactLost, ExactTaken, ExactWon, JointTaken, KappaTaken, NoBounds
 from stansub.errors import InputError
 from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
 from stansub.progress import Progress, as_progress
-from stansub.selection import (
-    BetweenModes,
-    Choices,
-    Chosen,
-    ExactLost,
-    ExactTaken,
-    ExactWon,
-    JointTaken,
-    KappaTaken,
-    NoBounds,
-    NoVariatesForTest,
-    VariatesAsAsked,
-    VariatesForBounds,
-    VariatesOfObservations,
-    WalkSinceFewAccepted,
-    updated,
-)
+from stansub.selection import BetweenModes, Choices, Chosen, WalkSinceFewAccepted, updated
 from stansub.target.factors import CutTarget, Evaluator, Target
 from stansub.target.observations import ObservationVariates, memory_needed
 from stansub.target.quadratic import global_quadratic
@@ -65,6 +50,7 @@ from stansub.tuning.race import (
     race,
 )
 from stansub.types import FloatArray
+from stansub.variates_selection import NoVariatesForTest, VariatesAsAsked, VariatesForBounds, VariatesOfObservations
 
 Variates = ControlVariates | ObservationVariates
 

@@ -16,23 +16,20 @@ from stansub.acceptance.decide import Decider
 from stansub.acceptance.looks import Geometric
 from stansub.acceptance.normality import Pair, figures, mean_square, try_pairs
 from stansub.acceptance.stopping import StoppingRule
-from stansub.kernels.base import Oversight, Records
-from stansub.kernels.metropolis import MetropolisHastings
-from stansub.kernels.proposals import BuiltIn, Mixture, Proposal, langevin, laplace_pcn, optimal_walk
-from stansub.progress import Progress
-from stansub.selection import (
-    Chosen,
+from stansub.decision_selection import (
     FirstLookFits,
     FirstLookNotNormal,
     FirstLookOfNoise,
     FirstLookUntried,
     LookTrial,
-    RaceOutcome,
-    RaceWon,
-    Rival,
     TestStays,
     TestTaken,
 )
+from stansub.kernels.base import Oversight, Records
+from stansub.kernels.metropolis import MetropolisHastings
+from stansub.kernels.proposals import BuiltIn, Mixture, Proposal, langevin, laplace_pcn, optimal_walk
+from stansub.progress import Progress
+from stansub.selection import Chosen, RaceOutcome, RaceWon, Rival
 from stansub.target.factors import Target
 from stansub.target.gradients import Team, Together
 from stansub.target.taylor import ControlVariates

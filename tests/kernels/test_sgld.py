@@ -17,7 +17,6 @@ from stansub.acceptance.rules import Geometric
 from stansub.kernels.base import Oversight, Records
 from stansub.kernels.proposals import Proposal
 from stansub.kernels.sgld import MiniBatches, Sgld
-from stansub.output.words import sentence
 from stansub.selection import MiniBatchGradients
 from stansub.target.taylor import ControlVariates, Expansion
 
@@ -114,8 +113,8 @@ def test_mini_batches_have_a_size_of_their_own() -> None:
     assert MiniBatches(Regression(), SIZES[:50]).size == 10
     assert MiniBatches(Regression(), SIZES[:4]).size == 4
     assert batches().choice() == MiniBatchGradients(30, 600, control_variates=False)
-    assert "gradients from 30 of 600 blocks a step; without control variates" in sentence(batches().choice())
-    assert "expansions" in sentence(batches(order=1).choice())
+    assert "gradients from 30 of 600 blocks a step; without control variates" in batches().choice().describe()
+    assert "expansions" in batches(order=1).choice().describe()
 
 
 @pytest.mark.parametrize("size", [600, 30])

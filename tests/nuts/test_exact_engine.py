@@ -7,7 +7,7 @@ from pathlib import Path
 import arviz as az
 import numpy as np
 
-from stansub.findings import NoAudit, NothingSaved
+from stansub.decision_findings import NoAudit, NothingSaved
 from stansub.nuts.reference import choose_engine, describe, reference
 from stansub.output import inference_data
 from stansub.output.checks import findings_of

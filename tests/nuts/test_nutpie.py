@@ -21,7 +21,6 @@ from stansub.nuts.reference import describe, reference, reservations
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.output.summary import render
-from stansub.output.words import words
 from stansub.stan.data import read
 
 MODELS = Path(__file__).parents[2] / "stan_models"
@@ -231,7 +230,7 @@ class TestSummary:
 
         findings = findings_of(made(3, 2))
         assert findings == (Divergences(3, adapt_delta=0.9), TreesCutShort(2, max_treedepth=8))
-        assert [words(finding).text.partition(" iterations")[0] for finding in findings] == ["3", "2"]
-        assert "`adapt_delta` above 0.9" in words(findings[0]).remedy
-        assert "`max_treedepth` above 8" in words(findings[1]).remedy
+        assert [finding.describe().text.partition(" iterations")[0] for finding in findings] == ["3", "2"]
+        assert "`adapt_delta` above 0.9" in findings[0].describe().remedy
+        assert "`max_treedepth` above 8" in findings[1].describe().remedy
         assert findings_of(made(0, 0)) == ()

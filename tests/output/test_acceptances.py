@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stansub.findings import Acceptances, BoundsTooSmall, ErrorLevel
+from stansub.decision_findings import BoundsTooSmall
+from stansub.findings import Acceptances, ErrorLevel
 from stansub.output.record import LEARNED, acceptances_of, audit_of, error_level
-from stansub.output.words import words
 
 
 @pytest.mark.parametrize("n", [1, 30, 400, 100_000])
@@ -46,7 +46,7 @@ def test_only_learned_bounds_make_a_factorised_test_err() -> None:
 
 @pytest.mark.parametrize(("mean", "remedy"), [(0.001, "Raise `audit`"), (0.04, "These draws may be biased")])
 def test_the_remedy_depends_on_what_was_seen(mean: float, remedy: str) -> None:
-    text = words(BoundsTooSmall(Acceptances(100, mean, 0.08), 0.02, 7)).line
+    text = BoundsTooSmall(Acceptances(100, mean, 0.08), 0.02, 7).describe().line
     assert "by at most 8 % with 95 % confidence, more than the 2 % accepted" in text
     assert "7 decisions used a block beyond its bound" in text
     assert remedy in text

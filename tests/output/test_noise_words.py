@@ -9,11 +9,11 @@ from rich.console import Console
 from scipy.stats import chi2
 from synthetic import run
 
-from stansub.findings import Finding, NoAudit, NoiseTooLarge, NoiseUnderestimated, TooFewAudits, WrongDecisions
+from stansub.decision_findings import NoAudit, NoiseTooLarge, NoiseUnderestimated, TooFewAudits, WrongDecisions
+from stansub.findings import Finding
 from stansub.output.checks import findings_of
 from stansub.output.record import estimates_of, record_of
 from stansub.output.summary import render
-from stansub.output.words import words
 
 FACTS = {
     "test": "barker",
@@ -77,7 +77,7 @@ def test_decisions_of_the_looks_stand_beside() -> None:
 )
 def test_each_trouble_is_found(attrs: dict[str, Any], kind: type[Finding], text: str) -> None:
     (finding,) = [one for one in found(**attrs) if isinstance(one, kind)]
-    assert text in words(finding).text
+    assert text in finding.describe().text
     assert found() == ()
 
 

@@ -11,9 +11,8 @@ from clocks import Clock
 
 import stansub
 from stansub import CompiledModel, Exact, InputError, cli
+from stansub.decision_findings import HeavyTail, TrialDecisionsWrong
 from stansub.diagnostics.normality import NormalityTrial, diagnose
-from stansub.findings import HeavyTail, TrialDecisionsWrong
-from stansub.output.words import clause
 from stansub.report.normality_figure import figure
 
 MODELS = Path(__file__).parents[2] / "stan_models"
@@ -69,10 +68,10 @@ def test_heavy_tails_are_not_and_no_cheap_way_out_is_claimed(heavy: NormalityTri
     tail, decisions = heavy.reasons
     assert isinstance(tail, HeavyTail)
     assert tail.low > 2 * tail.nominal
-    assert "|t| is beyond its critical value" in clause(tail)
+    assert "|t| is beyond its critical value" in tail.clause()
     assert isinstance(decisions, TrialDecisionsWrong)
     assert decisions.low > decisions.promised
-    assert "simulated decisions go the wrong way" in clause(decisions)
+    assert "simulated decisions go the wrong way" in decisions.clause()
     assert "None of the larger blocks" in heavy.advice[0]
     assert "log_lik_range" in heavy.advice[1], "the bound that the program has"
     assert "`test='exact'`" in heavy.advice[-1]

@@ -10,7 +10,7 @@ import stansub
 from stansub import CompiledModel, InputError
 from stansub.acceptance.ranges import DERIVATIVES, Derivative
 from stansub.acceptance.rules import make_test
-from stansub.findings import RangeViolated
+from stansub.decision_findings import RangeViolated
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.run import choices

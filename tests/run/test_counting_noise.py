@@ -10,12 +10,11 @@ import pytest
 import stansub
 from stansub import Barker, CompiledModel, Geometric, InputError, Penalty, cli
 from stansub.acceptance.normality import Pair, mean_square
-from stansub.findings import NoiseTooLarge
+from stansub.decision_findings import NoiseTooLarge
+from stansub.decision_selection import FirstLookOfNoise
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.output.record import record_of
-from stansub.output.words import sentence
-from stansub.selection import FirstLookOfNoise
 from stansub.tuning.race import choose_looks
 
 LOGISTIC = str(Path(__file__).parents[2] / "stan_models" / "logistic.stan")
@@ -106,7 +105,7 @@ class TestFirstLook:
         assert isinstance(look, FirstLookOfNoise)
         assert (look.first, look.n_estimates) == (10, 2000)
         assert look.off == pytest.approx(1.0, abs=0.1)
-        assert sentence(look).startswith("10 blocks: 2,000 trial estimates off by 1.0")
+        assert look.describe().startswith("10 blocks: 2,000 trial estimates off by 1.0")
 
     def test_skewed_ones_late(self) -> None:
         test, _ = choose_looks(pairs("skewed"), Penalty(), 3000, np.random.default_rng(1))
@@ -116,7 +115,7 @@ class TestFirstLook:
         test, look = choose_looks([], Penalty(), 3000, np.random.default_rng(1))
         assert test == Penalty(looks=Geometric(first=10, growth=1.5))
         assert look == FirstLookOfNoise(10, n_estimates=0, off=None)
-        assert "no trial was possible" in sentence(look)
+        assert "no trial was possible" in look.describe()
 
     def test_mean_square(self) -> None:
         assert mean_square(pairs("normal"), 10, 1000, np.random.default_rng(2)) == pytest.approx(1, abs=0.06)

@@ -13,9 +13,8 @@ from test_factorised_runs import MAX_Z, N, _ess, moments, posterior
 
 import stansub
 from stansub import InputError
-from stansub.findings import BoundsTooSmall
+from stansub.decision_findings import BoundsTooSmall
 from stansub.output.checks import findings_of
-from stansub.output.words import words
 from stansub.run import stages
 from stansub.target.taylor import ControlVariates, build
 from stansub.tuning import bound_learning, mode_setup
@@ -74,7 +73,7 @@ def test_bounds_that_are_too_small_are_found_out(monkeypatch: pytest.MonkeyPatch
     assert found.acceptances.mean > found.accepted == 0.02
     assert found.n_violated == sum_of(wrong, "n_bound_violated") == float(wrong["sample_stats"]["bound_violated"].sum())
     assert found.n_violated > 10 * sum_of(right, "n_bound_violated")
-    assert "may be biased" in words(found).remedy
+    assert "may be biased" in found.describe().remedy
     accepted = [float(one["sample_stats"]["accepted"].mean()) for one in (right, wrong)]
     assert accepted[1] > accepted[0] + found.acceptances.mean / 2, "exceeded bounds accept too much"
 

@@ -12,11 +12,11 @@ from scipy.stats import binom
 import stansub
 from stansub import Austerity, CompiledModel, DrawsWarning, Exact, Fixed, Geometric, InputError, Pocock, cli
 from stansub.acceptance.student import MAX_POCOCK_LOOKS, level_of_looks
+from stansub.decision_selection import ErrorAudited, ErrorNotAudited
 from stansub.output import inference_data
-from stansub.output.words import sentence
 from stansub.run import choices, decisions
 from stansub.run import sample as run
-from stansub.selection import Chosen, ErrorAudited, ErrorNotAudited
+from stansub.selection import Chosen
 
 EXAMPLES = Path(__file__).parents[2] / "stan_models"
 SHORT: dict[str, Any] = {"chains": 3, "iter_warmup": 60, "iter_sampling": 80, "seed": 5, "show_progress": False}
@@ -62,7 +62,7 @@ def test_audits_can_tell_it(max_error: float) -> None:
     n_steps = 10**6
     share, audits = choices.audit_within(max_error, n_steps, 1000)
     assert isinstance(audits, ErrorAudited)
-    assert "can verify it" in sentence(audits)
+    assert "can verify it" in audits.describe()
     # The number drawn: enough nearly always, and not half as many again.
     n = np.round(binom(n_steps, share).ppf([0.03, 0.5]))
     assert 1 - 0.025 ** (1 / n[0]) <= max_error
@@ -93,7 +93,7 @@ def test_audits_can_tell_it(max_error: float) -> None:
 def test_what_is_audited_for_it_is_recorded(max_error: float, n_steps: int, n: int, audits: Chosen, text: str) -> None:
     share, found = choices.audit_within(max_error, n_steps, n)
     assert found == audits
-    assert text in sentence(found)
+    assert text in found.describe()
     assert share >= choices.choose_audit(None, n_steps, n)
 
 

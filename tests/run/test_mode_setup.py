@@ -14,7 +14,7 @@ from toys import with_own_rows
 import stansub
 from stansub import CompiledModel, InputError, Pocock, RandomWalk, _loop, cli
 from stansub.acceptance.normality import Pair
-from stansub.findings import NormalityFails
+from stansub.decision_findings import NormalityFails
 from stansub.kernels.proposals import Affine, Mixture
 from stansub.output import inference_data
 from stansub.output.checks import findings_of

@@ -14,7 +14,7 @@ from stansub import InputError
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.ranges import Predictors
 from stansub.acceptance.rules import make_test
-from stansub.findings import RangeViolated
+from stansub.decision_findings import RangeViolated
 from stansub.output.checks import findings_of
 from stansub.stan.posterior import Posterior
 from stansub.target.remainders import RemainderBounds

@@ -8,7 +8,7 @@ from ending import stop_after
 from numpy.typing import NDArray
 
 import stansub
-from stansub import CompiledModel, InputError, Pocock, findings
+from stansub import CompiledModel, InputError, Pocock, decision_findings
 from stansub.acceptance.schedule import Falling
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
@@ -68,7 +68,7 @@ def test_decisions_draw_more_as_the_level_falls_and_keep_it(falling: Any) -> Non
     assert rates[0] > 5 * rates[3], "and errors do become rarer"
     for rate, allowed in zip(rates, levels, strict=True):
         assert rate < allowed
-    assert not [one for one in findings_of(falling) if isinstance(one, findings.WrongAtTheirLevel)]
+    assert not [one for one in findings_of(falling) if isinstance(one, decision_findings.WrongAtTheirLevel)]
 
 
 def test_decisions_that_do_not_keep_their_level_are_found(
@@ -78,7 +78,7 @@ def test_decisions_that_do_not_keep_their_level_are_found(
     table = Pocock.table
     monkeypatch.setattr(Pocock, "table", lambda rule, n_units, level=None: table(rule, n_units))
     idata = stansub.sample(normal_mean, mean_data, epsilon=0.2, final_epsilon=0.0002, **RUN)
-    (found,) = [one for one in findings_of(idata) if isinstance(one, findings.WrongAtTheirLevel)]
+    (found,) = [one for one in findings_of(idata) if isinstance(one, decision_findings.WrongAtTheirLevel)]
     assert found.parts[-1].last == pytest.approx(0.0002)
     assert found.parts[-1].n_wrong > found.parts[-1].expected
     assert "More audited decisions were wrong than their level allows" in idata.attrs["warnings"]

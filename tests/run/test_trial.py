@@ -9,10 +9,10 @@ from rich.console import Console
 
 import stansub
 from stansub import CompiledModel, Exact, Pocock, RandomWalk
-from stansub.findings import HeavyTail, NormalityFails
+from stansub.decision_findings import HeavyTail, NormalityFails
 from stansub.output import inference_data, summary
 from stansub.output.checks import findings_of
-from stansub.output.words import normality_trial, words
+from stansub.output.words import normality_trial
 from stansub.run import bench
 from stansub.tuning.trial import N_PAIRS, N_SUBSETS, pairs_at
 
@@ -87,7 +87,7 @@ def test_heavy_tails_are_warned_of(normal_mean: CompiledModel, heavy_data: dict[
     assert warned(idata)
     (finding,) = (one for one in findings_of(idata) if isinstance(one, NormalityFails))
     assert {reason.blocks for reason in finding.reasons if isinstance(reason, HeavyTail)} == {50}
-    text, remedy = words(finding)
+    text, remedy = finding.describe()
     assert "t-test cannot be trusted" in text
     assert "stansub diagnose" in remedy
     assert "50 blocks" in text

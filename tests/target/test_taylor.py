@@ -11,9 +11,7 @@ from simulated import ROOT, example
 from toy_targets import Array, Target, logistic, normal_prior
 
 from stansub.errors import InputError
-from stansub.output.words import sentence
 from stansub.progress import TimeLimitError
-from stansub.selection import TooLarge
 from stansub.stan.compilation import compile_model
 from stansub.target.taylor import (
     ControlVariates,
@@ -27,6 +25,7 @@ from stansub.target.taylor import (
     n_features,
 )
 from stansub.tuning.mode import Mode, find_modes
+from stansub.variates_selection import TooLarge
 
 MODELS = ROOT / "stan_models"
 
@@ -185,8 +184,8 @@ def test_the_second_order_is_chosen_where_the_log_likelihood_is_smooth(target: T
     assert choice.pilot.blocks[2] < 50 < choice.pilot.blocks[1] < choice.pilot.blocks[0]
     assert (choice.reason.order, choice.reason.n_blocks, choice.reason.memory) == (2, 1000, 36_000)
     assert choice.reason.blocks == tuple(choice.pilot.blocks)
-    assert "of 1,000 blocks" in sentence(choice.reason)
-    assert "36 KB" in sentence(choice.reason)
+    assert "of 1,000 blocks" in choice.reason.describe()
+    assert "36 KB" in choice.reason.describe()
     # Decisions so few that they do not pay for the second order, or for any.
     assert [choose_order(target, mode, rng=rng(), n_steps=n).order for n in (100, 1)] == [1, 0]
 
@@ -221,8 +220,8 @@ def test_memory_limits_the_order(target: Target, mode: Mode) -> None:
         (TooLarge(2, second),),
         (TooLarge(1, first), TooLarge(2, second)),
     ]
-    assert "order 2 would take 36 KB, more than the 36 KB allowed" in sentence(choices[1].reason)
-    assert "order 1 would take 12 KB" in sentence(choices[2].reason)
+    assert "order 2 would take 36 KB, more than the 36 KB allowed" in choices[1].reason.describe()
+    assert "order 1 would take 12 KB" in choices[2].reason.describe()
     with pytest.raises(InputError, match=r"need 36 KB for 1,000 blocks and 3 parameters.*`control_variates=1` \(12 KB"):
         build(target, mode.position, order=2, max_memory=20_000)
     with pytest.raises(InputError, match="choose a larger `block_size`"):
@@ -251,7 +250,7 @@ def test_where_expansions_do_not_help_none_is_chosen_and_it_is_said() -> None:
     choice = choose_order(target, made_up, rng=rng())
     assert choice.order == 0
     assert choice.reason.far_from_quadratic
-    assert "far from quadratic" in sentence(choice.reason)
+    assert "far from quadratic" in choice.reason.describe()
 
 
 def test_threads_do_not_change_the_rows(target: Target, mode: Mode) -> None:

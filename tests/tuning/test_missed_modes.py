@@ -11,7 +11,6 @@ from toy_targets import Array, Target
 from stansub.findings import Finding, LabelsSwitch, MissedMode
 from stansub.output import inference_data
 from stansub.output.checks import findings_of
-from stansub.output.words import words
 from stansub.tuning.mode import find_modes
 from stansub.tuning.mode_check import ModeCheck, check_modes
 
@@ -63,7 +62,7 @@ def test_chains_that_agree_about_a_lower_mode_are_found() -> None:
     (finding,) = findings(found)
     assert isinstance(finding, MissedMode)
     assert finding == missed
-    text = words(finding).text
+    text = finding.describe().text
     assert "no chain visited about 100 % of the posterior" in text
     assert "20.0 above" in text
     assert "mu is 1 (draws: -1" in text
@@ -116,7 +115,7 @@ def test_label_switching_is_named_and_is_no_missed_mode() -> None:
     assert found.interchangeable == ("mu",)
     (finding,) = findings(found)
     assert finding == LabelsSwitch(("mu",))
-    assert words(finding).text.startswith("Labels switch: exchanging the elements of mu ")
+    assert finding.describe().text.startswith("Labels switch: exchanging the elements of mu ")
 
 
 def test_many_starts_find_what_one_misses() -> None:

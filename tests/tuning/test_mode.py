@@ -10,7 +10,6 @@ from simulated import ROOT, example
 from toy_targets import Array, Prior, Target, logistic, normal_prior
 
 from stansub.errors import RunError
-from stansub.output.words import sentence
 from stansub.progress import TimeLimitError
 from stansub.stan.compilation import compile_model
 from stansub.target.gradients import Objective, Team
@@ -161,7 +160,7 @@ def test_two_modes_are_both_found() -> None:
     assert modes.weights[1] == pytest.approx(1 / (1 + np.exp(3)), rel=0.05)
     assert (modes.choice().n_reached, modes.choice().n_starts) == (2, 4)
     assert modes.choice().shares == pytest.approx(modes.weights)
-    assert "(2 of 4 starts); 2 modes with shares 0.95, 0.048 of the evidence" in sentence(modes.choice())
+    assert "(2 of 4 starts); 2 modes with shares 0.95, 0.048 of the evidence" in modes.choice().describe()
     assert modes.lower == ()
 
 
@@ -173,7 +172,7 @@ def test_a_mode_without_a_share_of_the_evidence_is_recorded_and_not_kept() -> No
     assert modes.best.log_density - log_density == pytest.approx(30.0, abs=0.5)
     assert [one.outcome for one in modes.starts] == ["lower", "mode 1"]
     assert modes.choice().below == pytest.approx((30.0,), abs=0.5)
-    assert "1 with negligible evidence, lower by 3" in sentence(modes.choice())
+    assert "1 with negligible evidence, lower by 3" in modes.choice().describe()
 
 
 def test_a_start_where_the_density_is_undefined_does_not_spoil_the_others() -> None:

@@ -14,7 +14,14 @@ from stansub.stan.densities import PRODUCTS
 from stansub.stan.elementwise.elements import Elements, NotSeparableError, Shape, shape_of
 from stansub.stan.recognise import normalised, terms
 from stansub.stan.recursions import recursions
-from stansub.stan.sizes import changing_names, declarations, observations_in, outcome_sizes, size_candidates
+from stansub.stan.sizes import (
+    DENSITIES,
+    changing_names,
+    declarations,
+    observations_in,
+    outcome_sizes,
+    size_candidates,
+)
 from stansub.stan.syntax import (
     Argument,
     Assign,
@@ -52,6 +59,7 @@ from stansub.stan.syntax import (
     changed,
     find,
     names,
+    symbols,
     walk,
     writes,
 )
@@ -67,7 +75,6 @@ _DISCRETE = frozenset(
     )
     for word in line.split()
 )
-_SUFFIXES = ("_lpdf", "_lpmf", "_lupdf", "_lupmf", "_lcdf", "_lccdf")
 _FIRST = Literal("1")
 # Where the loop over observations will stand.
 _HERE = Empty()
@@ -141,7 +148,7 @@ class _Separation:
         others = {
             one.variable for one in find(Statement, blocks) if isinstance(one, For | ForEach) and one not in loops
         }
-        taken = names(program) | {one.name for one in calls(program)} | {one.name for one in program.functions}
+        taken = symbols(program)
         free = [loop.variable for loop in loops if loop.variable not in others]
         free += [name for name in ("i", "n", *(f"obs_{k}" for k in range(len(taken) + 1))) if name not in taken]
         total = next(name for name in ("log_lik", "log_lik_one", "log_lik_of_one") if name not in taken)
@@ -286,14 +293,14 @@ class _Separation:
 
     def _varies(self, term: Expression) -> bool:
         """Whether a term of the log density is of observations, and not a prior that reads them."""
-        if isinstance(term, Call) and term.name.endswith(_SUFFIXES):
+        if isinstance(term, Call) and term.name.endswith(DENSITIES):
             return self.elements.take(term.arguments[0]).varies
         return any(self.shapes[name].axis is not None for name in names(term) & self.shapes.keys())
 
     def _term(self, term: Expression) -> Expression:
         """One observation's share of a term of the log density."""
         match term:
-            case Call(name, arguments) if name.endswith(_SUFFIXES):
+            case Call(name, arguments) if name.endswith(DENSITIES):
                 return self._call(name, arguments, self.elements)
             case Call("sum", (inner,)):
                 taken = self.elements.take(inner)

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Refused, checked, is_candidate
+from stansub.stan.rewriting import Added, Pass, Refused
 from stansub.stan.series.affine import Affine
 from stansub.stan.series.nests import PAST, Nest, accumulated, adds, direct, is_bare, is_carried
-from stansub.stan.series.row_variables import Computed, DividedError, filling, unlooped, written
+from stansub.stan.series.row_variables import Computed, DividedError, filling, written
 from stansub.stan.series.rows import Index, RefusedError, Rows, Stretch
-from stansub.stan.sizes import JOINT, changing_names, declarations, main_size
+from stansub.stan.sizes import JOINT, changing_names, counting, declarations
 from stansub.stan.syntax import (
     Assign,
     Expression,
@@ -30,7 +29,9 @@ from stansub.stan.syntax import (
     calls,
     find,
     names,
+    placed,
     printed,
+    unlooped,
     walk,
 )
 
@@ -39,30 +40,20 @@ _UNKNOWN = "reads elements of a variable that cannot be taken apart by observati
 _MOST_PIECES = 5
 
 
-def with_lags(program: Program) -> Program | Refused | None:
-    """Return the program over rows of data if its likelihood reads data beside an observation.
+@Pass.named("data beside an observation as rows of data")
+def with_lags(program: Program) -> Added | Refused | None:
+    """Write a likelihood that reads data beside an observation over rows of data.
 
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-
-    Returns
-    -------
-    Program, Refused or None
-        A program with the same parameters, log density and generated quantities, whose ``transformed data`` declare
-        ``stansub_t``, the number of terms, and variables with a row for each term. Refused where more than data of
-        other observations are read, None where nothing is.
+    ``transformed data`` declare ``stansub_t``, the number of terms, and variables with a row for each term. Refused if
+    more than data of other observations are read.
     """
-    if not is_candidate(program):
-        return None
     writer = _Writer(program)
     try:
         writer.write()
     except RefusedError as error:
         return error.refused
     if writer.found:
-        return checked(writer.code(), "the program over rows of data")
+        return writer.added()
     return next(_past(_Writer(program)), None)
 
 
@@ -71,7 +62,7 @@ def _past(writer: _Writer) -> Iterator[Refused]:
     program = writer.program
     sizes = {one.name: one.all_dims[0] for one in declarations(program) if one.all_dims}
     changing = {name for name in changing_names(program) if name in sizes and writer.counts(sizes[name])}
-    for one in walk([*program.transformed_parameters.statements, *program.model.statements]):
+    for one in walk(program.evaluated):
         if isinstance(one, For):
             yield from _past_in_loop(writer.rows, one, changing)
         elif not one.bodies:
@@ -112,19 +103,13 @@ class _Writer:
 
     def __post_init__(self) -> None:
         self.rows = Rows(self.program)
-        self.size = main_size(self.program)
-        self.parameters = names(*(dim for one in self.program.parameters.declarations for dim in one.all_dims))
+        self.counts = counting(self.program)
 
-    def counts(self, size: Expression) -> bool:
-        """Whether a size may be that of observations: not that of parameters, unless most data have it."""
-        found = names(size)
-        return bool(found) and (self.size in found or not found & self.parameters)
-
-    def code(self) -> str:
-        """Return the whole program."""
+    def added(self) -> Added:
+        """Return all that is added to the program."""
         found = [*self.found, *self._dead()]
         found += _constants(self.rows, [span for span, _ in found])
-        return extended(self.program, self.rows.lines, found)
+        return Added(self.rows.lines, found)
 
     def write(self) -> None:
         """Write statements that read data beside an observation anew."""
@@ -146,7 +131,9 @@ class _Writer:
         return bool(reached & self.rows.data) and any(self._reads_beside(one, computed) for one in read)
 
     def _reads_beside(self, statement: Statement, computed: Computed) -> bool:
-        for loop in _outermost(statement):
+        for loop, around in placed([statement]):
+            if not isinstance(loop, For) or any(isinstance(one, For) for one in around):
+                continue
             nest = _nest(self.rows, loop, computed)
             if nest.is_lagged(self.counts) or _beside(nest) is not None:
                 return True
@@ -291,16 +278,6 @@ class _Vectorised:
 def _accumulates(statement: Statement) -> bool:
     """Whether a statement is a loop that adds to a variable, and nothing else."""
     return isinstance(statement, For) and bool(found := written(statement)) and found <= accumulated(statement.body)
-
-
-def _outermost(statement: Statement) -> Iterator[For]:
-    """Yield the loops in a statement that are in no other loop."""
-    if isinstance(statement, For):
-        yield statement
-        return
-    for inner in statement.bodies:
-        for one in inner:
-            yield from _outermost(one)
 
 
 def _nest(rows: Rows, loop: For, computed: Computed) -> Nest:

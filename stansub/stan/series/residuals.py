@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from stansub.stan.rewrite import extended
-from stansub.stan.rewriting import Refused, checked, is_candidate
-from stansub.stan.series.row_variables import filling, unlooped, written
+from stansub.stan.rewriting import Added, Pass, Refused
+from stansub.stan.series.row_variables import filling, written
 from stansub.stan.series.rows import ONE
 from stansub.stan.sizes import data_declarations, declarations
 from stansub.stan.syntax import (
@@ -31,6 +30,7 @@ from stansub.stan.syntax import (
     name_of,
     names,
     printed,
+    unlooped,
 )
 
 N = TypeVar("N", bound=Node)
@@ -39,32 +39,20 @@ N = TypeVar("N", bound=Node)
 _LAG, _KEPT, _LAGGED = "stansub_lag", "stansub_kept", "stansub_lagged_"
 
 
-def with_residuals(program: Program) -> Program | Refused | None:
-    """Return the program whose residuals of earlier observations are computed from rows of data.
+@Pass.named("residuals of earlier observations from their rows")
+def with_residuals(program: Program) -> Added | Refused | None:
+    """Compute residuals of earlier observations from rows of data.
 
-    Parameters
-    ----------
-    program : Program
-        The parsed program.
-
-    Returns
-    -------
-    Program, Refused or None
-        A program with the same parameters, log density and generated quantities. None where no residuals are kept,
-        refused where they depend on those kept before, as in a moving average.
+    Refused if residuals depend on those kept before, as in a moving average.
     """
-    if not is_candidate(program) or _KEPT in names(program):
+    if _KEPT in names(program):
         return None
     above = program.transformed_parameters.statements
     found = [kept for one in unlooped(program.model.statements, above) if (kept := _kept(*one))]
     if len(found) != 1:
         return None
-    written_anew = _written(program, found[0])
-    if written_anew is None:
-        return Refused("computes a residual from more than the data of its own observation", found[0].residual.span)
-    lines, loop = written_anew
-    code = extended(program, lines, [(found[0].loop.span, loop)])
-    return checked(code, "the program with residuals by observations")
+    cause = "computes a residual from more than the data of its own observation"
+    return _written(program, found[0]) or Refused(cause, found[0].residual.span)
 
 
 class _Kept(NamedTuple):
@@ -109,7 +97,7 @@ def _kept(loop: Statement, before: tuple[Statement, ...]) -> _Kept | None:
     return _Kept(loop, residual, keeping, kept, lags, before) if fits else None
 
 
-def _written(program: Program, found: _Kept) -> tuple[list[str], str] | None:
+def _written(program: Program, found: _Kept) -> Added | None:
     """Return more transformed data, and what replaces the loop; None if residuals depend on others."""
     n, size, error = found.loop.variable, found.loop.upper, found.residual.variables[0]
     copied, needed = filling(found.before, names(found.residual.expression) - {n})
@@ -138,17 +126,15 @@ def _written(program: Program, found: _Kept) -> tuple[list[str], str] | None:
     again = printed([_renamed(one, at_lag) for one in copied])
     residual = _renamed(found.residual.expression, at_lag)
     rest = printed([one for one in found.loop.body if one is not found.keeping])
-    return (
-        lines,
-        f"""\
+    loops = f"""\
     for ({_LAG} in 1 : {widths[0]}) {{
       {again}
       for ({n} in 1 : {size}) {{ if ({_LAG} <= {_KEPT}[{n}]) {{ {found.kept}[{n}, {_LAG}] = {residual}; }} }}
     }}
     for ({n} in 1 : {size}) {{
       {rest}
-    }}""",
-    )
+    }}"""
+    return Added(lines, [(found.loop.span, loops)])
 
 
 def _renamed(node: N, new: Mapping[str, Expression]) -> N:

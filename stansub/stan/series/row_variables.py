@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -16,7 +16,6 @@ from stansub.stan.series.rows import ONE, ROW, Index, Read, RefusedError, Rows, 
 from stansub.stan.series.shapes import part_of, shape_of
 from stansub.stan.syntax import (
     Assign,
-    Braces,
     Call,
     Declaration,
     Expression,
@@ -28,7 +27,6 @@ from stansub.stan.syntax import (
     Node,
     Perform,
     Prefix,
-    Profile,
     Program,
     Slice,
     Span,
@@ -328,19 +326,6 @@ class Computed:
         fills = [one for one in find(Assign, self.before) if variable in one.variables]
         found = [one for one in fills if variable in names(one.expression)] or fills
         return RefusedError(message, found[0].span if found else self.variables[variable].span)
-
-
-def unlooped(
-    statements: Sequence[Statement], before: tuple[Statement, ...] = ()
-) -> Iterator[tuple[Statement, tuple[Statement, ...]]]:
-    """Yield statements, also those within branches and braces, each with what stands above it."""
-    for k, statement in enumerate(statements):
-        above = (*before, *statements[:k])
-        if isinstance(statement, If | Braces | Profile):
-            for inner in statement.bodies:
-                yield from unlooped(inner, above)
-        else:
-            yield statement, above
 
 
 def filling(before: Sequence[Statement], needed: set[str]) -> tuple[list[Statement], set[str]]:

@@ -25,7 +25,7 @@ from stansub.stan.syntax.expressions import (
 from stansub.stan.syntax.nodes import Node, changed, find
 from stansub.stan.syntax.parser import parse, parse_expression, parse_index, parse_statements, parse_types
 from stansub.stan.syntax.program import Argument, Block, Function, Program
-from stansub.stan.syntax.queries import calls, names, writes
+from stansub.stan.syntax.queries import calls, names, symbols, writes
 from stansub.stan.syntax.statements import (
     Assign,
     Braces,
@@ -43,7 +43,9 @@ from stansub.stan.syntax.statements import (
     Target,
     Tilde,
     While,
+    placed,
     printed,
+    unlooped,
     walk,
 )
 from stansub.stan.syntax.tokens import NOWHERE, Span, Token, matching, split, tokenize
@@ -102,9 +104,12 @@ __all__ = [
     "parse_index",
     "parse_statements",
     "parse_types",
+    "placed",
     "printed",
     "split",
+    "symbols",
     "tokenize",
+    "unlooped",
     "walk",
     "writes",
 ]

@@ -78,6 +78,11 @@ class Program(Node):
     def __hash__(self) -> int:
         return hash(self.code)  # the rest follows from it
 
+    @property
+    def evaluated(self) -> tuple[Statement, ...]:
+        """Statements of transformed parameters and the model, which are evaluated again and again."""
+        return (*self.transformed_parameters.statements, *self.model.statements)
+
     def text(self, span: Span) -> str:
         """Return the program's text within a span."""
         return self.code[span.start : span.end]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stansub.stan.syntax.expressions import Call, Name
 from stansub.stan.syntax.nodes import Node, find
 from stansub.stan.syntax.parser import TYPES
+from stansub.stan.syntax.program import Program
 from stansub.stan.syntax.statements import Assign, Declaration, For, ForEach, Statement
 from stansub.stan.syntax.tokens import tokenize
 
@@ -32,6 +33,11 @@ def names(*nodes: Node | str) -> set[str]:
 def calls(*nodes: Node) -> list[Call]:
     """Return all function calls in nodes, the outer before the inner."""
     return list(find(Call, nodes))
+
+
+def symbols(program: Program) -> set[str]:
+    """Return all names in a program: of its variables, of the functions that it calls, and of its own."""
+    return names(program) | {one.name for one in calls(program)} | {one.name for one in program.functions}
 
 
 def writes(*nodes: Node) -> set[str]:

@@ -363,10 +363,30 @@ def printed(statements: Sequence[Statement]) -> str:
 
 def walk(statements: Sequence[Statement]) -> Iterator[Statement]:
     """Yield all statements of a tree, each before those inside it."""
+    return (one for one, _ in placed(statements))
+
+
+def placed(
+    statements: Sequence[Statement], around: tuple[Statement, ...] = ()
+) -> Iterator[tuple[Statement, tuple[Statement, ...]]]:
+    """Yield all statements as `walk` does, each with those that it stands in, the outermost first."""
     for statement in statements:
-        yield statement
+        yield statement, around
         for inner in statement.bodies:
-            yield from walk(inner)
+            yield from placed(inner, (*around, statement))
+
+
+def unlooped(
+    statements: Sequence[Statement], before: tuple[Statement, ...] = ()
+) -> Iterator[tuple[Statement, tuple[Statement, ...]]]:
+    """Yield statements, also those within branches and braces, each with what stands above it."""
+    for k, statement in enumerate(statements):
+        above = (*before, *statements[:k])
+        if isinstance(statement, If | Braces | Profile):
+            for inner in statement.bodies:
+                yield from unlooped(inner, above)
+        else:
+            yield statement, above
 
 
 def _together(number: int, statement: Statement) -> object:

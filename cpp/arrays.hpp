@@ -1,0 +1,44 @@
+// Arguments from Python: numpy's arrays and generators.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "records.hpp"
+
+namespace stansub {
+
+template <class T>
+using Vector = nanobind::ndarray<const T, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+using Matrix = nanobind::ndarray<const double, nanobind::ndim<2>, nanobind::c_contig, nanobind::device::cpu>;
+
+template <class T>
+std::vector<T> to_vector(const Vector<T>& array) {
+  return {array.data(), array.data() + array.shape(0)};
+}
+
+inline bitgen_t* to_bitgen(const nanobind::handle& capsule) {
+  auto* bits = static_cast<bitgen_t*>(PyCapsule_GetPointer(capsule.ptr(), "BitGenerator"));
+  if (bits == nullptr) throw nanobind::python_error();
+  return bits;
+}
+
+inline void require_length(std::size_t length, std::size_t wanted, const char* what) {
+  if (length != wanted)
+    throw std::invalid_argument(std::string(what) + " must have length " + std::to_string(wanted) + ", not " +
+                                std::to_string(length));
+}
+
+inline std::vector<Level> to_levels(const Vector<double>& radii, const Vector<double>& factors) {
+  require_length(factors.shape(0), radii.shape(0), "factors");
+  std::vector<Level> levels;
+  for (std::size_t k = 0; k < radii.shape(0); ++k) levels.push_back({radii.data()[k], factors.data()[k]});
+  return levels;
+}
+
+}  // namespace stansub

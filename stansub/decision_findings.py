@@ -1,0 +1,345 @@
+"""What speaks against draws by their decisions or what these cost, as values like those of `stansub.findings`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stansub.findings import Acceptances, Audit, ErrorLevel, Estimates, Finding, Severity, Words
+from stansub.wording import percent
+
+
+@dataclass(frozen=True)
+class NoAudit(Finding):
+    """No decision was audited, though that was asked for or not."""
+
+    asked_for: bool
+
+    def describe(self) -> Words:
+        return Words(
+            "No decision was audited, so the share of wrong decisions is unknown.",
+            "Raise `audit` or `iter_sampling`."
+            if self.asked_for
+            else "Run with `audit=0.01`, which repeats one decision in a hundred on all the data.",
+        )
+
+
+@dataclass(frozen=True)
+class TooFewAudits(Finding):
+    """Audits that leave a larger error possible than is tolerated.
+
+    Attributes
+    ----------
+    n_audited : int
+    level : ErrorLevel
+    limit : float
+        What the error of a decision is at most, with 95 % confidence.
+    """
+
+    n_audited: int
+    level: ErrorLevel
+    limit: float
+
+    def describe(self) -> Words:
+        level = self.level
+        wanted = "how many are wrong"
+        if level.value is not None:
+            wanted = f"whether their error is below {level.option} = {level.value:g}"
+        return Words(
+            f"Too few decisions were audited ({self.n_audited:,}) to tell {wanted}: the error may be as large as "
+            f"{percent(self.limit)}.",
+            "Raise `audit` or `iter_sampling`.",
+        )
+
+
+@dataclass(frozen=True)
+class WrongDecisions(Finding):
+    """More audited decisions were wrong than the test allows.
+
+    Attributes
+    ----------
+    audit : Audit
+    level : ErrorLevel
+        Its value is 0 for an exact test.
+    test : str
+    own_test : bool
+        Whether the test is not of this package.
+    bound : bool
+        Whether it is a concentration bound.
+    per_look : bool
+        Whether the level is that of a single look.
+    """
+
+    audit: Audit
+    level: ErrorLevel
+    test: str
+    own_test: bool
+    bound: bool
+    per_look: bool
+
+    def describe(self) -> Words:
+        audit, level = self.audit, self.level
+        return Words(
+            f"{audit.n_wrong:,} of {audit.n_audited:,} audited decisions were wrong: {percent(audit.rate)} "
+            f"({percent(audit.low)} to {percent(audit.high)} with 95 % confidence), {self._allowed()}.",
+            "Please report this as a bug in stansub." if level.value == 0 else self._fewer_wrong(),
+        )
+
+    def _allowed(self) -> str:
+        """Return how the observed error compares with the level of the test, in a clause."""
+        option, value = self.level.option, self.level.value
+        if value is None:
+            return f"and the test {self.test} declares no error level"
+        if value == 0:
+            return "and an exact test makes none"
+        if self.per_look:
+            return f"more than {option} = {value:g}, the level of a single look"
+        return f"more than {option} = {value:g} allows"
+
+    def _fewer_wrong(self) -> str:
+        remedy = f"Lower `{self.level.option}`, or use `test='exact'`. These draws may be biased."
+        if self.own_test:
+            remedy = "Make the test stricter, or use `test='exact'`. These draws may be biased."
+        elif self.bound:
+            remedy = (
+                "Check the range constants of the program (`range_source='scan'` needs none), or use `test='exact'`."
+            )
+        return (
+            remedy
+            if self.level.value is not None
+            else f"Declare the accepted error as the attribute epsilon of the test. {remedy}"
+        )
+
+
+@dataclass(frozen=True)
+class NoiseUnderestimated(Finding):
+    """Estimated log ratios are further off than the noise that the test counts in."""
+
+    estimates: Estimates
+    test: str
+
+    def describe(self) -> Words:
+        return Words(
+            f"{self.estimates.clause()}: the {self.test} test underestimates the noise, because means of so "
+            "few blocks are not normal.",
+            "Raise `first_look`, or use `test='pocock'` or `test='exact'`. These draws may be biased.",
+        )
+
+
+@dataclass(frozen=True)
+class NoiseTooLarge(Finding):
+    """The noise of this share of the decisions was too large for the test."""
+
+    share: float
+    test: str
+
+    def describe(self) -> Words:
+        return Words(
+            f"The noise of {percent(self.share)} of the decisions was too large for the {self.test} test: pocock "
+            "took these decisions.",
+            "Use `test='pocock'`, or reduce the noise with control variates (`control_variates=2`).",
+        )
+
+
+@dataclass(frozen=True)
+class HeavyTail:
+    """|t| of random subsets is beyond its critical value more often than Student's t.
+
+    Attributes
+    ----------
+    blocks : int
+        Size of the subsets.
+    observed, low, high, nominal : float
+        Share of the subsets with its 95 % interval, and that of Student's t.
+    undefined : float
+        Share of the subsets whose differences are all equal.
+    """
+
+    blocks: int
+    observed: float
+    low: float
+    high: float
+    nominal: float
+    undefined: float
+
+    def clause(self) -> str:
+        text = (
+            f"|t| is beyond its critical value in {percent(self.observed)} of random subsets of "
+            f"{self.blocks:,} blocks ({percent(self.low)} to {percent(self.high)} with 95 % confidence); "
+            f"normal means give {percent(self.nominal)}"
+        )
+        if self.undefined:
+            text += f"; in {percent(self.undefined)} of them all blocks are equal, so that no decision is possible"
+        return text
+
+
+@dataclass(frozen=True)
+class LevelAudit:
+    """Audited decisions of a part of a run in which the error level fell from ``first`` to ``last``.
+
+    Attributes
+    ----------
+    first, last : float
+    n_audited, n_wrong : int
+    expected : float
+        Wrong decisions to be expected at most: the sum of the levels of the audited ones.
+    """
+
+    first: float
+    last: float
+    n_audited: int
+    n_wrong: int
+    expected: float
+
+
+@dataclass(frozen=True)
+class WrongAtTheirLevel(Finding):
+    """More audited decisions were wrong than their own error level allows, in some parts of a run where it fell."""
+
+    parts: tuple[LevelAudit, ...]
+    test: str
+
+    def describe(self) -> Words:
+        parts = (
+            f"{one.n_wrong:,} of {one.n_audited:,} while the level fell from {one.first:.2g} to {one.last:.2g} "
+            f"(at most {one.expected:.1f} expected)"
+            for one in self.parts
+        )
+        return Words(
+            f"More audited decisions were wrong than their level allows: {'; '.join(parts)}.",
+            "Begin and end with a lower level (`epsilon`, `final_epsilon`), or use `test='exact'`. These draws may be "
+            "biased.",
+        )
+
+
+@dataclass(frozen=True)
+class TrialDecisionsWrong:
+    """Simulated decisions go the wrong way more often than the test promises: share, its 95 % interval, promise."""
+
+    wrong: float
+    low: float
+    high: float
+    promised: float
+
+    def clause(self) -> str:
+        return (
+            f"{percent(self.wrong)} of simulated decisions go the wrong way ({percent(self.low)} to "
+            f"{percent(self.high)} with 95 % confidence); the test promises at most {percent(self.promised)}"
+        )
+
+
+@dataclass(frozen=True)
+class NormalityFails(Finding):
+    """A t-test cannot be trusted on these data."""
+
+    reasons: tuple[HeavyTail | TrialDecisionsWrong, ...]
+
+    def describe(self) -> Words:
+        return Words(
+            f"The t-test cannot be trusted on these data: {'; and '.join(one.clause() for one in self.reasons)}.",
+            "Run `stansub diagnose` on the same program and data to find larger blocks or a later first look that "
+            "work. "
+            "`test='bernstein-serfling'` and `test='exact'` do not assume normal means.",
+        )
+
+
+@dataclass(frozen=True)
+class VoidGuarantee(Finding):
+    """The guarantee of a bound is void, since the range of what it averages is not known."""
+
+    reason: str
+
+    def describe(self) -> Words:
+        return Words(
+            f"The bound's guarantee is void ({self.reason or 'no reason recorded'}).",
+            "Add a function log_lik_third_derivative_i, log_lik_lipschitz_i or log_lik_range to the program, or "
+            "compute "
+            "the range by a full scan (`range_source='scan'`).",
+        )
+
+
+@dataclass(frozen=True)
+class RangeViolated(Finding):
+    """Decisions in which observations differed by more than the range given for them."""
+
+    n: int
+    n_steps: int
+
+    def describe(self) -> Words:
+        return Words(
+            f"In {self.n:,} of {self.n_steps:,} decisions the observations differed by more "
+            "than their declared range: the bound does not hold there.",
+            "Correct the range constants of the program: they must hold for every observation.",
+        )
+
+
+@dataclass(frozen=True)
+class BoundsTooSmall(Finding):
+    """Remainders beyond their learned bounds may change acceptance probabilities by more than is tolerated.
+
+    Attributes
+    ----------
+    acceptances : Acceptances
+    accepted : float
+        What is tolerated.
+    n_violated : int
+        Decisions that met such a remainder.
+    """
+
+    acceptances: Acceptances
+    accepted: float
+    n_violated: int
+
+    def describe(self) -> Words:
+        acceptances = self.acceptances
+        return Words(
+            f"The learned bounds may be too small: {acceptances.clause()}, more than the "
+            f"{percent(self.accepted)} accepted (`max_error`); {self.n_violated:,} decisions used a block beyond its "
+            "bound.",
+            "Use `test='pocock'` or `test='exact'`. These draws may be biased."
+            if acceptances.mean > self.accepted
+            else "Raise `audit` or `iter_sampling` to audit more decisions, or use `test='pocock'`.",
+        )
+
+
+# Efficiency
+
+
+@dataclass(frozen=True)
+class ShortSteps(Finding):
+    """A random walk whose proposals are accepted too often."""
+
+    severity = Severity.COST
+    acceptance_rate: float
+
+    def describe(self) -> Words:
+        return Words(
+            f"{percent(self.acceptance_rate)} of the proposals were accepted: the steps are too short to explore well.",
+            "Raise `iter_warmup`, so that the proposal scale can adapt.",
+        )
+
+
+@dataclass(frozen=True)
+class NonfiniteProposals(Finding):
+    """Share of the proposals whose log density was not a number."""
+
+    share: float
+
+    def describe(self) -> Words:
+        return Words(
+            f"{percent(self.share)} of the proposals were rejected because the log density was not a number.",
+            "Check the constraints declared in the program: parameters may leave the support.",
+        )
+
+
+@dataclass(frozen=True)
+class NothingSaved(Finding):
+    """Decisions used nearly all the data, of which this share on average."""
+
+    severity = Severity.COST
+    share_of_data: float
+
+    def describe(self) -> Words:
+        return Words(
+            f"A decision used {percent(self.share_of_data)} of the data on average: subsampling saved next to nothing.",
+            "Use `test='exact'`, which costs the same and makes no decision error.",
+        )

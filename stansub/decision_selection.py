@@ -1,0 +1,354 @@
+"""How decisions are taken, and why, as values like those of `stansub.selection`: tests, first looks, blocks, audits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from stansub.selection import Chosen
+
+# The test and its first look
+
+
+@dataclass(frozen=True)
+class LookTrial:
+    """Trial decisions with a first look.
+
+    Attributes
+    ----------
+    observed, nominal : float
+        Share of the trial subsets whose |t| was beyond its critical value, and what is expected.
+    n_subsets : int
+    wrong : float
+        Share of the trial decisions that were wrong.
+    n_decisions : int
+    """
+
+    observed: float
+    nominal: float
+    n_subsets: int
+    wrong: float
+    n_decisions: int
+
+    def clause(self) -> str:
+        """Return it in a clause."""
+        return (
+            f"|t| beyond its critical value in {self.observed:.2g} of {self.n_subsets:,} trial subsets "
+            f"({self.nominal:.2g} expected), {self.wrong:.2g} of {self.n_decisions:,} trial decisions wrong"
+        )
+
+
+@dataclass(frozen=True)
+class FirstLookFits(Chosen):
+    """The first look (in blocks) with the shortest decisions, of ``drawn`` blocks, at which means are near normal."""
+
+    about = "first look"
+    first: int
+    drawn: float
+    trial: LookTrial
+
+    def describe(self) -> str:
+        return f"{self.first} blocks, of {self.drawn:.2g} in a typical decision: {self.trial.clause()}"
+
+
+@dataclass(frozen=True)
+class FirstLookNotNormal(Chosen):
+    """The first look with fewest wrong decisions, where means of remainders are not normal at any."""
+
+    about = "first look"
+    first: int
+    trial: LookTrial
+
+    def describe(self) -> str:
+        return f"{self.first} blocks, though means of remainders are not normal: {self.trial.clause()}"
+
+
+@dataclass(frozen=True)
+class FirstLookUntried(Chosen):
+    """The latest first look, since nothing could be tried."""
+
+    about = "first look"
+    first: int
+
+    def describe(self) -> str:
+        return "as late as possible: no trial was possible"
+
+
+@dataclass(frozen=True)
+class FirstLookOfNoise(Chosen):
+    """Of a test that counts noise in: how far ``n_estimates`` were off, in standard errors (None without any)."""
+
+    about = "first look"
+    first: int
+    n_estimates: int
+    off: float | None
+
+    def describe(self) -> str:
+        if self.off is None:
+            return f"{self.first} blocks: no trial was possible"
+        return (
+            f"{self.first} blocks: {self.n_estimates:,} trial estimates off by {self.off:.2f} standard errors (root "
+            "mean square; 1 expected)"
+        )
+
+
+@dataclass(frozen=True)
+class TestTaken(Chosen):
+    """A test taken in place of another, since it makes ``gain`` times the effective draws per observation."""
+
+    __test__ = False
+    about = "test"
+    test: str
+    instead_of: str
+    gain: float
+
+    def describe(self) -> str:
+        return f"{self.test}, {self.gain:.2g} times the effective draws per observation of {self.instead_of}"
+
+
+@dataclass(frozen=True)
+class TestStays(Chosen):
+    """A test that stays, since another gains less than ``wanted``."""
+
+    __test__ = False
+    about = "test"
+    test: str
+    other: str
+    gain: float
+    wanted: float
+
+    def describe(self) -> str:
+        return (
+            f"{self.test}; {self.other}, which assumes more about subset means, would make {self.gain:.2g} times the "
+            f"effective draws per observation; stansub switches at {self.wanted:g} times"
+        )
+
+
+@dataclass(frozen=True)
+class ExactTaken(Chosen):
+    """Bounds are proved, and decisions with them cost less than those of another test, which draws so many observations
+    at the least.
+
+    Attributes
+    ----------
+    exact : str
+        The test that takes them.
+    least : int
+    """
+
+    about = "test"
+    exact: str
+    least: int
+
+    def describe(self) -> str:
+        return (
+            f"{self.exact}, which is exact: bounds are known, and another test would draw at least {self.least:,} "
+            "observations a decision"
+        )
+
+
+@dataclass(frozen=True)
+class ExactWon(Chosen):
+    """Bounds are proved, and decisions with them make more effective draws for the data they use than another test.
+
+    Attributes
+    ----------
+    exact : str
+        The test that takes them.
+    instead_of : str
+    gain : float or None
+        How many times its effective draws they make; None where it made none.
+    """
+
+    about = "test"
+    exact: str
+    instead_of: str
+    gain: float | None
+
+    def describe(self) -> str:
+        text = f"{self.exact}, which is exact: bounds are known, and "
+        if self.gain is None:
+            return f"{text}{self.instead_of} made no effective draws around the mode"
+        return f"{text}it makes {self.gain:.2g} times the effective draws per observation of {self.instead_of}"
+
+
+@dataclass(frozen=True)
+class ExactLost(Chosen):
+    """Bounds are proved, and decisions with them make fewer effective draws for the data they use.
+
+    Attributes
+    ----------
+    exact : str
+        The test that takes them.
+    test : str
+        That is taken.
+    gain : float or None
+        How many times its effective draws they would make; None where that was not tried.
+    candidates : float
+        Observations that a decision would be expected to pick.
+    """
+
+    about = "bounds"
+    exact: str
+    test: str
+    gain: float | None
+    candidates: float
+
+    def describe(self) -> str:
+        text = (
+            f"known, but wide: an exact decision (`test='{self.exact}'`) would use about {self.candidates:.2g} "
+            "observations"
+        )
+        if self.gain is None:
+            return text
+        return f"{text}, which makes {self.gain:.2g} times the effective draws per observation of {self.test}"
+
+
+@dataclass(frozen=True)
+class KappaTaken(Chosen):
+    """The kappa of joint decisions that makes most effective draws for the data it uses.
+
+    Attributes
+    ----------
+    kappa : float
+    tried : tuple of float
+        Of these.
+    """
+
+    about = "kappa"
+    kappa: float
+    tried: tuple[float, ...]
+
+    def describe(self) -> str:
+        tried = ", ".join(f"{kappa:g}" for kappa in self.tried)
+        return f"{self.kappa:g}, which makes the most effective draws per observation among {tried}"
+
+
+@dataclass(frozen=True)
+class JointTaken(Chosen):
+    """Joint decisions make ``gain`` times the effective draws of factorised ones for the data they use; None where
+    these made none."""
+
+    about = "joint decisions"
+    gain: float | None
+
+    def describe(self) -> str:
+        if self.gain is None:
+            return "factorised decisions made no effective draws around the mode"
+        return f"{self.gain:.2g} times the effective draws per observation of factorised decisions"
+
+
+@dataclass(frozen=True)
+class NoBounds(Chosen):
+    """There are no proved bounds on what control variates leave, for such a reason."""
+
+    about = "bounds"
+    reason: str
+
+    def describe(self) -> str:
+        return f"none for exact decisions: {self.reason}"
+
+
+# Blocks and audits
+
+
+class BlockReason(StrEnum):
+    """Why blocks have the size they have."""
+
+    GIVEN = "given"
+    EXACT = "exact"
+    CONTROL_VARIATES = "control variates"
+    RANGE = "range"
+    SPEED = "speed"
+    SINGLE = "single observations"
+
+
+_BLOCK_REASONS = {
+    BlockReason.GIVEN: "as given",
+    BlockReason.EXACT: "exact decisions use all blocks",
+    BlockReason.CONTROL_VARIATES: "with control variates the blocks per decision hardly depend on their size",
+    BlockReason.RANGE: "the range of a block's sum grows with its size",
+    BlockReason.SINGLE: "for the proof and the search for modes; decisions use single observations",
+    BlockReason.SPEED: "adjacent observations are read several times faster than single ones",
+}
+
+
+@dataclass(frozen=True)
+class BlockSize(Chosen):
+    """Observations a block."""
+
+    about = "blocks"
+    size: int
+    reason: BlockReason
+
+    def describe(self) -> str:
+        return f"{self.size:,} observation{'s' if self.size > 1 else ''} each: {_BLOCK_REASONS[self.reason]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorAudited(Chosen):
+    """The error that the user accepts, and the audits that tell whether it is kept.
+
+    Attributes
+    ----------
+    max_error : float
+    n_audits : int
+    n_passes : int or None
+        Passes over the data that they take at most, where they are more than usual.
+    per_look : float or None
+        Error level of each look, where the test has one.
+    """
+
+    about = "max error"
+    max_error: float
+    n_audits: int
+    n_passes: int | None = None
+    per_look: float | None = None
+
+    def describe(self) -> str:
+        passes = f", at most {self.n_passes:,} passes over the data," if self.n_passes is not None else ""
+        text = f"{self.max_error:g}: {self.n_audits:,} audits{passes} can verify it with 95 % confidence"
+        return text + _per_look(self.per_look)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorNotAudited(Chosen):
+    """An error that the audits cannot tell.
+
+    Attributes
+    ----------
+    max_error : float
+    n_needed : int
+        Audits that it would take.
+    n_audits : int or None
+        Those that are made; None where there are fewer decisions than are needed.
+    n_passes : int
+        Passes over the data that it would take.
+    share : float
+        Of the decisions that would have to be audited.
+    per_look : float or None
+        Error level of each look, where the test has one.
+    """
+
+    about = "max error"
+    max_error: float
+    n_needed: int
+    n_audits: int | None
+    n_passes: int
+    share: float
+    per_look: float | None = None
+
+    def describe(self) -> str:
+        takes = f"verifying it with 95 % confidence takes {self.n_needed:,}"
+        if self.n_audits is None:
+            text = f"{self.max_error:g}: {takes} audits, more than there are decisions"
+        else:
+            text = (
+                f"{self.max_error:g}: {self.n_audits:,} audits cannot verify it; {takes}, {self.n_passes:,} passes "
+                f"over the data: `audit={self.share:.2g}`"
+            )
+        return text + _per_look(self.per_look)
+
+
+def _per_look(epsilon: float | None) -> str:
+    return f", with epsilon = {epsilon:.2g} at each look" if epsilon is not None else ""

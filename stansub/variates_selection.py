@@ -1,0 +1,306 @@
+"""Which control variates were chosen, and why, as values like those of `stansub.selection`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stansub import memory
+from stansub.selection import Chosen
+from stansub.wording import listed
+
+
+@dataclass(frozen=True)
+class TooLarge:
+    """An order whose coefficients would take too much memory, in bytes."""
+
+    order: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class VariatesByCost(Chosen):
+    """The order of control variates with which set-up and decisions together cost least.
+
+    Attributes
+    ----------
+    order : int
+    blocks : tuple of float
+        Blocks that a decision needs with none, with order 1 and with order 2.
+    n_blocks : int
+    memory : int
+        Bytes; 0 with none.
+    seconds : float
+        That making them takes, about.
+    far_from_quadratic : bool
+        Whether no order helps, since the log likelihood is far from quadratic within the posterior.
+    too_large : tuple of TooLarge
+    memory_allowed : int
+    """
+
+    about = "control variates"
+    order: int
+    blocks: tuple[float, float, float]
+    n_blocks: int
+    memory: int
+    seconds: float
+    far_from_quadratic: bool
+    too_large: tuple[TooLarge, ...]
+    memory_allowed: int
+
+    def describe(self) -> str:
+        needed = [_blocks(blocks) for blocks in self.blocks]
+        text = (
+            f"{_order(self.order)}: a decision near the mode needs about {needed[self.order]} of {self.n_blocks:,} "
+            f"blocks ({needed[2]} with order 2, {needed[1]} with order 1, {needed[0]} with none)"
+        )
+        if self.order:
+            text += f"; {memory.amount(self.memory)}, about {self.seconds:.1g} s to compute"
+        elif self.far_from_quadratic:
+            text += (
+                "; the log likelihood is far from quadratic within the posterior (few data, skewed, or several modes)"
+            )
+        for one in self.too_large:
+            allowed = memory.amount(self.memory_allowed)
+            text += f"; order {one.order} would take {memory.amount(one.memory)}, more than the {allowed} allowed"
+        return text
+
+
+@dataclass(frozen=True)
+class VariatesAsAsked(Chosen):
+    """The user named the order; or, with a function, a function of the program bounds what this order leaves."""
+
+    about = "control variates"
+    order: int
+    function: str = ""
+
+    def describe(self) -> str:
+        reason = f"the program's {self.function} bounds the remainders" if self.function else "as requested"
+        return f"{_order(self.order)}: {reason}"
+
+
+@dataclass(frozen=True)
+class VariatesForBounds(Chosen):
+    """The test needs bounds on what control variates of this order leave: proved ones, or learned from some draws.
+
+    Attributes
+    ----------
+    order : int
+    n_draws : int
+        That bounds were learned from; 0 where they are proved.
+    function : str
+        Of the program, which gives the bounds; empty where they follow from linear predictors.
+    """
+
+    about = "control variates"
+    order: int
+    n_draws: int = 0
+    function: str = ""
+
+    def describe(self) -> str:
+        bounds = f"bounds learned from {self.n_draws} draws" if self.n_draws else "proved bounds"
+        if self.function:
+            bounds = f"the bounds of {self.function}"
+        return f"{_order(self.order)}: their remainders have {bounds}, which the test needs"
+
+
+@dataclass(frozen=True)
+class RangeByPredictors(Chosen):
+    """The range of a concentration bound follows from proved bounds on what control variates leave.
+
+    Attributes
+    ----------
+    asked : bool
+        Whether the user named this source; otherwise no function of the program gives the range.
+    """
+
+    about = "range"
+    asked: bool
+
+    def describe(self) -> str:
+        why = "as requested" if self.asked else "no function of the program gives another range"
+        return f"the remainders of control variates have proved bounds, because predictors are linear; {why}"
+
+
+@dataclass(frozen=True)
+class VariatesOfObservations(Chosen):
+    """Each observation has its own, with proved bounds on what they leave.
+
+    Attributes
+    ----------
+    order : {2, 3}
+    candidates : float
+        Observations that a decision is expected to pick, of `n_observations`.
+    """
+
+    about = "control variates"
+    order: int
+    candidates: float
+    n_observations: int
+
+    def describe(self) -> str:
+        return (
+            f"{_order(self.order)}, of single observations: a decision near the mode uses about "
+            f"{self.candidates:.2g} of {self.n_observations:,} observations"
+        )
+
+
+@dataclass(frozen=True)
+class NoVariatesForTest(Chosen):
+    """The test looks at the differences themselves."""
+
+    about = "control variates"
+    test: str
+
+    def describe(self) -> str:
+        return f"none: the {self.test} test uses the differences themselves"
+
+
+@dataclass(frozen=True)
+class NoVariatesWithoutMode(Chosen):
+    """There is no mode to expand about."""
+
+    about = "control variates"
+    reason: str
+
+    def describe(self) -> str:
+        return f"none: {self.reason}"
+
+
+@dataclass(frozen=True)
+class VariatesMoved(Chosen):
+    """The order at a new expansion point, with the blocks that a decision needs there with none, order 1 and 2."""
+
+    about = "control variates"
+    order: int
+    blocks: tuple[float, float, float]
+    n_blocks: int
+
+    def describe(self) -> str:
+        none, first, second = map(_blocks, self.blocks)
+        needed = (none, first, second)[self.order]
+        return (
+            f"{_order(self.order)}: at this expansion point a decision needs about {needed} of {self.n_blocks:,} "
+            f"blocks ({second} with order 2, {first} with order 1, {none} with none)"
+        )
+
+
+@dataclass(frozen=True)
+class VariatesGivenUp(Chosen):
+    """After so many steps of warmup decisions need fewer blocks without."""
+
+    about = "control variates"
+    n_steps: int
+    blocks_with: float
+    blocks_without: float
+    n_blocks: int
+
+    def describe(self) -> str:
+        return (
+            f"none: after {self.n_steps:,} steps of warmup a decision needs about {_blocks(self.blocks_with)} of "
+            f"{self.n_blocks:,} blocks with control variates, {_blocks(self.blocks_without)} without"
+        )
+
+
+# The expansion point of the control variates, which chains look at when they meet after `n_steps` of warmup
+
+
+@dataclass(frozen=True)
+class ExpansionPoint(Chosen):
+    """What came of a meeting of the chains."""
+
+    about = "expansion point"
+    n_steps: int
+
+
+@dataclass(frozen=True)
+class KeptForFewDraws(ExpansionPoint):
+    """Too few different draws to tell."""
+
+    def describe(self) -> str:
+        return f"kept: too few different draws in the first {self.n_steps:,} steps of warmup"
+
+
+@dataclass(frozen=True)
+class KeptSinceNear(ExpansionPoint):
+    """The mean of the chains is ``distance`` sds from it, and their sds are alike."""
+
+    distance: float
+
+    def describe(self) -> str:
+        return f"kept: {_mean_is(self.n_steps, self.distance)}, and their sds are similar"
+
+
+@dataclass(frozen=True)
+class KeptSinceApart(ExpansionPoint):
+    """The chains are far apart with lower density between them."""
+
+    def describe(self) -> str:
+        return f"kept: after {self.n_steps:,} steps of warmup the chains are far apart with lower density between them"
+
+
+@dataclass(frozen=True)
+class KeptSinceUndefined(ExpansionPoint):
+    """Derivatives are not defined at the mean of the chains."""
+
+    distance: float
+    error: str
+
+    def describe(self) -> str:
+        return f"kept: {_mean_is(self.n_steps, self.distance)}; there {self.error}"
+
+
+@dataclass(frozen=True)
+class KeptForCost(ExpansionPoint):
+    """Another point saves too little: blocks that a decision needs, and would need (None: with no order) there."""
+
+    distance: float
+    blocks: float
+    blocks_there: float | None
+    n_blocks: int
+
+    def describe(self) -> str:
+        text = f"kept: {_mean_is(self.n_steps, self.distance)}; a decision needs about {_blocks(self.blocks)} of "
+        text += f"{self.n_blocks:,} blocks"
+        if self.blocks_there is not None:
+            text += f", {_blocks(self.blocks_there)} with control variates computed there"
+        return text
+
+
+@dataclass(frozen=True)
+class Moved(ExpansionPoint):
+    """Moved to the mean of the chains, as after ``earlier`` steps: blocks that a decision needs, and needed."""
+
+    distance: float
+    earlier: tuple[int, ...]
+    blocks: float
+    blocks_before: float
+    n_blocks: int
+
+    def describe(self) -> str:
+        earlier = f", as after {listed([f'{n:,}' for n in self.earlier])}" if self.earlier else ""
+        origin = "the one before" if self.earlier else "the mode"
+        return (
+            f"moved to the mean of the chains after {self.n_steps:,} steps of warmup{earlier}, {self.distance:.1f} sds "
+            f"from {origin}: a decision needs about {_blocks(self.blocks)} of {self.n_blocks:,} blocks, "
+            f"{_blocks(self.blocks_before)} before"
+        )
+
+
+@dataclass(frozen=True)
+class GivenUp(ExpansionPoint):
+    """Control variates do not pay."""
+
+    def describe(self) -> str:
+        return f"given up after {self.n_steps:,} steps of warmup"
+
+
+def _order(order: int) -> str:
+    return f"order {order}" if order else "none"
+
+
+def _blocks(blocks: float) -> str:
+    return f"{max(1, round(blocks)):,}"
+
+
+def _mean_is(n_steps: int, distance: float) -> str:
+    return f"the mean of the chains after {n_steps:,} steps of warmup is {distance:.1f} sds from it"
