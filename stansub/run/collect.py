@@ -236,22 +236,23 @@ def _build(
     """Arrays of all chains, as many draws of each as the shortest has."""
     setup, posterior = prepared.setup, prepared.posterior
     n, kept = min(chain.sampling.n_kept for chain in chains), Kept.of(setup.config)
-    theta = np.stack([chain.sampling.kept.theta[:n] for chain in chains])
+    sampled = [chain.sampling.kept.read(0, n) for chain in chains]
+    theta = np.stack([one.theta for one in sampled])
     progress("Computing constrained values (Ctrl-C leaves out generated quantities)")
     variables, trouble = _quantities(prepared, theta, kept)
     log_likelihood = {LOG_LIK: variables.pop(LOG_LIK)} if kept.log_likelihood and LOG_LIK in variables else None
     groups: dict[str, Any] = {}
     if kept.save_warmup:
         n_warmup = min(chain.warmup.n_kept for chain in chains)
-        warm = np.stack([chain.warmup.kept.theta[:n_warmup] for chain in chains])
+        warm = [chain.warmup.kept.read(0, n_warmup) for chain in chains]
         groups["warmup_posterior"], _ = constrain(
-            posterior, warm, kept=PARAMETERS, seed=setup.seed, threads=setup.threads
+            posterior, np.stack([one.theta for one in warm]), kept=PARAMETERS, seed=setup.seed, threads=setup.threads
         )
-        groups["warmup_sample_stats"] = _statistics([chain.warmup.kept for chain in chains], n_warmup)
+        groups["warmup_sample_stats"] = _statistics(warm)
     dims, coords = _levels(posterior, variables)
     return inference_data.build(
         posterior=variables,
-        sample_stats=_statistics([chain.sampling.kept for chain in chains], n),
+        sample_stats=_statistics(sampled),
         unconstrained_posterior={"theta": theta},
         log_likelihood=log_likelihood,
         observed_data=_observed(posterior),
@@ -283,13 +284,17 @@ def _levels(
 
 def _audits_by_level(chains: Sequence[Chain]) -> list[dict[str, float]] | None:
     """Audited and wrong decisions at each error level, from the first to the last; None where it stays the same."""
-    if LEVEL.name not in chains[0].sampling.kept.stats:
+    if LEVEL.name not in {one.name for one in chains[0].kernel.stats}:
         return None
-    rows = [chain.sampling.rows(0) for chain in chains]
-    level, audited, wrong = (np.concatenate([one[name] for one in rows]) for name in _AUDITED)
+    counts: dict[float, NDArray[np.int64]] = {}
+    for rows in (part for chain in chains for part in chain.sampling.kept.parts()):
+        level, audited, wrong = (rows[name] for name in _AUDITED)
+        for one in np.unique(level):
+            here = level == one
+            counts[float(one)] = counts.get(float(one), np.zeros(2, np.int64)) + (audited[here].sum(), wrong[here].sum())
     return [
-        {"level": float(one), "n_audited": int(audited[level == one].sum()), "n_wrong": int(wrong[level == one].sum())}
-        for one in np.unique(level)[::-1]
+        {"level": level, "n_audited": int(n_audited), "n_wrong": int(n_wrong)}
+        for level, (n_audited, n_wrong) in sorted(counts.items(), reverse=True)
     ]
 
 
@@ -338,8 +343,8 @@ def _starts(found: ModeSetup | None) -> list[dict[str, Any]] | None:
     ]
 
 
-def _statistics(kept: Sequence[Records], n: int) -> dict[str, NDArray[Any]]:
-    return {name: np.stack([records[name][:n] for records in kept]) for name in kept[0].stats}
+def _statistics(kept: Sequence[Records]) -> dict[str, NDArray[Any]]:
+    return {name: np.stack([records[name] for records in kept]) for name in kept[0].stats}
 
 
 def _totals(chains: Sequence[Chain]) -> dict[str, NDArray[Any]]:

@@ -203,7 +203,7 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
         When it is no checkpoint, or holds no draws after warmup yet.
     """
     found, console = checkpoint.read(Path(path)), default_console()
-    if not any(one.sampling is not None for one in found.chains.values()):
+    if not any(one.sampling for one in found.chains.values()):
         raise InputError(f"{path} holds no draws after warmup yet")
     config = replace(found.config(), resume=path, console=console)
     program, data = found.program(config)
