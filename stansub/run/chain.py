@@ -59,6 +59,11 @@ class Phase:
         """Steps so far."""
         return int(self.totals["n_steps"])
 
+    @property
+    def bytes_ahead(self) -> int:
+        """Bytes of the rows that are still to come, at most."""
+        return self.kept.row_bytes * (self._capacity - self.n_kept)
+
     def take(self, records: Records, thin: int) -> None:
         """Keep every ``thin``-th of the steps, counted over the whole phase."""
         n, before = len(records), self.n_steps
@@ -285,9 +290,7 @@ class Chain:
         self._now.kernel = self.kernel.save()
         return CODEC.encode(self._now, self._foreign)
 
-    def restore(
-        self, saved: Encoded, kept: tuple[Sequence[Read] | None, Sequence[Read] | None] = (None, None)
-    ) -> None:
+    def restore(self, saved: Encoded, kept: tuple[Sequence[Read] | None, Sequence[Read] | None] = (None, None)) -> None:
         """Continue from what `save` gave.
 
         Parameters

@@ -34,7 +34,8 @@ _PHASES = ("warmup", "sampling")
 _ROWS_BYTES = 1 << 26
 
 
-class Stretch(NamedTuple):
+@dataclass(frozen=True)
+class Stretch:
     """Rows that a file holds; calling it reads them."""
 
     encoded: Encoded
@@ -190,7 +191,13 @@ class Keeper:
     seconds : float
         For which the chains have run before.
     on_failure : callable
-        Called, once, with the reason why the file cannot be written; sampling goes on.
+        Called, once, with the reason why the file cannot be written; no more is written then.
+
+    Attributes
+    ----------
+    path : Path
+    failure : str
+        That reason; empty before.
     """
 
     def __init__(
@@ -204,7 +211,7 @@ class Keeper:
         seconds: float = 0.0,
         on_failure: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        self._path, self._every, self._prepared = path, every, prepared
+        self.path, self._every, self._prepared = path, every, prepared
         self._chains, self._meetings, self._on_failure = chains, meetings, on_failure
         self._began = clock.now() - seconds
         self._due = clock.now() + every
@@ -220,7 +227,7 @@ class Keeper:
         }
         self._unchanging: dict[str, Encoded] = {}
         self._meeting: tuple[int, Encoded] | None = None
-        self._store, self._failed = store.Store(path), False
+        self._store, self.failure = store.Store(path), ""
 
     def between(self, number: int, more: bool, living: Sequence[int]) -> None:
         """Save a chain that stands still, if it is time; write the file when all that live are saved.
@@ -252,7 +259,7 @@ class Keeper:
         """Write what is saved."""
         self._due = clock.now() + self._every
         saved, self._saved = self._saved, set()
-        if self._failed or not saved:
+        if self.failure or not saved:
             return
         try:
             self._store.write(self._root())
@@ -265,7 +272,7 @@ class Keeper:
 
     def _save(self, number: int) -> None:
         chain = self._chains[number]
-        if self._failed:
+        if self.failure:
             return
         try:
             self._latest[number] = chain.save(), chain.warmup.n_kept, chain.sampling.n_kept
@@ -274,9 +281,9 @@ class Keeper:
             self._fail(f"no file can hold {error}")
 
     def _fail(self, reason: str) -> None:
-        self._failed = True
+        self.failure = f"{self.path}: {reason}"
         self._latest.clear()
-        self._on_failure(f"{self._path}: {reason}")
+        self._on_failure(self.failure)
 
     def _root(self) -> Encoded:
         """All that a checkpoint holds."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,13 +91,20 @@ DIMENSIONS = ("chain", "draw")
 _STATISTICS, _SUMMARY = 25, 50 * 10**6
 
 
-def check_draws(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept) -> None:
+def check_draws(
+    posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept, folder: Path | None = None
+) -> None:
     """Refuse draws that cannot be kept, before they are made.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where the files are that take them, if they need not all be in memory.
 
     Raises
     ------
     InputError
-        When the draws take more memory than there is, or a variable has the name of a dimension.
+        When the draws take more memory or disk than there is, or a variable has the name of a dimension.
     """
     plan = _Values.of(posterior, kept)
     for name in plan.layout.names:
@@ -103,12 +112,20 @@ def check_draws(posterior: Posterior, *, chains: int, draws: int, warmup: int, k
             raise InputError(
                 f"{posterior.name}: the variable {name!r} has the name of a dimension in ArviZ's schema; rename it"
             )
+    remedy = f"keep fewer with `thin`{', or leave out `observation_level`' if kept.observation_level else ''}"
+    if folder is not None:
+        # The checkpoint and the output each have a row of every draw.
+        row = 2 * (8 * posterior.dim + _STATISTICS) + written_bytes(posterior, kept)
+        needed, free = chains * draws * row, shutil.disk_usage(folder).free
+        if needed > free:
+            raise InputError(
+                f"the draws would take about {memory.amount(needed)} on disk, but {memory.amount(free)} are free in "
+                f"{folder}; {remedy}"
+            )
+        return
     needed, room = memory_needed(posterior, chains=chains, draws=draws, warmup=warmup, kept=kept), memory.room()
     if needed > room.size:
-        raise InputError(
-            f"the draws would take about {memory.amount(needed)} of memory, but {room}; keep fewer with `thin`"
-            f"{', or leave out `observation_level`' if kept.observation_level else ''}"
-        )
+        raise InputError(f"the draws would take about {memory.amount(needed)} of memory, but {room}; {remedy}")
 
 
 def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept) -> int:
@@ -128,6 +145,11 @@ def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int,
     # copied to be compressed.
     largest = column * max(map(math.prod, plan.layout.shapes.values()), default=0)
     return 2 * values + 3 * together + largest + _SUMMARY
+
+
+def written_bytes(posterior: Posterior, kept: Kept) -> int:
+    """Bytes of the constrained values of a draw that are kept."""
+    return 8 * _Values.of(posterior, kept).columns.size
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,11 @@ class Rows:
             self.append(records)
 
     @property
+    def has_stored(self) -> bool:
+        """Whether some rows are in a file alone."""
+        return any(isinstance(one, _Stored) for one in self._blocks)
+
+    @property
     def n_full(self) -> int:
         """Blocks that are full."""
         return self._n // self.per_block
