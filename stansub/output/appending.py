@@ -117,15 +117,15 @@ class DrawsFile:
         with self._opened() as file:
             for name in growing:
                 file[name].resize_dimension("draw", n_draws)
-                file[name].variables["draw"][:] = np.arange(n_draws)
 
     def append(self, pieces: Mapping[str, Variables], start: int) -> None:
         """Write variables of shape (chain, draw, ...) by group, from draw ``start`` of each chain on."""
         with self._opened() as file:
             for name, variables in pieces.items():
                 for variable, values in variables.items():
-                    stored = file[name].variables[variable]
-                    stored[:, start : start + values.shape[1]] = values.astype(stored.dtype, copy=False)
+                    stored, end = file[name].variables[variable], start + values.shape[1]
+                    stored[:, start:end] = values.astype(stored.dtype, copy=False)
+                    file[name].variables["draw"][start:end] = np.arange(start, end)
 
     def note(self, **facts: str) -> None:
         """Write facts of the run that are known only now."""

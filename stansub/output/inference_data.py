@@ -321,8 +321,12 @@ def _every(source: Path, most: int) -> int:
 
 def _thinned(opened: "Callable[..., xarray.Dataset]", name: str, every: int) -> "xarray.Dataset":
     """A group with every so-many-th draw."""
-    with opened(group=name) as dataset:
-        return dataset.isel(draw=slice(None, None, every)).load() if "draw" in dataset.sizes else dataset.load()
+    # Labels would be read completely.
+    with opened(group=name, drop_variables=["draw"]) as dataset:
+        if "draw" not in dataset.sizes:
+            return dataset.load()
+        labels = np.arange(0, dataset.sizes["draw"], every)
+        return dataset.isel(draw=slice(None, None, every)).load().assign_coords(draw=labels)
 
 
 def _unusual(tree: "xarray.DataTree") -> Iterator[str]:

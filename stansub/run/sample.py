@@ -187,6 +187,7 @@ def draw(
 
     with files.rescuing(keep, failures=(Exception,), called="unconstrained draws"):
         finished = run_chains(ready, keeper, stop, meeting, max_time=progress.left(), console=console, show=show)
+        prepared.posterior.values.check_files()
     with (
         files.rescuing(keep, called="unconstrained draws"),
         DrawsFile(target) if target is not None else contextlib.nullcontext() as file,
@@ -302,6 +303,7 @@ def _ready(
     kept = config.checkpoint or config.resume
     folder = files.locate(kept)[0].parent if target is not None and kept is not None else None
     prepared = prepare(model, data, config, progress, folder)
+    prepared.posterior.values.check_files()
     return _Ready(prepared, make_chains(prepared, stop, progress), _meetings(prepared, meeting), None)
 
 

@@ -146,3 +146,28 @@ def test_a_disk_that_fills_up_under_the_checkpoint_stops_a_run_too_large_for_mem
     n = draws.sizes["draw"]
     assert 0 < n < SHORT["iter_sampling"]
     np.testing.assert_array_equal(draws["alpha"].values, whole["alpha"].values[:, :n])
+
+
+def test_a_column_that_changes_during_a_run_keeps_the_draws_apart(
+    logistic: CompiledModel, logistic_data: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The outcome stays in its file: the draws are not taken for those of one data set."""
+    y = np.asarray(logistic_data["y"], np.int64)
+    np.save(tmp_path / "y.npy", y)
+    rest = {name: value for name, value in logistic_data.items() if name != "y"}
+    run = sampling.run_chains
+
+    def meanwhile(*given: Any, **options: Any) -> Any:
+        finished = run(*given, **options)
+        np.save(tmp_path / "y.npy", 1 - y)
+        return finished
+
+    monkeypatch.setattr(sampling, "run_chains", meanwhile)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with pytest.raises(RunError, match=r"y\.npy changed while it was read.*draws were kept in (.*)\.npz"):
+        stansub.sample(
+            logistic, [rest, tmp_path / "y.npy"], chains=2, iter_warmup=100, iter_sampling=100, show_progress=False
+        )
+    (kept,) = tmp_path.glob("stansub-*/draws.npz")
+    assert np.load(kept)["chain_1"].shape[0] == 100
