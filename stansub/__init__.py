@@ -150,8 +150,8 @@ def __getattr__(name: str) -> Any:
 
     if name == "_loop" and find_spec("stansub._loop") is None:
         raise ImportError(
-            f"{__path__[0]} is a checkout whose extension module is not built: start Python in another folder, or run "
-            "pip install -e . there"
+            f"{__path__[0]} is a checkout whose extension module has not been built: run `pip install -e .` there, or "
+            "start Python in another folder"
         )
     if name not in _HOMES:
         raise AttributeError(f"module 'stansub' has no attribute {name!r}")

@@ -112,7 +112,9 @@ def report(
         return 0
     if write is not None:
         if data is None:
-            raise InputError("`write` needs data: what is written is first compared with the program on them")
+            raise InputError(
+                "`write` needs data: stansub compares the new program with the original on them before it writes"
+            )
         files.check_target(write, overwrite=overwrite)
     with stage_progress(progress, show=data is not None) as log:
         found = examine(read, data, observations=observations, block_size=_block_size, progress=log)

@@ -166,7 +166,7 @@ class Codec:
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError, NotKeptError) as error:
             raise MalformedError(str(error) or type(error).__name__) from error
         if not fits(value, hint):
-            raise MalformedError(f"there is a {type(value).__name__}, which should be {hint}")
+            raise MalformedError(f"found a {type(value).__name__}, expected {hint}")
         return value
 
 
@@ -253,7 +253,7 @@ class _Decoder:
         if not isinstance(document, dict):
             return document
         if len(document) != 1:
-            raise MalformedError("there is a value of no kind")
+            raise MalformedError("a value has no type")
         ((kind, content),) = document.items()
         plain: dict[str, Callable[[Any], Any]] = {
             "float": lambda one: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[one],
@@ -281,7 +281,7 @@ class _Decoder:
         content, kind = self._arrays[digest], _checked_dtype(dtype)
         dims = tuple(_index(one) for one in shape)
         if order not in ("C", "F") or math.prod(dims) * kind.itemsize != len(content):
-            raise MalformedError("an array has not the size that it should have")
+            raise MalformedError("an array has the wrong size")
         if not len(content):
             return np.empty(dims, kind)
         return np.frombuffer(content, kind).reshape(dims, order=order).copy(order="K")  # type: ignore[call-overload, no-any-return]
@@ -294,13 +294,13 @@ class _Decoder:
     def _special(self, name: str, content: Any) -> Any:
         special, value = self._codec.special[self._known(name, object)], self.value(content)
         if not fits(value, special.hint):
-            raise MalformedError(f"what a {name} is made from has another type")
+            raise MalformedError(f"the contents of a {name} have the wrong type")
         return special.make(value)
 
     def _object(self, name: str, kept: dict[str, Any]) -> Any:
         kind = self._known(name, object)
         if kind in self._codec.special or issubclass(kind, Enum) or list(kept) != list(_kept_of(kind)):
-            raise MalformedError(f"a {name} has other fields")
+            raise MalformedError(f"a {name} has unexpected fields")
         values = {one: self.value(content) for one, content in kept.items()}
         hints = _hints(kind)
         for one, value in values.items():
@@ -316,7 +316,7 @@ class _Decoder:
     def _known(self, name: str, base: type) -> Any:
         kind = self._codec.known.get(name) or self._foreign.types.get(name)
         if kind is None or not issubclass(kind, base):
-            raise MalformedError(f"there is no type {name!r} here")
+            raise MalformedError(f"unknown type {name!r}")
         return kind
 
 
@@ -409,7 +409,7 @@ def _dtype(dtype: np.dtype[Any]) -> str:
 def _checked_dtype(name: str) -> np.dtype[Any]:
     dtype = np.dtype(name) if isinstance(name, str) else np.dtype(object)
     if dtype.kind not in _KINDS or dtype.str != name:
-        raise MalformedError(f"there are no arrays of dtype {name}")
+        raise MalformedError(f"arrays of dtype {name} are not supported")
     return dtype
 
 
@@ -421,5 +421,5 @@ def _known_generator(name: str) -> str:
 
 def _index(number: Any) -> int:
     if type(number) is not int or number < 0:
-        raise MalformedError("there is a number that should be an index")
+        raise MalformedError("expected an index, found another number")
     return number

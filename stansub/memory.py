@@ -66,8 +66,8 @@ def check_start() -> None:
     for one in _rooms(Path("/")):
         if one.size < one.libraries:
             raise RunError(
-                f"too little memory: {one}, and the libraries of a run take about {amount(one.libraries)}; raise the "
-                "limit or end other programs"
+                f"too little memory: {one}, but loading the libraries of a run takes about {amount(one.libraries)}; "
+                "raise the limit or close other programs"
             )
 
 

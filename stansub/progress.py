@@ -26,7 +26,7 @@ class TimeLimitError(RunError):
 
 
 class StoppedError(RunError):
-    """Work was given up because the run is to stop."""
+    """Work was given up because the run was stopped."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Progress:
     def check(self) -> None:
         """Raise TimeLimitError or StoppedError where it is time."""
         if self._stop is not None and self._stop[0]:
-            raise StoppedError("the run is to stop")
+            raise StoppedError("the run was stopped")
         if self._max_time is not None and clock.now() - self.began > self._max_time:
             raise TimeLimitError(self._time_limit())
 

@@ -185,11 +185,14 @@ def test_runs_that_warn_or_fail_are_counted(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.failed == ("no mode",)
     assert len(found.uniforms) == found.warned == 2
     assert found.doubts["LowEss"] == 2
-    with pytest.raises(RunError, match="none of 1 repeats"):
+    with pytest.raises(RunError, match="all 1 repeats failed"):
         Calibration.of([Repeat(0, failure="no mode")])
 
 
-@pytest.mark.parametrize(("values", "message"), [({"tau": 1.0}, "no tau"), ({"mu": [1.0, 2.0]}, r"shape \(2,\)")])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [({"tau": 1.0}, "no such variable in the posterior: tau"), ({"mu": [1.0, 2.0]}, r"shape \(2,\)")],
+)
 def test_parameters_that_do_not_fit_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         calibrate(posterior_of, lambda rng: (values, simulated(rng)[1]), repeats=2, **SHORT)

@@ -279,7 +279,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "no such test": (lambda: options("--test", "bootstrap"), "austerity"),
     # the program
     "no program": (lambda: ["sample", "none.stan", "data.json"], "none.stan: no such file"),
-    "a folder as program": (lambda: ["sample", folder("f.stan"), "data.json"], "f.stan: cannot be read"),
+    "a folder as program": (lambda: ["sample", folder("f.stan"), "data.json"], "f.stan: cannot read the file"),
     "a program that is no program": (lambda: stan("parameters {"), "bad.stan, line 1"),
     "no parameters": (lambda: stan("data { int<lower=0> N; } model { }"), "no parameters"),
     "no parameters to check": (lambda: ["check", *stan("data { int<lower=0> N; } model { }")[1:]], "no parameters"),
@@ -288,7 +288,7 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "markup in a name": (lambda: ["sample", "[red]b.stan", "data.json"], "[red]b.stan: no such file"),
     # the data
     "no data": (lambda: ["sample", LOGISTIC, "none.json"], "none.json: no such file"),
-    "a folder as data": (lambda: ["sample", LOGISTIC, folder("f.json")], "f.json: cannot be read"),
+    "a folder as data": (lambda: ["sample", LOGISTIC, folder("f.json")], "f.json: cannot read the file"),
     "not JSON": (lambda: write('{"N": 3,'), "bad.json: not valid JSON"),
     "binary": (lambda: write(b"\x89PNG\xff\xfe\x00"), "bad.json: not valid JSON"),
     "empty file": (lambda: write(""), "bad.json: the file is empty"),
@@ -300,16 +300,16 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
     "ragged": (lambda: write(json.dumps(data(2, K=2, x=[[1, 2], [3]]))), "variable 'x'"),
     "400 digits": (lambda: write(json.dumps(data(2, x=[[1.0], [10**399]]))), "but x[2, 1] is 1000"),
     "against its constraint": (lambda: write(json.dumps(data(2, y=[0, 2]))), "bad.json"),
-    "no observations": (lambda: write(json.dumps(data(0, y=[], x=[]))), "there are no observations (N = 0)"),
+    "no observations": (lambda: write(json.dumps(data(0, y=[], x=[]))), "the data contain no observations (N = 0)"),
     # options
-    "epsilon of 1": (lambda: options("--epsilon", "1"), "epsilon must lie between 0 and 1"),
-    "negative epsilon": (lambda: options("--epsilon", "-0.1"), "epsilon must lie between 0 and 1"),
-    "epsilon that is none": (lambda: options("--epsilon", "nan"), "epsilon must lie between 0 and 1"),
-    "delta of 0": (lambda: options("--test", "hoeffding", "--delta", "0"), "delta must lie between 0 and 1"),
-    "delta of 1": (lambda: options("--test", "bernstein", "--delta", "1"), "delta must lie between 0 and 1"),
-    "delta for a t-test": (lambda: options("--test", "pocock", "--delta", "0.1"), "takes no delta"),
-    "epsilon for exact": (lambda: options("--test", "exact", "--epsilon", "0.1"), "takes no epsilon"),
-    "range for a t-test": (lambda: options("--range", "scan"), "needs no range"),
+    "epsilon of 1": (lambda: options("--epsilon", "1"), "epsilon must be between 0 and 1"),
+    "negative epsilon": (lambda: options("--epsilon", "-0.1"), "epsilon must be between 0 and 1"),
+    "epsilon that is none": (lambda: options("--epsilon", "nan"), "epsilon must be between 0 and 1"),
+    "delta of 0": (lambda: options("--test", "hoeffding", "--delta", "0"), "delta must be between 0 and 1"),
+    "delta of 1": (lambda: options("--test", "bernstein", "--delta", "1"), "delta must be between 0 and 1"),
+    "delta for a t-test": (lambda: options("--test", "pocock", "--delta", "0.1"), "does not use --delta"),
+    "epsilon for exact": (lambda: options("--test", "exact", "--epsilon", "0.1"), "does not use --epsilon"),
+    "range for a t-test": (lambda: options("--range", "scan"), "does not use a range"),
     "no range for a bound": (lambda: options("--test", "hoeffding", "--control-variates", "0"), "--range estimate"),
     "one block to begin with": (lambda: options("--first-look", "1", "--block-size", "2"), "at least 2 blocks"),
     "no chains": (lambda: options("--chains", "0"), "chains 0"),
@@ -350,12 +350,12 @@ INPUT_ERRORS: dict[str, tuple[Callable[[], list[str]], str]] = {
         lambda: ["diagnose", LOGISTIC, "data.json", "--output", fifo("p.png"), "--force"],
         "is a FIFO",
     ),
-    "no such picture": (lambda: ["diagnose", LOGISTIC, "data.json", "--output", "p.docx"], "no such picture format"),
+    "no such picture": (lambda: ["diagnose", LOGISTIC, "data.json", "--output", "p.docx"], "unknown picture format"),
     "enormous trial": (lambda: ["diagnose", LOGISTIC, "data.json", "--subsets", "9" * 20], "at most 1,000,000"),
     "enormous repeats": (lambda: ["risk", LOGISTIC, "data.json", "--repeats", "9" * 20], "at most 10,000"),
     "enormous reference": (lambda: ["reference", LOGISTIC, "data.json", "--iter-warmup", "9" * 20], "at most"),
     "no draws": (lambda: ["summary", "none.nc"], "none.nc: no such file"),
-    "draws of a long name": (lambda: ["summary", "a" * 300], "cannot be read (File name too long)"),
+    "draws of a long name": (lambda: ["summary", "a" * 300], "cannot read the file (File name too long)"),
     "draws of nobody": (lambda: ["summary", "~nosuchuser/x.nc"], "no such home folder"),
     "pictures for nobody": (lambda: ["risk", LOGISTIC, "data.json", "--output-dir", "~nosuchuser"], "~nosuchuser"),
     "other draws": (lambda: ["summary", "data.json"], "not a NetCDF file"),
@@ -423,7 +423,10 @@ def test_a_full_disk_loses_nothing(
     (kept,) = spare.glob("stansub-*/logistic.nc")
     assert code == 1
     assert "beta[1]" in out
-    assert f"No space left on device; free space or choose another place; the draws were written to {kept}" in err
+    assert (
+        f"No space left on device; free some disk space or choose another place; the draws were written to {kept}"
+        in err
+    )
     assert "Traceback" not in err
     assert inference_data.group(inference_data.read(kept), "posterior").sizes["draw"] == 60
     assert not list(place.glob("*.nc"))
@@ -477,7 +480,7 @@ def test_no_compiler(place: Path) -> None:
     home = str(find_home().path)
     done = command(options(*QUICK), PATH="", BRIDGESTAN=home, STANSUB_CACHE=str(place / "cache"), CXX="", MAKE="")
     assert done.returncode == 1
-    assert done.stderr.startswith("stansub: error: no C++ compiler (g++ is not on the PATH): install")
+    assert done.stderr.startswith("stansub: error: no C++ compiler found (g++ is not on the PATH): install")
     assert done.stderr.count("\n") == 1
 
 
@@ -796,7 +799,7 @@ LOST = "stansub: error: could not write to standard output: "
         (
             "mkdir gone; cd gone; rmdir ../gone; stansub doctor",
             [2],
-            "stansub: error: this folder has been deleted; change to another one\n",
+            "stansub: error: the current folder has been deleted; change to another one\n",
         ),
     ],
 )

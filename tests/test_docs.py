@@ -109,4 +109,4 @@ def test_a_checkout_without_a_build_says_so(tmp_path):
         text=True,
         check=False,
     )
-    assert f"{package} is a checkout whose extension module is not built" in done.stderr
+    assert f"{package} is a checkout whose extension module has not been built" in done.stderr

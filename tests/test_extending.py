@@ -134,7 +134,7 @@ class TestSequentialTest:
         idata = stansub.sample(mean_of_normals(), test="brownian-bridge", epsilon=0.01, **options)
         facts = inference_data.attrs(idata)
         assert (facts["test"], facts["epsilon"], facts["guarantee"]) == ("brownian-bridge", 0.01, Guarantee.ASYMPTOTIC)
-        with pytest.raises(InputError, match="epsilon must lie between 0 and 1"):
+        with pytest.raises(InputError, match="epsilon must be between 0 and 1"):
             BrownianBridge(epsilon=2.0)
 
 
@@ -417,7 +417,7 @@ class TestFunctions:
         assert inference_data.attrs(own)["block_size"] == 5
         with pytest.raises(stansub.RunError, match="no `log_lik_gradient`"):
             stansub.sample(mean_of_normals(), control_variates=1, **RUN)
-        with pytest.raises(InputError, match="fixed by the given posterior"):
+        with pytest.raises(InputError, match="the given posterior fixes"):
             stansub.sample(mean_of_normals(), {"y": Y}, **RUN)
 
     def test_inits_by_name(self) -> None:
@@ -437,9 +437,9 @@ class TestFunctions:
         theta = [inference_data.group(one, "unconstrained_posterior")["theta"].values for one in (whole, more)]
         np.testing.assert_array_equal(*theta)
         other = FunctionFactors(["mu"], len(Y), lambda theta, which: 2 * log_lik(theta, which))
-        with pytest.raises(InputError, match="is of a posterior of functions"):
+        with pytest.raises(InputError, match="belongs to a posterior of Python functions"):
             stansub.read_checkpoint(tmp_path / "run")
-        with pytest.raises(InputError, match="is of other data"):
+        with pytest.raises(InputError, match="belongs to other data"):
             stansub.sample(other, iter_sampling=300, resume=tmp_path / "run", **options)
 
     def test_in_other_processes_as_far_as_functions_travel(self) -> None:

@@ -91,8 +91,8 @@ def test_python_and_the_command_line_say_the_same_each_in_its_way(
     program = EXAMPLES / "normal_mean.stan"
     with pytest.raises(InputError) as caught:
         stansub.sample(program, data, test="pocock", range_source="scan")
-    assert str(caught.value) == "the pocock test needs no range: leave out `range_source='scan'`"
+    assert str(caught.value) == "the pocock test does not use a range: leave out `range_source='scan'`"
     with pytest.raises(SystemExit):
         cli.main(["sample", str(program), str(data), "--test", "pocock", "--range", "scan"])
     shown = capsys.readouterr().err
-    assert shown == "stansub: error: the pocock test needs no range: leave out --range scan\n"
+    assert shown == "stansub: error: the pocock test does not use a range: leave out --range scan\n"

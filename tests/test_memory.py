@@ -97,7 +97,7 @@ def test_what_cannot_be_loaded_lacks_memory_only_where_there_is_none(monkeypatch
     assert all(map(memory.shortage, errors))
     assert not memory.shortage(ValueError("other"))
     with pytest.raises(
-        RunError, match="too little memory: 30 MB are free, and the libraries of a run take about 200 MB"
+        RunError, match="too little memory: 30 MB are free, but loading the libraries of a run takes about 200 MB"
     ):
         memory.check_start()
 

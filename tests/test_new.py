@@ -50,10 +50,10 @@ def test_data_depend_on_the_seed_alone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["there"], "there exists already; choose another name"),
+        (["there"], "there already exists; choose another name"),
         (["mine", "--likelihood", "probit"], "unknown likelihood probit; choose one of logistic, linear"),
         (["there/none/mine"], "could not create there/none/mine"),
-        (["/"], "/ exists already"),
+        (["/"], "/ already exists"),
     ],
 )
 def test_what_cannot_be_created_is_said_in_one_line(

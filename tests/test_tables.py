@@ -91,7 +91,7 @@ def compares_again(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "hierarchical_logistic_reference.nc").unlink()
     code, _, err = run(["compare", "table.nc", *again], capsys)
     assert code == 2
-    assert "other.parquet: not the data that the draws were made from" in err
+    assert "other.parquet: these are not the data of the draws" in err
 
 
 def test_a_run_resumes_with_its_table(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

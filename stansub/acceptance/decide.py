@@ -59,12 +59,12 @@ def make_decider(
     if rule.needs_range and spread is None:
         raise InputError(
             f"the {rule.name} test needs the range of the log likelihood differences: give Lipschitz constants or a "
-            "range, or have it estimated or scanned"
+            "range, or choose `range_source='scan'` or `range_source='estimate'`"
         )
     if rule.thins and bounds is None and observations is None:
         raise InputError(
-            f"the {rule.name} test needs control variates and bounds on their remainders, which are known where the "
-            "likelihood is of a recognised family with a linear predictor"
+            f"the {rule.name} test needs control variates with bounds on their remainders, which exist only for a "
+            "recognised family with a linear predictor; choose another test"
         )
     return Decider(
         evaluator,

@@ -64,7 +64,7 @@ class Geometric:
         if self.first < 1:
             raise InputError(f"the first look must have at least 1 block, not {self.first}")
         if not 1 < self.growth < np.inf:
-            raise InputError(f"the growth of the looks must exceed 1, not be {self.growth}")
+            raise InputError(f"the growth of the looks must be above 1, not {self.growth}")
 
     def looks(self, n_units: int) -> IntArray:
         looks = [min(self.first, n_units)]
@@ -121,4 +121,4 @@ def looks_at(schedule: Schedule, n_units: int, *, at_least: int = 1) -> IntArray
 def check_units(n_units: int) -> None:
     """Raise InputError where there is nothing to draw from."""
     if n_units < 1:
-        raise InputError("there are no observations to decide with")
+        raise InputError("there are no observations: a decision needs at least one")

@@ -55,7 +55,7 @@ class _Noise(StoppingRule):
         if not 0 < self.noise <= _MOST_NOISE:
             raise InputError(f"noise must be above 0 and at most {_MOST_NOISE}, not {self.noise}")
         if self.looks.looks(2 * _LEAST_MEASURED)[0] < _LEAST_MEASURED:
-            raise InputError(f"the first look must have at least {_LEAST_MEASURED} blocks for the noise to be measured")
+            raise InputError(f"the first look needs at least {_LEAST_MEASURED} blocks to measure the noise")
 
     def table(self, n_units: int, level: float | None = None) -> Table:
         """The looks, and Pocock's critical values at them."""

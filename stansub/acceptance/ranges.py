@@ -159,7 +159,7 @@ class Predictors:
     def compiled(self, surrogate: _loop.Surrogate | None, bounds: RemainderBounds | None) -> _loop.Range:
         """Raise InputError where there are no proved bounds of this order."""
         if bounds is None or not bounds.proved or bounds.order != self.order:
-            raise InputError("this range needs control variates whose remainders have proved bounds")
+            raise InputError("this range needs control variates with proved bounds on their remainders")
         return _loop.RemainderRange(bounds.compiled())
 
 

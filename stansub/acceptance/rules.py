@@ -80,12 +80,12 @@ def make_test(
         For an unknown name, a setting the test does not have, or a value out of range.
     """
     if name not in RULES:
-        raise InputError(f"unknown test '{name}': take one of {', '.join(TEST_NAMES)}")
+        raise InputError(f"unknown test '{name}'; choose from {', '.join(TEST_NAMES)}")
     rule = RULES[name]
     given = {"epsilon": epsilon, "delta": delta, "looks": looks, "bounds": bounds, "kappa": kappa}
     settings = {key: value for key, value in given.items() if value is not None}
     known = {field.name for field in fields(rule)}  # type: ignore[arg-type]
     for key in settings:
         if key not in known:
-            raise InputError(f"the {name} test takes no {key}: leave it out")
+            raise InputError(f"the {name} test does not use `{key}`: leave it out")
     return rule(**settings)

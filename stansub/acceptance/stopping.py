@@ -164,7 +164,7 @@ class StoppingRule:
             When it has none to be set.
         """
         if self.looks is None:
-            raise InputError(f"the {self.name} test takes no looks: leave looks and first_look out")
+            raise InputError(f"the {self.name} test has no looks: leave out `looks` and `first_look`")
         return replace(self, looks=looks)  # type: ignore[type-var]
 
     def of_a_decision(self, error: float, n_units: int) -> Self:
@@ -203,7 +203,7 @@ class Exact(StoppingRule):
     def table(self, n_units: int, level: float | None = None) -> Table:
         check_units(n_units)
         if level:
-            raise InputError(f"the exact test makes no errors: it cannot take the level {level}")
+            raise InputError(f"the exact test makes no errors: leave out the error level {level}")
         return Table(np.array([n_units], np.int32), np.zeros(1), np.zeros(1))
 
     @property
@@ -227,7 +227,7 @@ class _Thinned(Exact):
 
     def __post_init__(self) -> None:
         if self.bounds not in BOUNDS:
-            raise InputError(f"bounds {self.bounds!r} are unknown; choose from {', '.join(BOUNDS)}")
+            raise InputError(f"unknown bounds {self.bounds!r}; choose from {', '.join(BOUNDS)}")
 
     @property
     def learns_bounds(self) -> bool:
@@ -316,7 +316,10 @@ class GivenRule(StoppingRule):
 
     def table(self, n_units: int, level: float | None = None) -> Table:
         if level is not None:
-            raise InputError(f"the {self.name} test has one error level: derive it from StoppingRule for another")
+            raise InputError(
+                f"the error level of the {self.name} test is fixed: derive the test from StoppingRule to make it "
+                "adjustable"
+            )
         table: Table = self.rule.table(n_units)
         return table
 
@@ -341,7 +344,7 @@ def as_rule(value: Any) -> StoppingRule:
         return value
     if not all(hasattr(value, name) for name in ("name", "needs_range", "table")):
         raise InputError(
-            f"test {value!r} is no test: give a name, or a value with `name`, `needs_range` and `table(n_units)`"
+            f"{value!r} is not a test: give a name, or an object with `name`, `needs_range` and `table(n_units)`"
         )
     return GivenRule(value)
 
@@ -356,4 +359,4 @@ def check_level(what: str, value: float, *, zero: bool = False) -> None:
     """Raise InputError unless an error level is one."""
     if not (0 < value < 1 or (zero and value == 0)):
         hint = " (0 is exact Metropolis-Hastings)" if zero else ""
-        raise InputError(f"{what} must lie between 0 and 1{hint}, not be {value}")
+        raise InputError(f"{what} must be between 0 and 1{hint}, not {value}")

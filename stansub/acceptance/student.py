@@ -116,8 +116,8 @@ class Pocock(_Student):
         n = looks_at(self.looks, n_units, at_least=2)
         if n.size > MAX_POCOCK_LOOKS:
             raise InputError(
-                f"pocock cannot share its error budget among {n.size} looks (at most {MAX_POCOCK_LOOKS}): "
-                "take geometric looks, or larger ones"
+                f"the pocock test allows at most {MAX_POCOCK_LOOKS} looks, not {n.size}: use geometric looks, or "
+                "larger ones"
             )
         critical = pocock_critical_value(epsilon, tuple(n.tolist())) if n.size > 1 else np.inf
         return _t_table(n, float(scipy.special.ndtr(-critical)))

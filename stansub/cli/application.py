@@ -74,7 +74,7 @@ def _options(
     try:
         os.getcwd()
     except FileNotFoundError:
-        raise InputError("this folder has been deleted; change to another one") from None
+        raise InputError("the current folder has been deleted; change to another one") from None
 
 
 def run(arguments: list[str]) -> int:

@@ -80,7 +80,7 @@ def compare(
     from stansub.run.sample import read_draws
 
     if json is not None and output_dir is not None:
-        raise InputError("--json writes only the figures: leave out --output-dir or --json")
+        raise InputError("--json prints the figures and writes no report: leave out --json or --output-dir")
     own = read_draws(draws)
     folder = output_dir or Path("reports", str(inference_data.attrs(own).get("model", draws.stem)))
     if json is not None:

@@ -47,7 +47,7 @@ def loo(
     from stansub.errors import InputError
 
     if len(set(draws)) < len(draws):
-        raise InputError("the same file is given twice")
+        raise InputError("the same file was given twice; name two different ones")
     sources, console = sources_of(data, columns) if data else None, FlagConsole(stderr=True)
     found = {
         str(path): leave_out(

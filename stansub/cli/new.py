@@ -29,7 +29,7 @@ def new(
     from stansub.cli import starters
 
     if not folder.name:
-        raise InputError(f"{folder} exists already; choose another name")
+        raise InputError(f"{folder} already exists; choose another name")
     for path in starters.create(folder, likelihood, rows=rows, seed=seed):
         typer.echo(folder / path.name)
     run = f"stansub sample {starters.PROGRAM} {starters.DATA} --columns {shlex.quote(starters.COLUMNS)}"

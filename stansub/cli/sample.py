@@ -136,7 +136,7 @@ def sample(
             console.print(f"CmdStan's CSV: {', '.join(map(str, paths))}", soft_wrap=True)
         summary.render(result, FlagConsole(), summary=found, verbose=verbose)
     except KeyboardInterrupt:
-        raise InterruptError(trouble or "interrupted; the draws are written", written=True) from None
+        raise InterruptError(trouble or "interrupted; the draws are saved", written=True) from None
     finally:  # whether or not the summary could be printed
         file = shlex.quote(str(written))
         details = "" if verbose else f"; details: stansub summary {file} --verbose"

@@ -109,7 +109,7 @@ def create(folder: Path, name: str, *, rows: int | None = None, seed: int = 1) -
         raise InputError(f"unknown likelihood {name}; choose one of {', '.join(STARTERS)}")
     target, found = files.locate(folder)
     if found is not None:
-        raise InputError(f"{folder} exists already; choose another name")
+        raise InputError(f"{folder} already exists; choose another name")
     table = io.BytesIO()
     simulate(name, rows=rows, seed=seed).to_parquet(table)
     templates = Environment(loader=PackageLoader("stansub.cli"), undefined=StrictUndefined, keep_trailing_newline=True)

@@ -88,7 +88,7 @@ def align(
     if var_names is not None:
         unknown = [name for name in var_names if name not in left and name not in right]
         if unknown:
-            raise InputError(f"neither side holds {', '.join(unknown)}; the draws have {', '.join(left)}")
+            raise InputError(f"no such variable on either side: {', '.join(unknown)}; the draws have {', '.join(left)}")
         left = {name: values for name, values in left.items() if name in var_names}
         right = {name: values for name, values in right.items() if name in var_names}
         others, lacking = ([name for name in names if name in var_names] for names in (others, lacking))
@@ -134,13 +134,13 @@ def check_comparable(draws: InferenceData, var_names: Sequence[str] | None) -> N
     held = _numeric(draws)
     unknown = [name for name in var_names or () if name not in held]
     if unknown:
-        raise InputError(f"the draws hold no {', '.join(unknown)}; they have {', '.join(held)}")
+        raise InputError(f"no such variable in the draws: {', '.join(unknown)}; they have {', '.join(held)}")
 
 
 def _check_length(side: str, idata: InferenceData) -> None:
     n_draws = group(idata, "posterior").sizes["draw"]
     if n_draws < _MIN_DRAWS:
-        raise InputError(f"{side}: {n_draws} draws a chain are too few to compare; sample 1000 at least")
+        raise InputError(f"{side}: {n_draws} draws per chain are too few to compare; sample at least 1000")
 
 
 def check_provenance(draws: InferenceData, reference: InferenceData) -> tuple[str, ...]:
@@ -169,8 +169,8 @@ def check_provenance(draws: InferenceData, reference: InferenceData) -> tuple[st
         ]
         if mine and theirs and mine != theirs:
             raise InputError(
-                f"draws and reference are of different {plural}: {own.get('model', 'unnamed')} (hash {mine}) and "
-                f"{other.get('model', 'unnamed')} (hash {theirs}); give the reference of the same model and data"
+                f"draws and reference have different {plural}: {own.get('model', 'unnamed')} (hash {mine}) and "
+                f"{other.get('model', 'unnamed')} (hash {theirs}); give a reference of the same model and data"
             )
     return tuple(unchecked)
 

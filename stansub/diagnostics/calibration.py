@@ -120,7 +120,7 @@ class Calibration:
         done = [one for one in everything if not one.failure]
         failed = tuple(one.failure for one in everything if one.failure)
         if not done:
-            raise RunError(f"none of {len(failed)} repeats has draws; the first: {', '.join(failed[:1])}")
+            raise RunError(f"all {len(failed)} repeats failed; the first: {', '.join(failed[:1])}")
         found = np.array([one.ranks for one in done], dtype=np.int32)
         return cls(
             names=done[0].names,
@@ -299,7 +299,8 @@ def ranked(idata: InferenceData, values: Values, number: int, rng: np.random.Gen
     for name, value in values.items():
         if np.shape(value) != posterior[name].shape[2:]:
             raise InputError(
-                f"simulate gave {name} of shape {np.shape(value)}; in the program it has {posterior[name].shape[2:]}"
+                f"simulate returned {name} with shape {np.shape(value)}; in the program it has "
+                f"{posterior[name].shape[2:]}"
             )
     truth = np.concatenate([np.ravel(np.asarray(value, float)) for value in values.values()])
     ess = table(idata, percentiles=(), var_names=list(values))["ess_bulk"].to_numpy()

@@ -130,7 +130,9 @@ def _obtain(
 ) -> InferenceData:
     """The reference stored in `folder` if it fits, else a new one; that is stored if there is a folder."""
     if not facts.get("model_code"):
-        raise InputError("the draws do not record their program: give a reference file, or sample again")
+        raise InputError(
+            "the draws do not record their program: give a reference file, or sample again with this version"
+        )
     program = Program(str(facts.get("model", "model")), str(facts["model_code"]))
     path = reference_cache.default_path(program.name, folder) if folder is not None else None
     if path is not None and (kept := _stored(path, program, facts, wish, force=force)) is not None:

@@ -109,7 +109,7 @@ def compare_draws(
         If draws and reference are of different models or data, or have no parameters in common.
     """
     if not 0 < level < 1:
-        raise InputError(f"level = {level:g}: must be between 0 and 1")
+        raise InputError(f"`level={level:g}` must be between 0 and 1")
     unchecked = check_provenance(draws, reference)
     alignment, x, y = align(draws, reference, var_names)
     names = alignment.common

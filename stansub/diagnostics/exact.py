@@ -72,11 +72,11 @@ def compare_exact(
         Of what speaks against the draws that were asked for. What speaks against the exact ones is in the comparison.
     """
     if given := [name for name in _ONE_RUN if options.get(name) is not None]:
-        raise InputError(f"a checkpoint stores one run, and this makes two: leave out `{given[0]}`")
+        raise InputError(f"a checkpoint stores one run, but this comparison makes two: leave out `{given[0]}`")
     seed = secrets.randbits(31) if options.get("seed") is None else options["seed"]
     config = SampleConfig(**options | {"seed": seed})
     if config.make_test().exact:
-        raise InputError("the test is already exact, so there is nothing to compare; give another, such as 'pocock'")
+        raise InputError("the test is already exact, so there is nothing to compare; choose another, such as 'pocock'")
     draws = sample(model, data, **options | {"seed": seed})
     exact = {name: value for name, value in options.items() if name not in _OF_SUBSETS}
     exact |= {"test": "exact", "seed": _another(seed)}

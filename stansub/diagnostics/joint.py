@@ -106,7 +106,7 @@ def joint_distribution_test(
         With fewer than two chains.
     """
     if n_chains < 2:
-        raise ValueError("a joint-distribution test needs two chains at least")
+        raise ValueError("a joint-distribution test needs at least two chains")
     direct = np.array([model.values(rng) for _ in range(n_draws)])
     means = np.array([_chain(model, kernel, test or Exact(), rng, n_steps) for _ in range(n_chains)])
     variance = means.var(axis=0, ddof=1) / n_chains + direct.var(axis=0, ddof=1) / n_draws

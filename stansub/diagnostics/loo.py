@@ -127,8 +127,8 @@ def _at_point(posterior: Posterior, theta: FloatArray, log: Progress) -> FloatAr
     error = relative_error(whole, shared, surrogate)
     if not error <= TOLERANCE:
         raise InputError(
-            f"{posterior.name}: at the posterior mean the log density differs from the priors plus the log likelihoods "
-            f"of single observations by {error:.1e} relative: there is nothing to leave out one by one"
+            f"{posterior.name}: at the posterior mean the log density differs from prior plus log likelihoods of "
+            f"single observations by {error:.1e} (relative), so single observations cannot be left out"
         )
     return surrogate
 

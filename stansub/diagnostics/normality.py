@@ -214,8 +214,8 @@ def _try(
     anchored, rule, _ = about_mode(posterior, rule, request, log)
     if rule.table(len(posterior.blocks)).n.size == 1:
         raise InputError(
-            f"the first look takes all the {len(posterior.blocks):,} blocks, so that every decision is taken on "
-            "all the data and there is nothing to try; lower `block_size` or `first_look`"
+            f"the first look takes all the {len(posterior.blocks):,} blocks, so every decision uses all the data and "
+            "there is nothing to test; lower `block_size` or `first_look`"
         )
     chain = make_chain(
         posterior,
@@ -257,8 +257,8 @@ def _t_test(
     promise = "takes every decision on all the data" if not rule.needs_range else "holds for any data"
     promise = "is tried by the audit of `stansub sample`" if rule.counts_noise else promise
     raise InputError(
-        f"the {rule.name} test {promise}, so that there is nothing to try; choose test pocock or austerity, with "
-        "an epsilon above 0"
+        f"the {rule.name} test {promise}, so there is nothing to check; choose `test='pocock'` or `test='austerity'` "
+        "with an epsilon above 0"
     )
 
 
@@ -289,7 +289,7 @@ def _pairs_along(
                 found[phase] += pairs_at(evaluator, chain.position, chain.proposal, n, rng, variates)[0]
     if not found["end"]:
         raise InputError(
-            "no proposal in the later half of the trial chain had a finite log density: give `inits` nearer to "
+            "no proposal in the second half of the trial chain had a finite log density: give `inits` nearer to "
             "plausible values, or a larger `iter_warmup`"
         )
     return found

@@ -120,8 +120,8 @@ def _replicated(posterior: Posterior) -> dict[str, str]:
             found[one.name] = base
     if not found:
         raise InputError(
-            f"{posterior.name}: no generated quantity replicates data: declare one that has the name of a data "
-            "variable followed by _rep, and its sizes, such as `array[N] real y_rep` for `vector[N] y`"
+            f"{posterior.name}: no generated quantity replicates data: declare one with the name and sizes of a data "
+            "variable followed by _rep, such as `array[N] real y_rep` for `vector[N] y`"
         )
     return found
 
@@ -134,12 +134,12 @@ def _subset(posterior: Posterior, rows: Places, theta: FloatArray) -> tuple[Data
         model = values.model(posterior.full.library, seed=posterior.seed)
         whole = model.log_density(theta) if model.dim == posterior.dim else np.nan
     except InputError as error:
-        raise InputError(f"{posterior.name}: its observations cannot be predicted by themselves: {error}") from error
+        raise InputError(f"{posterior.name}: single observations cannot be predicted: {error}") from error
     shared = posterior.population.evaluator().global_log_density(theta)
     terms = posterior.each(theta, places_of(posterior)[rows])
     if not relative_error(whole, shared, terms) <= TOLERANCE:
         raise InputError(
-            f"{posterior.name}: its observations cannot be predicted by themselves: with some of them as its data the "
-            "program has another likelihood for these"
+            f"{posterior.name}: single observations cannot be predicted: given a subset of the data, the program "
+            "gives these observations another likelihood"
         )
     return values, model

@@ -286,7 +286,7 @@ def _check_counts(
         if value is not None:
             limits.check_count(name, value, at_least=least)
     if not 0 <= audit <= 1:
-        raise InputError(f"audit {audit} must be a share between 0 and 1")
+        raise InputError(f"`audit={audit}` must be between 0 and 1")
 
 
 def _found(
@@ -327,7 +327,7 @@ def write(found: Risk, path: str | Path) -> None:
         files.write(path, content, overwrite=True)
     except StansubError as error:
         place = files.elsewhere(Path(path).name, lambda other: files.write(other, content))
-        raise RunError(f"{error}; the figures were written to {place} instead") from error
+        raise RunError(f"{error}; the figures were saved to {place} instead") from error
 
 
 def parse_epsilons(text: str) -> tuple[float, ...]:
@@ -348,11 +348,11 @@ def _rules(
     epsilons: Sequence[float], test: str, looks: str | None, first_look: int | None
 ) -> dict[float, StoppingRule]:
     if test not in TESTS:
-        raise InputError(f"test {test!r} has no epsilon to vary; choose from {', '.join(TESTS)}")
+        raise InputError(f"the test {test!r} has no epsilon to vary; choose from {', '.join(TESTS)}")
     if not epsilons:
-        raise InputError("epsilon: give at least one error level")
+        raise InputError("`epsilon`: give at least one error level")
     if len(set(epsilons)) < len(epsilons):
-        raise InputError(f"epsilon {', '.join(f'{one:g}' for one in epsilons)}: name each level once")
+        raise InputError(f"`epsilon={','.join(f'{one:g}' for one in epsilons)}`: give each level once")
     return {
         float(one): decisions.choose_test(test, epsilon=one, delta=None, looks=looks, first_look=first_look)
         if one
@@ -365,7 +365,7 @@ def _budget(max_time: float | None, max_steps: int | None) -> Budget:
     if max_steps is not None:
         limits.check_count("max_steps", max_steps, at_least=100)
     if max_time is not None and not 0 < max_time < math.inf:
-        raise InputError(f"max_time {max_time} must be a number of seconds above 0")
+        raise InputError(f"`max_time={max_time}` must be a number of seconds above 0")
     if max_time is None:
         max_time = MAX_TIME if max_steps is None else math.inf
     return Budget(max_time, max_steps or _ENDLESS)
@@ -417,7 +417,7 @@ def _made(how: str, posterior: Posterior, experiment: _Experiment) -> tuple[Infe
             console=experiment.console,
         )
     if str(made.attrs["stopped"]).startswith("interrupted"):
-        raise InterruptError("the chains that stand for the truth were interrupted: there is nothing to show")
+        raise InterruptError("the reference chains were interrupted: there are no results")
     return made, "exact Metropolis-Hastings"
 
 

@@ -56,7 +56,7 @@ def split(errors: FloatArray, floor: float = 0.0, shared: float = 1.0) -> Split:
     """
     n = len(errors)
     if n < MIN_REPEATS:
-        raise ValueError(f"{n} repeats are too few to tell bias from variance and to give their errors")
+        raise ValueError(f"{n} repeats are too few to separate bias from variance")
     mse, bias2, variance = _moments(errors)
     left_out = np.stack([_moments(np.delete(errors, r, axis=0)) for r in range(n)])
     # Tukey's jackknife: (n - 1) / n times the sum of squares about the mean.

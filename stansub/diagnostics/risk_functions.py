@@ -59,7 +59,7 @@ class Functions:
         for name in quantities:
             if name not in derived:
                 raise InputError(
-                    f"{posterior.name}: {name!r} is no transformed parameter or generated quantity of the program; "
+                    f"{posterior.name}: {name!r} is not a transformed parameter or generated quantity of the program; "
                     f"it has {', '.join(derived) or 'none'}"
                 )
         self.quantities = tuple(dict.fromkeys(quantities))

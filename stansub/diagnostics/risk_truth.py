@@ -107,8 +107,9 @@ def check_same(reference: InferenceData, facts: dict[str, Any], source: str) -> 
     ):
         if its and its != own:
             raise InputError(
-                f"{source}: these reference draws are of {'another model' if what == 'model' else 'other data'} "
-                f"({what} {its}, here {own}); give those of {facts['model']} on these data, or none to have them made"
+                f"{source}: these reference draws come from {'another model' if what == 'model' else 'other data'} "
+                f"({what} {its}, here {own}); give reference draws of {facts['model']} on these data, or none, and "
+                "stansub makes them"
             )
 
 
@@ -151,11 +152,13 @@ def _check_parameters(reference: InferenceData, functions: Functions, source: st
     found = inference_data.group(reference, "posterior")
     for name, shape in functions.parameters.shapes.items():
         if name not in found:
-            raise InputError(f"{source}: the reference draws hold no {name}; give draws of this program's parameters")
+            raise InputError(f"{source}: the reference draws lack {name}; give draws of this program's parameters")
         if found[name].shape[2:] != shape:
-            raise InputError(f"{source}: {name} has shape {found[name].shape[2:]} there, and {shape} in the program")
+            raise InputError(
+                f"{source}: {name} has shape {found[name].shape[2:]} in the reference and {shape} in the program"
+            )
         if not np.isfinite(found[name].values).all():
-            raise InputError(f"{source}: draws of {name} are not finite; make a new reference")
+            raise InputError(f"{source}: some draws of {name} are not finite; make a new reference")
 
 
 def _statistics(values: FloatArray) -> pd.DataFrame:
@@ -166,7 +169,7 @@ def _statistics(values: FloatArray) -> pd.DataFrame:
 def _target(values: FloatArray, statistics: pd.DataFrame, what: str, source: str) -> Target:
     moving = np.flatnonzero(statistics["mcse_mean"].to_numpy() > 0)
     if not moving.size:
-        raise InputError(f"{source}: the {what} do not move, or the draws are fewer than four a chain")
+        raise InputError(f"{source}: the {what} are constant, or there are fewer than four draws per chain")
     mean, sd, mcse = (statistics[column].to_numpy(float)[moving] for column in ("mean", "sd", "mcse_mean"))
     flat = values[:, :: max(1, values.shape[1] // _DRAWS)].reshape(-1, values.shape[2])
     shared = float(np.abs(np.corrcoef(flat[:, moving[:_CORRELATED]], rowvar=False)).mean())
@@ -202,6 +205,6 @@ def _proposal(draws: FloatArray, source: str) -> RandomWalk:
         factor = np.linalg.cholesky(np.atleast_2d(np.cov(draws, rowvar=False)))
     except np.linalg.LinAlgError as error:
         raise InputError(
-            f"{source}: {n:,} draws do not give a covariance of {dim} parameters; give a longer reference"
+            f"{source}: {n:,} draws are too few for the covariance of {dim} parameters; give a longer reference"
         ) from error
     return optimal_walk(factor)

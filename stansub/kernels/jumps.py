@@ -135,13 +135,13 @@ class Jump:
 
     def __init__(self, **moves: Move) -> None:
         if len(moves) not in (1, 2):
-            raise InputError(f"a Jump has one move, or two that are paired, each with a name; not {len(moves)}")
+            raise InputError(f"a Jump takes one named move, or two paired ones, not {len(moves)}")
         for name, move in moves.items():
             missing = [one for one in ("weight", "draw", "log_density", "transform") if not hasattr(move, one)]
             if missing or isinstance(move, type):
                 raise InputError(
-                    f"the move {name} must be a value with the methods of stansub.kernels.jumps.Move; "
-                    f"{', '.join(missing) or 'a class'} is {'missing' if missing else 'none'}"
+                    f"the move {name} must be an object with the methods of stansub.kernels.jumps.Move; "
+                    f"{'missing: ' + ', '.join(missing) if missing else 'this is a class'}"
                 )
         self.moves = dict(moves)
 
@@ -200,7 +200,7 @@ class Moves(BuiltIn):
             return _Try(number, drawn, moved, -np.inf)
         log_back = float(self.moves[other].log_density(proposed, moved.back))
         if not log_back < np.inf:
-            raise RunError(f"the move {self.names[other]}: log_density is {log_back} on the way back")
+            raise RunError(f"the move {self.names[other]}: log_density of the reverse move is {log_back}")
         log_q_ratio = np.log(picked_back / picked) + log_back - log_q
         return _Try(number, drawn, moved, float(log_q_ratio + moved.log_jacobian))
 
@@ -221,15 +221,15 @@ class Moves(BuiltIn):
         if not _close(returned.proposed, position):
             worst = int(np.argmax(np.abs(returned.proposed - position)))
             raise RunError(
-                f"{pair}: there and back parameter {worst + 1} goes from {position[worst]:.6g} to "
+                f"{pair}: the move and its reverse take parameter {worst + 1} from {position[worst]:.6g} to "
                 f"{moved.proposed[worst]:.6g} to {returned.proposed[worst]:.6g}"
             )
         if returned.back.choice != drawn.choice or not _close(returned.back.values, drawn.values):
-            raise RunError(f"{pair}: what was drawn is {drawn}, and there and back {returned.back}")
+            raise RunError(f"{pair}: the reverse of the reverse draws {returned.back}, not {drawn}")
         if abs(moved.log_jacobian + returned.log_jacobian) > _ROUNDING * (1 + abs(moved.log_jacobian)):
             raise RunError(
-                f"{pair}: log |det| of the Jacobian is {moved.log_jacobian:.6g} there and {returned.log_jacobian:.6g} "
-                "back, which must be its negative"
+                f"{pair}: log |det| of the Jacobian is {moved.log_jacobian:.6g} for the move and "
+                f"{returned.log_jacobian:.6g} for its reverse; the second must be the negative of the first"
             )
 
     def check_jacobian(self, position: FloatArray, tried: _Try, active: Active) -> None:
@@ -275,7 +275,9 @@ class Moves(BuiltIn):
         weights = np.array([move.weight(position) for move in self.moves], dtype=np.float64)
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
             found = ", ".join(f"{name} {weight:g}" for name, weight in zip(self.names, weights, strict=True))
-            raise RunError(f"weights of moves must be at least 0, one of them above it; at {position} they are {found}")
+            raise RunError(
+                f"the weights of moves must be at least 0 and at least one positive; at {position} they are {found}"
+            )
         return np.asarray(weights / weights.sum())
 
     def _transformed(self, number: int, position: FloatArray, drawn: Auxiliary) -> Moved:
@@ -283,7 +285,7 @@ class Moves(BuiltIn):
         proposed = np.array(moved.proposed, dtype=np.float64)
         if proposed.shape != position.shape:
             raise RunError(
-                f"the move {self.names[number]} must lead to {position.size} numbers, not to an array of shape "
+                f"the move {self.names[number]} must return {position.size} numbers, not an array of shape "
                 f"{proposed.shape}"
             )
         return Moved(proposed, moved.back, self._number(number, "log_jacobian", moved.log_jacobian))
@@ -365,8 +367,8 @@ class JumpKernel(MetropolisHastings):
             moves.check_back(position, tried)
         elif self._tries[number] == _CHECKED and not self._undone[number]:
             raise RunError(
-                f"the move {moves.names[number]} is never accepted: none of its first {_CHECKED} tries can be undone "
-                f"by {moves.names[other]}, whose weight or density is 0 there"
+                f"the move {moves.names[number]} is never accepted: {moves.names[other]} cannot reverse any of its "
+                f"first {_CHECKED} proposals, because its weight or density is 0 there"
             )
 
 

@@ -146,7 +146,7 @@ def _weights(log_weights: FloatArray, t: int, what: str) -> FloatArray:
     if not np.isfinite(top).all():
         raise RunError(
             f"the log density of the {what} at time {t} is nan, or inf, or -inf for all particles of a series: the "
-            "state-space model must allow the path that it starts from"
+            "model must give the initial path a positive density"
         )
     weights: FloatArray = np.exp(log_weights - top)
     weights /= weights.sum(axis=0)
@@ -225,11 +225,13 @@ class ParticleGibbs:
 
     def __post_init__(self) -> None:
         if isinstance(self.model, type) or not isinstance(self.model, StateSpace):
-            raise InputError("ParticleGibbs takes a model with draw_first, draw_next, log_transition, log_observation")
+            raise InputError("ParticleGibbs needs a model with draw_first, draw_next, log_transition, log_observation")
         if isinstance(self.names, str) or not self.names:
-            raise InputError(f"ParticleGibbs takes names of the parameters that hold paths, not {self.names!r}")
+            raise InputError(f"ParticleGibbs needs the names of the parameters that hold paths, not {self.names!r}")
         if self.n_particles < 2:
-            raise InputError(f"n_particles must be at least 2, not {self.n_particles}: one is the present path")
+            raise InputError(
+                f"n_particles must be at least 2, not {self.n_particles}: one particle is the current path"
+            )
 
     def bind(self, bench: Bench) -> Kernel:
         """The kernel of one chain."""
@@ -252,9 +254,9 @@ def _places(known: Sequence[str], names: Sequence[str]) -> Places:
     found = []
     for name in names:
         if name not in columns:
-            raise InputError(f"{name!r} is no parameter of the model; it has {', '.join(parameters(known))}")
+            raise InputError(f"{name!r} is not a parameter of the model; it has {', '.join(parameters(known))}")
         if columns[name].ndim not in (1, 2):
-            raise InputError(f"{name} holds no paths: its shape must be (n_times,) or (n_series, n_times)")
+            raise InputError(f"{name} cannot hold paths: its shape must be (n_times,) or (n_series, n_times)")
         found.append(np.atleast_2d(columns[name]).T)
     if len({one.shape for one in found}) > 1:
         raise InputError(f"{', '.join(names)} must have the same shape, one for each component of a state")

@@ -204,10 +204,10 @@ class PolyaGamma:
     def __post_init__(self) -> None:
         if np.ndim(self.x) != 2 or np.shape(self.y) != np.shape(self.x)[:1]:
             raise InputError(
-                f"PolyaGamma takes x of shape (N, p) and y of shape (N,), not {np.shape(self.x)} and {np.shape(self.y)}"
+                f"PolyaGamma needs x of shape (N, p) and y of shape (N,), not {np.shape(self.x)} and {np.shape(self.y)}"
             )
         if not np.isin(self.y, (0, 1)).all():
-            raise InputError("PolyaGamma takes y of 0 and 1: the regression is of single trials")
+            raise InputError("PolyaGamma needs y of 0 and 1: it fits Bernoulli regressions only")
         if not (np.asarray(self.prior_sd) > 0).all():
             raise InputError(f"prior_sd must be above 0, not {self.prior_sd}")
         if not (self.mini_batch is None or callable(self.mini_batch) or self.mini_batch >= 1):

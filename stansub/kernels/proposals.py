@@ -208,8 +208,8 @@ class RandomWalk(_Gaussian):
     def adapter(self, dim: int) -> Adapter:
         if len(self.cholesky) != dim:
             raise InputError(
-                f"the proposal is a random walk in {len(self.cholesky)} dimensions, but the program has {dim} "
-                "unconstrained parameters"
+                f"the random walk has {len(self.cholesky)} dimensions, but the program has {dim} unconstrained "
+                "parameters"
             )
         return super().adapter(dim)
 
@@ -242,7 +242,7 @@ class Affine(_Gaussian):
     def __post_init__(self) -> None:
         cholesky = _lower(self.cholesky, "an affine proposal")
         if not np.diag(cholesky).all():
-            raise InputError("the factor of an affine proposal must be invertible: there is a 0 on its diagonal")
+            raise InputError("the factor of an affine proposal must be invertible, but its diagonal contains a 0")
         dim = len(cholesky)
         matrix, offset = (np.ascontiguousarray(given, dtype=np.float64) for given in (self.matrix, self.offset))
         if matrix.shape != (dim, dim) or offset.shape != (dim,):
@@ -251,7 +251,7 @@ class Affine(_Gaussian):
                 f"offset of shape {(dim,)}, not {matrix.shape} and {offset.shape}"
             )
         if not (np.isfinite(matrix).all() and np.isfinite(offset).all()):
-            raise InputError("matrix and offset of an affine proposal must be finite")
+            raise InputError("the matrix and offset of an affine proposal must be finite")
         for name, value in (("matrix", matrix), ("offset", offset), ("cholesky", cholesky)):
             object.__setattr__(self, name, value)
 

@@ -163,10 +163,10 @@ class OnParameters:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Metropolis):
-            raise InputError(f"OnParameters takes a Metropolis, not {_described(self.kernel)}")
+            raise InputError(f"OnParameters needs a Metropolis kernel, not {_described(self.kernel)}")
         names = self.names
         if not isinstance(names, abc.Sequence) or not all(isinstance(one, str) for one in names):
-            raise InputError(f"OnParameters takes names of parameters, such as ['beta'], not {names!r}")
+            raise InputError(f"OnParameters needs names of parameters, such as ['beta'], not {names!r}")
 
     def bind(self, bench: Bench) -> Kernel:
         index, exact = find(bench.names, self.names), self.kernel.exact
@@ -192,7 +192,7 @@ class _Parts:
             raise InputError(f"{type(self).__name__} needs at least one kernel")
         for name, one in kernels.items():
             if not name.isidentifier():  # statistics carry it, with a dot behind it
-                raise InputError(f"{name!r} cannot be the name of a kernel: letters, digits and underscores can")
+                raise InputError(f"{name!r} cannot be the name of a kernel: use letters, digits and underscores")
             check_recipe(one, name)
         self.kernels = dict(kernels)
 
@@ -255,8 +255,8 @@ def check_recipe(kernel: Any, name: str) -> None:
     """Raise InputError unless what was given under a name is a kernel, of this package or one's own."""
     if isinstance(kernel, type) or not isinstance(kernel, Recipe):
         raise InputError(
-            f"{name} must be a kernel, such as stansub.Metropolis(), not {_described(kernel)}; functions and names are "
-            "proposals, which stansub.Metropolis(proposal) takes"
+            f"{name} must be a kernel, such as stansub.Metropolis(), not {_described(kernel)}; pass functions and "
+            "names of proposals to stansub.Metropolis(proposal)"
         )
 
 
@@ -285,10 +285,10 @@ def find(known: abc.Sequence[str], names: abc.Sequence[str]) -> NDArray[np.int64
     for name in names:
         own = [place for place, one in enumerate(known) if one == name or one.startswith(f"{name}.")]
         if not own:
-            raise InputError(f"{name!r} is no parameter of the model; it has {', '.join(parameters(known))}")
+            raise InputError(f"{name!r} is not a parameter of the model; it has {', '.join(parameters(known))}")
         found += own
     if not found:
-        raise InputError("name at least one parameter to move")
+        raise InputError("name at least one parameter to update")
     return np.unique(np.array(found, dtype=np.int64))
 
 

@@ -71,8 +71,8 @@ class StiefelWalk(BuiltIn):
     def __post_init__(self) -> None:
         if self.rows < 1 or (self.scale is not None and not 0 < self.scale < np.inf):
             raise InputError(
-                f"a walk on matrices with orthonormal rows needs a row and a positive scale, not {self.rows} rows and "
-                f"scale {self.scale}"
+                "a walk on matrices with orthonormal rows needs at least one row and a positive scale, not "
+                f"{self.rows} rows and scale {self.scale}"
             )
 
     def __call__(self, rng: np.random.Generator, position: FloatArray) -> tuple[FloatArray, float]:
@@ -98,15 +98,17 @@ class StiefelWalk(BuiltIn):
     def adapter(self, dim: int) -> Adapter:
         """Learns the scale unless it is given."""
         if dim % self.rows or dim < self.rows**2 or dim == 1:
-            raise InputError(f"{dim} parameters are no matrix with {self.rows} orthonormal rows that can move")
+            raise InputError(
+                f"{dim} parameters do not form a matrix with {self.rows} orthonormal rows and room to move"
+            )
         return NoAdapter(self) if self.scale is not None else ScaleLearner(self)
 
     def _matrix(self, position: FloatArray) -> FloatArray:
         matrix = position.reshape(-1, self.rows).T
         if not np.abs(matrix @ matrix.T - np.eye(self.rows)).max() < _TOLERANCE:
             raise InputError(
-                f"the {self.rows} rows of the matrix on which StiefelWalk moves are not orthonormal: give `inits` that "
-                "are, for each chain"
+                f"the {self.rows} rows of StiefelWalk's matrix are not orthonormal: give each chain `inits` with "
+                "orthonormal rows"
             )
         return matrix
 

@@ -50,7 +50,7 @@ def check(
         return f"not checked: the parameters of {program.name} and {other.name} differ"
     points = draw_points(np.random.default_rng(seed), one, n_points=_N_POINTS)
     if len(points) < 2:
-        raise InputError(f"{program.name}: its log density is finite at none of the values tried")
+        raise InputError(f"{program.name}: the log density is not finite at any of the parameter values tried")
     first = np.array([one.log_density(theta) for theta in points])
     second = np.array([_at(two, _values(one, layouts[0], theta)) for theta in points])
     difference = second - first
@@ -58,8 +58,8 @@ def check(
     if not spread <= TOLERANCE * max(1.0, float(np.abs(first).max())):
         listed = ", ".join(f"{value:.10g}" for value in difference)
         raise InputError(
-            f"{other.name} has another posterior than {program.name}: at {len(points)} parameter values their log "
-            f"densities differ by {listed}, which should be one constant; correct it or leave out `reference_model`"
+            f"{other.name} does not have the posterior of {program.name}: at {len(points)} parameter values the log "
+            f"densities differ by {listed}, not by a constant; correct it or leave out `reference_model`"
         )
     return f"checked: the log densities of {program.name} and {other.name} differ by a constant to {spread:.1e}"
 

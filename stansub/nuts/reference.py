@@ -163,9 +163,9 @@ def reference(
 def _asked_engine(engine: str | Engine, *, install_cmdstan: bool) -> str | Engine:
     """The engine asked for, by name or by having it installed."""
     if isinstance(engine, str) and engine not in ENGINES:
-        raise InputError(f"engine {engine!r} is unknown; choose from {', '.join(ENGINES)}")
+        raise InputError(f"unknown engine {engine!r}; choose from {', '.join(ENGINES)}")
     if install_cmdstan and engine == "nutpie":
-        raise InputError("CmdStan is not needed for nutpie: leave out `install_cmdstan` or `engine='nutpie'`")
+        raise InputError("nutpie does not need CmdStan: leave out `install_cmdstan` or `engine='nutpie'`")
     return "cmdstan" if install_cmdstan else engine
 
 
@@ -269,7 +269,7 @@ def _settings(
         if value is not None:
             check_count(name, value, at_least=least, at_most=_MOST.get(name))
     if not 0 < adapt_delta < 1:
-        raise InputError(f"adapt_delta {adapt_delta} must be between 0 and 1")
+        raise InputError(f"`adapt_delta={adapt_delta}` must be between 0 and 1")
     return Settings(
         chains=int(chains),
         parallel_chains=min(int(chains), int(parallel_chains or cores())),
@@ -304,8 +304,8 @@ def _lean(program: Program, tall: Mapping[str, int], settings: Settings) -> Prog
         names = ", ".join(one.name for one in blocks[0].declarations if one.name in tall)
         raise InputError(
             f"{program.name}: the transformed parameters with a value per observation ({names}) would take "
-            f"{memory.amount(2 * transformed)} of memory, but {room}; declare them in the model block, or give a "
-            "`reference_model` that does"
+            f"{memory.amount(2 * transformed)} of memory, but {room}; declare them in the model block, or give such a "
+            "program as `reference_model`"
         )
     if generated <= _MAX_UNUSED:
         return program

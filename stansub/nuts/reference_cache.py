@@ -64,24 +64,24 @@ def find(
     """
     if not Path(path).exists():
         return None
-    remedy = "use `force=True` to replace it, or another name"
+    remedy = "use `force=True` to replace it, or choose another name"
     try:
         draws = inference_data.read(path)
     except InputError as error:
         raise InputError(f"{error}; {remedy}") from error
     facts = inference_data.attrs(draws)
     if "reference_for" not in facts:
-        raise InputError(f"{path} exists already and is not a reference; {remedy}")
+        raise InputError(f"{path} already exists and is not a reference; {remedy}")
     had = {**facts.get("settings", {}), "engine": facts.get("engine")}
     asked = {**(settings or {}), **({} if engine == "auto" else {"engine": engine})}
     differing = [
-        *(["another model"] if facts["reference_for"] != model_hash else []),
-        *(["other data"] if facts.get("data_hash") != data_hash else []),
-        *(["another `reference_model`"] if reference_hash not in (None, facts.get("model_hash")) else []),
+        *(["a different model"] if facts["reference_for"] != model_hash else []),
+        *(["different data"] if facts.get("data_hash") != data_hash else []),
+        *(["a different `reference_model`"] if reference_hash not in (None, facts.get("model_hash")) else []),
         *(f"{name} {had.get(name)}, not {value}" for name, value in asked.items() if had.get(name) != value),
     ]
     if differing:
-        raise InputError(f"{path} holds a reference with {', '.join(differing)}; {remedy}")
+        raise InputError(f"{path} contains a reference with {', '.join(differing)}; {remedy}")
     return draws
 
 

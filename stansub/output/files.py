@@ -38,14 +38,14 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     """
     target, found = locate(path)
     if found is not None and stat.S_ISDIR(found.st_mode):
-        raise InputError(f"{path} is a folder: name a file in it")
+        raise InputError(f"{path} is a folder: give the name of a file")
     check_regular(path, found)
     if not target.parent.is_dir():
         raise InputError(f"{path}: the folder {target.parent} does not exist; create it first")
     if not _writable(target.parent):
         raise InputError(f"{path}: the folder {target.parent} is not writable; choose another")
     if found is not None and not overwrite:
-        raise InputError(f"{path} exists already; use `overwrite=True` to overwrite it or choose another name")
+        raise InputError(f"{path} already exists; use `overwrite=True` to overwrite it, or choose another name")
     return target
 
 
@@ -69,7 +69,9 @@ def check_folder(folder: str | os.PathLike[str], names: Iterable[str], *, overwr
         found = locate(path)[1]
         check_regular(path, found)
         if found is not None and not overwrite:
-            raise InputError(f"{path} exists already; use `overwrite=True` to overwrite it or another `output_dir`")
+            raise InputError(
+                f"{path} already exists; use `overwrite=True` to overwrite it, or choose another `output_dir`"
+            )
     return target
 
 
@@ -94,7 +96,7 @@ def locate(path: str | os.PathLike[str]) -> tuple[Path, os.stat_result | None]:
             return target, os.stat(target)
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"{path}: no file can be written there ({reason}); choose another name") from error
+        raise InputError(f"{path}: cannot write a file there ({reason}); choose another name") from error
     return target, None
 
 
@@ -117,7 +119,9 @@ def write(path: str | os.PathLike[str], content: bytes | memoryview, *, overwrit
             os.fsync(file.fileno())
         os.replace(part, target)
     except OSError as error:
-        raise RunError(f"could not write {path}: {error.strerror}; free space or choose another place") from error
+        raise RunError(
+            f"could not write {path}: {error.strerror}; free some disk space or choose another place"
+        ) from error
     finally:
         with contextlib.suppress(OSError):
             part.unlink()
@@ -141,7 +145,7 @@ def elsewhere(name: str, save: Callable[[Path], object]) -> Path:
             reasons.append(str(error))
             continue
         return path
-    raise RunError(f"no folder takes them ({'; '.join(dict.fromkeys(reasons))})")
+    raise RunError(f"no other folder is writable ({'; '.join(dict.fromkeys(reasons))})")
 
 
 @contextlib.contextmanager
@@ -211,7 +215,7 @@ def expanded(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise InputError(f"{path}: no such home folder; give the whole path") from error
+        raise InputError(f"{path}: no such home folder; give the full path") from error
 
 
 def missing(path: Path) -> str:

@@ -291,15 +291,15 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | Non
         for name in datasets:
             group(tree, name)  # dimensions of two sizes are noticed here
     except PermissionError as err:
-        raise InputError(f"{path}: not readable: {err.strerror}") from err
+        raise InputError(f"{path}: cannot read the file: {err.strerror}") from err
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as err:
-        raise InputError(f"{path}: not a NetCDF file, or a damaged one") from err
+        raise InputError(f"{path}: not a NetCDF file, or damaged") from err
     if not own and not foreign:
-        raise InputError(f"{path}: not written by stansub; give a file that `stansub sample` wrote")
+        raise InputError(f"{path}: not written by stansub; give a file written by `stansub sample`")
     if "posterior" not in datasets:
-        raise InputError(f"{path}: holds no posterior draws")
+        raise InputError(f"{path}: contains no posterior draws; give a file written by `stansub sample`")
     if not {"chain", "draw"} <= set(datasets["posterior"].dims):
-        raise InputError(f"{path}: the posterior has no dimensions chain and draw, as ArviZ's schema wants them")
+        raise InputError(f"{path}: the posterior lacks the dimensions chain and draw of ArviZ's schema")
     if unusual := next(_unusual(tree), ""):
         raise InputError(f"{path}: damaged: {unusual}; sample again, or restore a copy of the file")
     if most is not None:

@@ -121,7 +121,7 @@ def pairs(idata: "InferenceData", path: str | os.PathLike[str], *, max_vars: int
 
     names, values = _varying(idata)
     if len(names) < 2:
-        raise InputError("pairs need at least two quantities that vary")
+        raise InputError("a pair plot needs at least two quantities that vary")
     shown = _most_correlated(values, max_vars)
     step = max(1, len(values) // _PAIR_DRAWS)
     with matplotlib.rc_context(STYLE):
@@ -198,7 +198,7 @@ def share_of_data(idata: "InferenceData", path: str | os.PathLike[str]) -> None:
 
     facts = attrs(idata)
     if not records_share(idata):
-        raise InputError("these draws do not record how much data their decisions used")
+        raise InputError("these draws do not record how much data each decision used")
     stats = group(idata, "sample_stats")
     share = stats["n_obs_used"].values / facts["n_observations"]
     accepted = stats["accepted"].values
@@ -426,5 +426,5 @@ def _format(path: str | os.PathLike[str]) -> str:
 
     suffix = Path(path).suffix.removeprefix(".").lower() or "png"
     if suffix not in FigureCanvasBase.get_supported_filetypes():
-        raise InputError(f"{path}: no such picture format; use .png, .pdf or .svg")
+        raise InputError(f"{path}: unknown picture format; use .png, .pdf or .svg")
     return suffix

@@ -86,7 +86,8 @@ def _variables(idata: "InferenceData", var_names: Sequence[str] | None) -> list[
     unknown = [str(name) for name in names if name not in posterior.data_vars]
     if unknown:
         raise InputError(
-            f"the posterior holds no {', '.join(unknown)}; it has {', '.join(map(str, posterior.data_vars))}"
+            f"no such variable in the posterior: {', '.join(unknown)}; it has "
+            f"{', '.join(map(str, posterior.data_vars))}"
         )
     found = [(str(name), posterior[name]) for name in names]
     return [(name, values) for name, values in found if values.dtype.kind in "biuf"]

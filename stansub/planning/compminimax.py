@@ -75,9 +75,9 @@ def measured(epsilon: Sequence[float] | FloatArray, step_time: Sequence[float] |
     """
     levels, times = np.asarray(epsilon, np.float64), np.asarray(step_time, np.float64)
     if levels.ndim != 1 or levels.shape != times.shape or len(levels) < 2:
-        raise InputError("a measured speed-up needs two or more values of epsilon, with a step time for each")
+        raise InputError("a measured speed-up needs at least two values of epsilon with a step time each")
     if levels[0] != 0 or not (np.diff(levels) > 0).all():
-        raise InputError("the values of epsilon of a measured speed-up must increase from 0, which is the exact kernel")
+        raise InputError("the values of epsilon of a measured speed-up must increase from 0 (the exact kernel)")
     if not ((times > 0) & np.isfinite(times)).all():
         raise InputError("the step times of a measured speed-up must be positive and finite")
     logs = np.log(times[0] / times)

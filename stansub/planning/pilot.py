@@ -280,7 +280,10 @@ def ways_of(prepared: Prepared, progress: Progress) -> list[Way]:
         return [Way("surrogate", setup.rule, OnSurrogate(prepared.posterior.split(), prepared.settled))]
     found = setup.found
     if found is None or found.proposal is None:
-        raise InputError("there is nothing to plan: the pilot runs about the mode, and none was found")
+        raise InputError(
+            "no plan is possible: the pilot runs start at the mode, and no mode was found; use `stansub sample` "
+            "without a budget"
+        )
     ways = [Way(setup.rule.name, setup.rule, AboutMode(found))]
     blockwise, rule = AboutMode(found), setup.rule
     request = replace(request_of(setup.config, None), exact_free=False, test_free=False)

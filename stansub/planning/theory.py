@@ -237,7 +237,7 @@ def austerity_bound(error: Numbers, contraction: Numbers) -> Numbers:
     _within(error, 0.0, 1.0, "error")
     _within(contraction, 0.0, 1.0, "contraction")
     if np.any(np.asarray(contraction) == 1):
-        raise InputError("contraction must be below 1: a chain that comes no nearer has no bound")
+        raise InputError("contraction must be below 1: a chain that does not contract has no bound")
     return error / (1 - contraction)
 
 
@@ -316,16 +316,16 @@ def _mixing(epsilon: Numbers, alpha: Numbers, mixing: Numbers | None) -> Numbers
         return mixing
     least = alpha - 2 * epsilon
     if np.any(least < 0):
-        raise InputError("epsilon must be at most alpha / 2 where the mixing of the approximate chain is not given")
+        raise InputError("epsilon must be at most alpha / 2 if the mixing of the approximate chain is not given")
     return least
 
 
 def _check(epsilon: Numbers, alpha: Numbers) -> None:
     _within(alpha, 0.0, 1.0, "alpha")
     if np.any(np.asarray(alpha) == 0):
-        raise InputError("alpha must be positive: a chain without Doeblin's condition has no bound")
+        raise InputError("alpha must be positive: the bounds need Doeblin's condition")
     if np.any((np.asarray(epsilon) < 0) | (np.asarray(epsilon) > alpha)) or np.any(np.isnan(epsilon)):
-        raise InputError("epsilon must be in [0, alpha]: beyond it the bounds say nothing")
+        raise InputError("epsilon must be in [0, alpha]: the bounds hold only there")
 
 
 def _within(values: Numbers, low: float, high: float, name: str, *, open_ends: bool = False) -> None:

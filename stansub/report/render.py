@@ -87,7 +87,9 @@ def write(comparison: "Comparison", folder: str | os.PathLike[str], *, overwrite
         for name in set(_names()) - set(contents):  # pictures of an earlier report that this one does not have
             (target / name).unlink(missing_ok=True)
     except OSError as err:
-        raise RunError(f"could not write {folder}: {err.strerror}; free space or choose another `output_dir`") from err
+        raise RunError(
+            f"could not write {folder}: {err.strerror}; free some disk space or choose another `output_dir`"
+        ) from err
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return tuple(Path(folder) / name for name in contents)

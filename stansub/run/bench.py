@@ -132,10 +132,10 @@ class Bench:
         if not (np.diff(which) > 0).all():
             which = np.unique(which)
         if blocks.size != 1:
-            raise InputError("observations that change from step to step need blocks of one: give block_size=1")
+            raise InputError("`block_size=1` is needed if the observations change from step to step")
         if which.size and not 0 <= which[0] <= which[-1] < blocks.n_observations:
             last = blocks.n_observations - 1
-            raise InputError(f"observations are numbered from 0 to {last}; requested were {which[0]} to {which[-1]}")
+            raise InputError(f"observations are numbered from 0 to {last}, not from {which[0]} to {which[-1]}")
         return subset(which if self._places is None else self._places[which], self._looks[exact])
 
     @cached_property

@@ -91,11 +91,11 @@ class Phase:
             for read in kept:
                 records = read()
                 if not records.is_like(like):
-                    raise MalformedError("the records are of another kernel")
+                    raise MalformedError("the records belong to another kernel")
                 if len(self.kept) + len(records) <= n:
                     self.kept.attach(records, read)
             if len(self.kept) != counted.n_kept:
-                raise MalformedError("the records are not those of the state")
+                raise MalformedError("the records do not match the state")
         self.counted = counted
 
     def rows(self, start: int, end: int | None = None) -> Records:
@@ -307,7 +307,7 @@ class Chain:
         now: ChainState = CODEC.decode(saved, self._foreign, hint=ChainState)
         shapes = now.state.position.shape, now.counters.shape, now.counted_in_warmup.shape
         if shapes != ((self.kernel.dim,), (4,), (4,)):
-            raise MalformedError("the state is of a chain with other parameters")
+            raise MalformedError("the state belongs to a chain with other parameters")
         for phase, counted, rows in ((self.warmup, now.warmup, kept[0]), (self.sampling, now.sampling, kept[1])):
             phase.go_on_from(counted, rows)
         self._now = now
@@ -316,7 +316,7 @@ class Chain:
             try:
                 self.kernel.restore(now.state, now.kernel)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
-                raise MalformedError(f"the kernel does not know its state: {error}") from error
+                raise MalformedError(f"the kernel cannot read its state: {error}") from error
         if self.trial is not None and now.trial_rng is not None:
             self.trial.rng = now.trial_rng
 

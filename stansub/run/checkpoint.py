@@ -94,8 +94,8 @@ class Checkpoint:
         record, values = self.options.record, self.options.values
         if missing := [name for name in record if name not in values]:
             raise InputError(
-                f"{self.path} is of a run with a `{missing[0]}` of its own, which is not in the file: resume the run "
-                "with it (`resume`)"
+                f"{self.path} belongs to a run with a custom `{missing[0]}`, which the file does not contain: resume "
+                "the run from Python and pass it again"
             )
         with undamaged(self.path):
             try:
@@ -128,7 +128,8 @@ class Checkpoint:
         facts = self.facts(config)
         if not facts.code:
             raise InputError(
-                f"{self.path} is of a posterior of functions, which are not in the file: resume the run (`resume`)"
+                f"{self.path} belongs to a posterior of Python functions, which the file does not contain: resume the "
+                "run from Python and pass them again"
             )
         source = Source(facts.name, facts.code, syntax.parse(facts.code))
         if facts.data is not None:
@@ -136,7 +137,7 @@ class Checkpoint:
         sources = DataSources.restored(facts.data_file)
         assert sources is not None  # the data are in the checkpoint otherwise
         if missing := sources.missing():
-            raise InputError(f"{self.path}: the data of this run are no longer in {missing}: put them there")
+            raise InputError(f"{self.path}: the data of this run are no longer in {missing}: restore that file")
         return source, sources
 
 
@@ -171,7 +172,7 @@ def read(path: Path) -> Checkpoint:
             facts, met = Encoded(root["facts"], found.arrays), root["met"]
             seconds, finished = float(root["seconds"]), bool(root["finished"])
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise MalformedError("its root has other parts") from error
+            raise MalformedError("its root has unexpected parts") from error
     return Checkpoint(
         path, options, chains, seconds, finished, facts, None if met is None else Encoded(met, found.arrays)
     )
@@ -376,7 +377,7 @@ def check_target(path: Path, *, overwrite: bool = False) -> None:
         return
     if store.is_database(target):
         raise InputError(
-            f"{path} is an SQLite database, as checkpoints of earlier versions were, and is left as it is; choose "
+            f"{path} is an SQLite database, the checkpoint format of earlier versions, and was not changed; choose "
             "another name, or delete it"
         )
     if not store.is_store(target):
@@ -385,7 +386,7 @@ def check_target(path: Path, *, overwrite: bool = False) -> None:
         return
     root = store.read_root(target)
     if not (isinstance(root, Mapping) and root.get("finished") is True):
-        raise InputError(f"{path} holds an unfinished run: resume it (`resume={path}`), or delete it")
+        raise InputError(f"{path} contains an unfinished run: resume it (`resume={path}`), or delete it")
 
 
 def check_same(facts: Facts, path: Path, *, model_hash: str, data_hash: str) -> None:
@@ -395,7 +396,7 @@ def check_same(facts: Facts, path: Path, *, model_hash: str, data_hash: str) -> 
         ("other data", data_hash, facts.data_hash),
     ):
         if now != before:
-            raise InputError(f"{path} is of {what}: a run resumes with the same program and data only")
+            raise InputError(f"{path} belongs to {what}: resume a run with the same program and data")
 
 
 def _rules(config: SampleConfig) -> Foreign:

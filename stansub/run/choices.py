@@ -160,23 +160,26 @@ def choose_range(
         predicted = sources.Predictors(2 if order == "auto" else int(order))
         return Ranges("predictors", predicted, notes=(RangeByPredictors(kind != "auto"),))
     if kind == "predictors":
-        raise InputError("`range_source='predictors'` is that of remainders: leave `control_variates=0` out")
+        raise InputError(
+            "`range_source='predictors'` gives the range of remainders of control variates: leave out "
+            "`control_variates=0`"
+        )
     if kind == "auto":
         own = {"derivative": bounded > 0, "lipschitz": LIPSCHITZ in functions, "function": "log_lik_range" in functions}
         kind = next((name for name, there in own.items() if there), kind)
     if kind == "auto":
         where = {"auto": "", "0": " without control variates"}.get(order, f" with control variates of order {order}")
         raise InputError(
-            f"the test {test.name} needs the range of what it averages, and the program has none of the functions that "
-            f"give it{where}, nor a likelihood of linear predictors that is recognised: add "
+            f"the test {test.name} needs the range of the values that it averages, but the program has no function "
+            f"that gives it{where} and no recognised likelihood of linear predictors: add "
             f"{DERIVATIVES[1 if order == '1' else 2]} (with control variates) or {LIPSCHITZ} or log_lik_range "
-            "(without), or choose `range_source='scan'` (all data, every decision) or "
-            "`range_source='estimate'` (no guarantee)"
+            "(without), or choose `range_source='scan'` (all data at every decision) or `range_source='estimate'` "
+            "(no guarantee)"
         )
     if kind in ("lipschitz", "function") and order in ("1", "2"):
         raise InputError(
-            f"`range_source='{kind}'` is that of the log likelihood differences, and with control variates the test "
-            "looks at remainders: choose `control_variates=0` or `range_source='scan'`, or add "
+            f"`range_source='{kind}'` gives the range of log likelihood differences, but with control variates the "
+            "test averages remainders: choose `control_variates=0` or `range_source='scan'`, or add "
             f"{DERIVATIVES[int(order)]}(int i, ...)"
         )
     if kind == "derivative":

@@ -132,16 +132,16 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
     if outcome.stopped == "max_time":
         least = min((chain.status for chain in chains), key=lambda status: status.steps)
         raise TimeLimitError(
-            f"`max_time` was reached in warmup, before the first draw after it: {least.steps:,} of "
-            f"{chains[0].plan.iter_warmup:,} steps{f'; stages before it: {before}' if before else ''}; raise it "
-            "or lower `iter_warmup`"
+            f"`max_time` was reached during warmup, before the first draw: {least.steps:,} of "
+            f"{chains[0].plan.iter_warmup:,} steps{f'; stages before it: {before}' if before else ''}; raise "
+            "`max_time` or lower `iter_warmup`"
         )
     if outcome.stopped == BROKEN:
         raise RunError(
-            f"{BROKEN} before the first draw after warmup: no draws to write. If a checkpoint exists, resume "
-            "the run from it (`resume`)"
+            f"{BROKEN} before the first draw after warmup, so there are no draws to save; if a checkpoint exists, "
+            "resume the run from it (`resume`)"
         )
-    raise InterruptError("sampling was interrupted before the first draw after warmup: there is nothing to write")
+    raise InterruptError("interrupted before the first draw after warmup: there are no draws to save")
 
 
 def keep_unconstrained(chains: Sequence[Chain], kept: Path | None = None) -> Path | None:

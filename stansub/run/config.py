@@ -374,20 +374,22 @@ class SampleConfig:
         check(**{one.name: getattr(self, one.name) for one in fields(self)})
         self._check_precision()
         if self.iter_sampling is not None and self.thin > self.iter_sampling:
-            raise InputError(f"thin {self.thin} is more than iter_sampling {self.iter_sampling}: no draw would be kept")
+            raise InputError(
+                f"`thin={self.thin}` is larger than `iter_sampling={self.iter_sampling}`, so no draw would be kept"
+            )
         check_order(self.control_variates)
         check_proposal(self.proposal)
         executors.check(self.executor)
         if self.kernel is not None:
             recipes.check_recipe(self.kernel, "kernel")
             if self.proposal != "auto":
-                raise InputError("a kernel has its own proposals: give either `kernel` or `proposal`")
+                raise InputError("a kernel brings its own proposals: give either `kernel` or `proposal`")
         if not self.smooth and str(self.control_variates) in ("1", "2"):
-            raise InputError(f"there are no control variates: {self.not_smooth}; leave out `control_variates`")
+            raise InputError(f"control variates are not available: {self.not_smooth}; leave out `control_variates`")
         if self.surrogate and not self.make_test().exact:
             raise InputError(
                 "surrogate transitions choose their own test: leave out `test`, or use `test='exact'` for decisions "
-                "from all observations"
+                "on all observations"
             )
         decisions.check_range(self.make_test(), self.range_source)
 
@@ -411,11 +413,11 @@ class SampleConfig:
         if precision is None:
             return
         if precision.rhat is not None and self.chains == 1:
-            raise InputError(f"until {precision}: R-hat needs several chains: raise `chains`, or give ess alone")
+            raise InputError(f"until {precision}: R-hat needs at least two chains: raise `chains`, or give only ess")
         if self.final_epsilon is not None:
             raise InputError(
-                "`final_epsilon` is reached after all of `iter_sampling`, but `until` may end the run earlier: leave "
-                "out one of them"
+                "the level reaches `final_epsilon` at the end of `iter_sampling`, but `until` may end the run "
+                "earlier: leave out one of them"
             )
 
     @property

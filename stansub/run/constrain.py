@@ -73,7 +73,7 @@ class Kept:
         tall = set() if self.observation_level else set(_tall(posterior)) - self.saved
         out = tall | self.dropped | (set(known) - self.saved if self.saved else set())
         if self.saved | self.dropped and not set(known) - out - {LOG_LIK}:
-            raise InputError("`save` and `drop` leave no variable: keep at least one beside log_lik")
+            raise InputError("`save` and `drop` leave no variable: keep at least one in addition to log_lik")
         return out
 
 
@@ -110,7 +110,7 @@ def check_draws(
     for name in plan.layout.names:
         if name in DIMENSIONS:
             raise InputError(
-                f"{posterior.name}: the variable {name!r} has the name of a dimension in ArviZ's schema; rename it"
+                f"{posterior.name}: the variable {name!r} has the same name as a dimension in ArviZ's schema; rename it"
             )
     remedy = f"keep fewer with `thin`{', or leave out `observation_level`' if kept.observation_level else ''}"
     if folder is not None:

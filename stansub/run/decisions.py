@@ -36,18 +36,19 @@ def choose_test(
     if max_error is not None:
         MAX_ERROR.check("max_error", max_error)
     if max_error is not None and (epsilon is not None or delta is not None):
-        raise InputError("max_error sets epsilon or delta, whichever the test has: give one of them")
+        raise InputError("`max_error` sets `epsilon` or `delta` itself: give only one of the three")
     if test is None and delta is not None:
         raise InputError(
-            "delta belongs to the concentration bounds; choose test hoeffding, bernstein or bernstein-serfling"
+            "`delta` is the level of the concentration bounds; use it with test hoeffding, bernstein or "
+            "bernstein-serfling"
         )
     if test is None:
         test = DEFAULT_TEST
     if not isinstance(test, str):
         if any(setting is not None for setting in (epsilon, delta, looks, first_look, max_error, bounds, kappa)):
             raise InputError(
-                "epsilon, delta, max_error, looks, first_look, bounds and kappa are set in the test itself when a test "
-                "value is given"
+                "a test given as an object sets epsilon, delta, max_error, looks, first_look, bounds and kappa "
+                "itself: leave them out"
             )
         return as_rule(test)
     made = make_test(test, epsilon=epsilon, delta=delta, bounds=bounds, kappa=kappa)
@@ -67,15 +68,17 @@ def with_looks(test: StoppingRule, looks: str | None, first_look: int | None) ->
     if looks is None and first_look is None:
         return test
     if looks not in (None, "geometric", "fixed"):
-        raise InputError(f"looks {looks!r} is unknown; choose from geometric, fixed")
+        raise InputError(f"unknown looks {looks!r}; choose from geometric, fixed")
     own = test.looks
     if own is None:
-        raise InputError(f"the {test.name} test takes no looks: leave looks and first_look out")
+        raise InputError(f"the {test.name} test has no looks: leave out `looks` and `first_look`")
     if first_look is not None:
         FIRST_LOOK.check("first_look", first_look)
     first = first_look or own.first
     if first < 2 and not test.needs_range:
-        raise InputError(f"the {test.name} test needs at least 2 blocks at the first look, for a standard deviation")
+        raise InputError(
+            f"the {test.name} test needs at least 2 blocks at the first look to estimate a standard deviation"
+        )
     return test.with_looks(Fixed(size=first) if looks == "fixed" else own.starting_at(first))
 
 
@@ -83,4 +86,4 @@ def check_range(test: StoppingRule, kind: str) -> None:
     """Raise InputError for an unknown source of the range, or one for a test that needs none."""
     RANGES.check("range", kind)
     if not test.needs_range and kind != "auto":
-        raise InputError(f"the {test.name} test needs no range: leave out `range_source='{kind}'`")
+        raise InputError(f"the {test.name} test does not use a range: leave out `range_source='{kind}'`")

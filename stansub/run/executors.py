@@ -194,8 +194,8 @@ def check(executor: object) -> None:
     )
     if executor is not None and not known and not callable(getattr(executor, "submit", None)):
         raise InputError(
-            f"executor {executor!r} is unknown; choose from {', '.join(EXECUTORS)}, dask:ADDRESS (of a scheduler), or "
-            "give an object with the submit of concurrent.futures"
+            f"unknown executor {executor!r}; choose from {', '.join(EXECUTORS)} or dask:ADDRESS (of a scheduler), or "
+            "give an object with the `submit` method of concurrent.futures"
         )
 
 

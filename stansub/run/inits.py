@@ -66,9 +66,13 @@ def load(inits: Inits, chains: int) -> list[Init]:
     if isinstance(inits, str | Path | Mapping):
         return [_load(inits)] * chains
     if not isinstance(inits, Sequence):
-        raise InputError(f"inits: give a radius, a file, values by name, or a list of one a chain, not {inits!r}")
+        raise InputError(
+            f"inits: give a radius, a file, values by name, or a list with one of these per chain, not {inits!r}"
+        )
     if len(inits) != chains:
-        raise InputError(f"inits: {len(inits)} files for {chains} chains; give one radius, one file, or one a chain")
+        raise InputError(
+            f"inits: {len(inits)} files for {chains} chains; give one radius, one file, or one file per chain"
+        )
     return [_load(one) for one in inits]
 
 
@@ -138,7 +142,7 @@ def unconstrain(posterior: Posterior, values: Mapping[str, Any]) -> FloatArray:
         text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY, default=np.ndarray.tolist)
         return posterior.full.param_unconstrain_json(text)
     except TypeError as error:
-        raise InputError(f"values must be numbers or lists of them ({error})") from error
+        raise InputError(f"values must be numbers or lists of numbers ({error})") from error
     except InputError as error:
         # Stan names a place in the canonical program, which is not the user's file.
         text_without_place = re.sub(r" \(in '[^']*', line [^)]*\)", "", " ".join(str(error).split()))

@@ -77,7 +77,7 @@ class OneOf(Named):
 
     def check(self, name: str, value: Any) -> None:
         if value not in self.names:
-            raise InputError(f"{name} {value!r} is unknown; choose from {', '.join(self.names)}")
+            raise InputError(f"unknown {name} {value!r}; choose from {', '.join(self.names)}")
 
 
 # Those of options that are checked in several places.

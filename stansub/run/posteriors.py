@@ -168,6 +168,6 @@ def make_posterior(
     )
     if observations is not None and posterior.form.kind != "sum" and observations not in posterior.sizes:
         raise InputError(
-            f"`observations={observations!r}`: the program's own sum runs over {posterior.form.n}; leave it out"
+            f"`observations={observations!r}`: the program's sum runs over {posterior.form.n}; leave out `observations`"
         )
     return posterior, compiled_at

@@ -34,7 +34,7 @@ class Precision:
 
     def __post_init__(self) -> None:
         if self.ess is None and self.rhat is None:
-            raise InputError(f"until names no precision: give a least ESS, a largest R-hat or both, such as {EXAMPLE}")
+            raise InputError(f"until: give a minimum ESS, a maximum R-hat, or both, such as {EXAMPLE}")
         for name, value, least in (("ess", self.ess, 0), ("rhat", self.rhat, 1)):
             if value is not None and not least < value < math.inf:
                 raise InputError(f"until: {name} {value:g} must be a finite number above {least}")
@@ -52,7 +52,7 @@ class Precision:
             return cls(**_numbers(_words(given)))
         if isinstance(given, Mapping):
             return cls(**_numbers(given.items()))
-        raise InputError(f"until {given!r} must be words such as {EXAMPLE}, or a mapping such as {{'ess': 400}}")
+        raise InputError(f"until {given!r} must have the form {EXAMPLE}, or a mapping such as {{'ess': 400}}")
 
     def __str__(self) -> str:
         named = {one.name: getattr(self, one.name) for one in fields(self)}
@@ -67,7 +67,7 @@ def _words(text: str) -> Iterable[tuple[str, str]]:
     for part in text.split(","):
         name, equals, value = (one.strip() for one in part.partition("="))
         if not (name and equals and value):
-            raise InputError(f"until {text!r} must be words such as {EXAMPLE}")
+            raise InputError(f"until {text!r} must have the form {EXAMPLE}")
         yield name, value
 
 
@@ -76,7 +76,7 @@ def _numbers(named: Iterable[tuple[str, Any]]) -> dict[str, float]:
     known = [one.name for one in fields(Precision)]
     for name, value in named:
         if name not in known:
-            raise InputError(f"until: {name!r} is unknown; choose from {', '.join(known)}, such as {EXAMPLE}")
+            raise InputError(f"until: unknown {name!r}; choose from {', '.join(known)}, such as {EXAMPLE}")
         if name in found:
             raise InputError(f"until: {name} is given twice")
         try:

@@ -305,7 +305,7 @@ def _settled(config: SampleConfig) -> SampleConfig:
 def _check_given(data: Data, config: SampleConfig) -> None:
     given = any(one is not None for one in (data, config.block_size, config.observations))
     if given or config.evaluator != "auto":
-        raise InputError("data, block_size, observations and evaluator are fixed by the given posterior")
+        raise InputError("the given posterior fixes data, block_size, observations and evaluator: leave them out")
 
 
 def _block_size(rule: StoppingRule, config: SampleConfig, analysis: Analysis, n: int, instances: bool) -> int:
@@ -361,7 +361,7 @@ def _levels(rule: StoppingRule, config: SampleConfig) -> Falling | None:
         return None
     if rule.error is None or rule.error.value == 0 or config.kernel is not None:
         raise InputError(
-            "`final_epsilon` needs a test with an error level above 0 and the kernel of the package: leave it out"
+            "`final_epsilon` needs the built-in kernel and a test with an error level above 0: leave it out"
         )
     return Falling(rule.error.value, config.final_epsilon, config.iter_sampling)
 
@@ -433,7 +433,7 @@ def about_mode(
         return None, test, {}
     try:
         if not posterior.has_gradients:
-            raise NoModeError("no mode is looked for: the posterior has no `log_lik_gradient`", "undefined")
+            raise NoModeError("no search for modes: the posterior has no `log_lik_gradient`", "undefined")
         found, test = anchor(posterior, test, request, progress)
     except NoModeError as error:
         if request.order in ("1", "2") or moves.needs_mode or (spread is not None and spread.order):

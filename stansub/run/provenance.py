@@ -38,12 +38,12 @@ def data_of(facts: Mapping[str, Any], data: DataLike | None, declarations: tuple
         if recorded is None:
             raise InputError("the draws do not record a data file: give `data`")
         if missing := recorded.missing():
-            raise InputError(f"{missing}: the data of the draws no longer exist there; give `data`")
+            raise InputError(f"{missing}: the file from which the draws were made no longer exists; give `data`")
         data = recorded
     read = data_module.read(data, declarations)
     if read.digest() != facts.get("data_hash"):
         raise InputError(
-            f"{DataSources.of(data).name}: not the data that the draws were made from; give those as `data`"
+            f"{DataSources.of(data).name}: these are not the data of the draws; give the original data as `data`"
         )
     return data
 
@@ -71,7 +71,7 @@ def posterior_of_draws(
     asked, settings = facts.get("asked", {}), facts.get("settings", {})
     code = str(facts.get("model_code", ""))
     if model is None and not code:
-        raise InputError("the draws do not record their program: give what was sampled as `model`, from Python")
+        raise InputError("the draws do not record their program: give the sampled model as `model` from Python")
     given = model or Source(str(facts.get("model", "model")), code, syntax.parse(code))
     if isinstance(given, Source):
         log("Reading the data")
@@ -86,5 +86,5 @@ def posterior_of_draws(
         log=log,
     )
     if posterior.model_hash != facts.get("model_hash") or posterior.values.digest() != facts.get("data_hash"):
-        raise InputError(f"{posterior.name}: not the program and data that the draws were made from")
+        raise InputError(f"{posterior.name}: these are not the program and data of the draws")
     return posterior

@@ -133,9 +133,7 @@ def _saved(chain: Chain) -> Encoded:
 
 
 def _unsent(error: Exception) -> InputError:
-    return InputError(
-        f"what these chains need cannot be sent to other processes ({error}): choose `executor='threads'`"
-    )
+    return InputError(f"these chains cannot be sent to other processes ({error}): choose `executor='threads'`")
 
 
 def _recipe(posterior: Posterior) -> PosteriorRecipe | FunctionRecipe:

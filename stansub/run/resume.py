@@ -30,7 +30,7 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
     if differing := config.differences(before):
         asked = config.record()
         shown = ", ".join(f"`{name}` was {before.get(name)} and is {asked[name]}" for name in differing)
-        raise InputError(f"{found.path} was written by a run with other options and resumes only with those: {shown}")
+        raise InputError(f"{found.path} belongs to a run with other options; resume it with the same ones: {shown}")
     config = config.continuing(before)
     facts, given = found.facts(config), read(model, data, progress)
     if facts.evaluator == "uncut":

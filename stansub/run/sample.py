@@ -221,7 +221,7 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     """
     found, console = checkpoint.read(Path(path)), default_console()
     if not any(one.sampling for one in found.chains.values()):
-        raise InputError(f"{path} holds no draws after warmup yet")
+        raise InputError(f"{path} contains no draws after warmup yet")
     config = replace(found.config(), resume=path, console=console)
     program, data = found.program(config)
     show, stop = wanted(show_progress, console), np.ones(1, np.int32)
@@ -256,7 +256,10 @@ def read_draws(path: str | Path, *, most: int | None = None) -> InferenceData:
     if not (store.is_store(place) or store.is_database(place)):
         return load(path, most=most)
     if place.suffix == ".nc":
-        raise InputError(f"{path} is a checkpoint or a database, not a NetCDF file: name it .checkpoint to open it")
+        raise InputError(
+            f"{path} is a checkpoint or a database, not a NetCDF file; to open a checkpoint, give it a name that ends "
+            "in .checkpoint"
+        )
     return read_checkpoint(path, show_progress=False)
 
 

@@ -124,7 +124,7 @@ def read_root(path: Path) -> Any:
 
 def damaged(path: Path, what: str) -> InputError:
     """The error for a file that holds something else than was written."""
-    return InputError(f"{path} is damaged ({what}): start again, or restore a copy of it")
+    return InputError(f"{path} is damaged ({what}): start a new run, or restore a copy of the file")
 
 
 class Store:
@@ -157,7 +157,7 @@ class Store:
                 content = file.read(_LENGTH)
                 head = _parsed(content)
                 if head is None or head.owner != self._owner:
-                    raise TakenOverError("another run has resumed from it")
+                    raise TakenOverError("another process has resumed the run from it")
                 # Another head than was written last: an interrupt came before what was written was noted.
                 if content == written.head and written.end <= 2 * written.used + _LITTLE:
                     try:
@@ -216,7 +216,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(f"{path}: cannot read the file: {error.strerror}") from error
 
 
 def _root(path: Path, file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
@@ -224,14 +224,14 @@ def _root(path: Path, file: BinaryIO) -> tuple[Any, dict[str, tuple[int, int]]]:
     content = file.read(_LENGTH)
     if content.startswith(_SQLITE):
         raise InputError(
-            f"{path} is an SQLite database, as checkpoints of earlier versions were, which this one does not read: "
-            "resume it with the version that wrote it, or start again with another file"
+            f"{path} is an SQLite database, the checkpoint format of earlier versions: resume it with the version "
+            "that wrote it, or start a new run with another file"
         )
     if content[: len(_MAGIC)] != _MAGIC[: len(content)]:
         known = content.startswith(_FAMILY)
         raise InputError(
-            f"{path} is {'a checkpoint of another version' if known else 'not a checkpoint'}, or a damaged one: "
-            "start again, or restore a copy of it"
+            f"{path} is {'a checkpoint of another version' if known else 'not a checkpoint'}, or damaged: start a new "
+            "run, or restore a copy of the file"
         )
     head = _parsed(content)
     if head is None:

@@ -79,7 +79,7 @@ def find(given: Given, config: SampleConfig, progress: Progress) -> Taken | Tran
         try:
             return _settled(given, config, effects, progress)
         except NoPredictorsError as error:
-            raise InputError(f"there is no surrogate of this likelihood: {error}; choose another proposal") from error
+            raise InputError(f"this likelihood has no surrogate: {error}; choose another proposal") from error
     if not effects:
         return None
     try:

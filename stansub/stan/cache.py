@@ -37,8 +37,8 @@ def cache_dir() -> Path:
     cache = Path(chosen).absolute() if chosen else platformdirs.user_cache_path("stansub")
     if _UNFIT.search(str(cache)):
         raise RunError(
-            f"make cannot work in the cache directory {cache}, whose name has a space or another special character; "
-            "set STANSUB_CACHE to a folder without"
+            f"the path of the cache directory {cache} contains a space or another character that make cannot handle; "
+            "set STANSUB_CACHE to a folder without such characters"
         )
     for folder in (cache, *(cache / name for name in FOLDERS)):
         require_private(folder)
@@ -82,8 +82,8 @@ def _require_own_place(cache: Path) -> None:
         is_kept = facts.st_mode & stat.S_ISVTX and (within is None or _is_trusted(within))
         if _others_write(facts) and not is_kept:
             raise RunError(
-                f"other users can write to {folder} and replace the cache directory {cache}, which lies there; "
-                f"`chmod go-w {folder}`, or set STANSUB_CACHE to a folder of your own"
+                f"other users can write to {folder} and replace the cache directory {cache} in it; `chmod go-w "
+                f"{folder}`, or set STANSUB_CACHE to a folder of your own"
             )
 
 
@@ -121,8 +121,8 @@ def cache_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(
-            f"cannot write to the cache directory {folder}: {error.strerror or error}; "
-            "set STANSUB_CACHE to a folder that can be written and has some space"
+            f"cannot write to the cache directory {folder}: {error.strerror or error}; set STANSUB_CACHE to a "
+            "writable folder with free space"
         ) from error
 
 

@@ -182,7 +182,7 @@ def _choice(declaration: Declaration, tables: Sequence[Table], columns: Mapping[
     asked = columns.get(declaration.name)
     if declaration.base in ("tuple", "complex") or len(declaration.sizes) not in (1, 2):
         if asked is not None:
-            raise InputError(f"`columns`: {declaration.name!r} is neither a vector nor a matrix of numbers")
+            raise InputError(f"`columns`: {declaration.name!r} is not a vector or matrix of numbers")
         return None
     if asked is None and len(declaration.sizes) == 2:
         return None
@@ -195,7 +195,7 @@ def _choice(declaration: Declaration, tables: Sequence[Table], columns: Mapping[
     table = names[0][0]
     if any(other is not table for other, _ in names):
         where = " and ".join(dict.fromkeys(other.name for other, _ in names))
-        raise InputError(f"variable {declaration.name!r} has columns in {where}: give them in one table")
+        raise InputError(f"variable {declaration.name!r} has columns in {where}: put them into one table")
     return _Choice(declaration, table, tuple(name for _, name in names))
 
 
@@ -212,7 +212,7 @@ def _unknown(variable: str, pattern: str, tables: Sequence[Table]) -> str:
     near = difflib.get_close_matches(pattern, names, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"columns are {', '.join(names[:8])}{', ...' * (len(names) > 8)}"
     where = " and ".join(table.name for table in tables)
-    return f"{where}: there is no column {pattern!r}, which `columns` names for {variable!r}; {hint}"
+    return f"{where}: no column {pattern!r}, which `columns` maps to {variable!r}; {hint}"
 
 
 def _check_names(
@@ -228,7 +228,9 @@ def _check_names(
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise InputError(f"`columns` names {name!r}, which the data block does not declare{hint}")
         if name in given:
-            raise InputError(f"variable {name!r} has a value and columns (`columns`): leave one of them out")
+            raise InputError(
+                f"variable {name!r} is given both as a value and as columns (`columns`): leave one of them out"
+            )
         if not tables:
             raise InputError(f"`columns` names {name!r}, but no table is given")
 

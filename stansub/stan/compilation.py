@@ -149,8 +149,8 @@ class CompiledModel:
         values = data if isinstance(data, Data) else self.read_data(data)
         if evaluator == "rewritten" and self.rewritten is None:
             raise InputError(
-                f"{self.name}: no `for` loop over log_lik_i and no reduce_sum was found to rewrite; "
-                "use the evaluator 'instances'"
+                f"{self.name}: stansub found no `for` loop over log_lik_i and no reduce_sum to rewrite; use "
+                "`evaluator='instances'`"
             )
         library = None if evaluator == "instances" else self.rewritten
         if library is None or self.divided is not None:
@@ -251,7 +251,8 @@ class CompiledModel:
         n = count_units(library, model, generator)
         if n < 1:
             raise InputError(
-                f"{values.source}: there are no observations ({self.form.n} is 0, or the program skips its likelihood)"
+                f"{values.source}: the data contain no observations ({self.form.n} is 0, or the program skips its "
+                "likelihood)"
             )
         return LoopEvaluator(library, model, generator, Blocks(n, given.block_size(n, False)))
 
@@ -332,13 +333,14 @@ class CompiledModel:
         if observations is not None and observations not in known:
             text = f"it has {', '.join(known)}" if known else "it has none"
             raise InputError(
-                f"`observations={observations!r}`: not an integer of the data block that sizes other data; {text}"
+                f"`observations={observations!r}`: not an integer of the data block that is the size of other data; "
+                f"{text}"
             )
         likely = [observations] if observations else outcome_sizes(self.program) or [self.analysis.size]
         rows = {name: cut.data.integer(name) for name in likely if name in cut.data.values}
         if rows and max(rows.values()) < 1:
             said = ", ".join(f"{name} = {n}" for name, n in rows.items())
-            raise InputError(f"{cut.data.source}: there are no observations ({said})")
+            raise InputError(f"{cut.data.source}: the data contain no observations ({said})")
         sums, reasons = find_sums(cut, given.full.dim, given.points, observations, check=given.log.check)
         if not sums:
             text = "; ".join(f"{sizes}: {self._located(reason)}" for sizes, reason in reasons.items())

@@ -56,6 +56,6 @@ def constants(
     bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
     if bad.size:
         raise InputError(
-            f"{function} gives {found[bad[0]]} for observation {bad[0] + 1:,}; it must be finite and not negative"
+            f"{function} returned {found[bad[0]]} for observation {bad[0] + 1:,}; it must be finite and not negative"
         )
     return found

@@ -137,14 +137,14 @@ class Data:
             found = [axis for axis, size in enumerate(declaration.sizes) if size in sizes]
             if declaration.base == "tuple" and (found or sizes & names(*declaration.type.elements)):
                 raise InputError(
-                    f"data variable {declaration.name!r} is a tuple along the observations, which cannot be cut; pass "
-                    "its elements as variables of their own"
+                    f"data variable {declaration.name!r} is a tuple with one entry per observation, which cannot be "
+                    "cut into blocks; pass its elements as separate variables"
                 )
             if not found:
                 continue
             if len(found) > 1:
                 raise InputError(
-                    f"data variable {declaration.name!r} has the number of observations in two dimensions "
+                    f"data variable {declaration.name!r} has the number of observations as the size of two dimensions "
                     f"({', '.join(declaration.sizes)}), so the observations depend on each other and cannot be "
                     "subsampled"
                 )
@@ -270,7 +270,7 @@ def load(source: DataLike) -> Raw:
             continue
         twice = next((key for key in found if key in values), None)
         if twice is not None:
-            raise InputError(f"variable {twice!r} is given twice, in {homes[twice]} and in {name}: leave one out")
+            raise InputError(f"variable {twice!r} is given twice, in {homes[twice]} and in {name}: remove one")
         if watched is not None and any(isinstance(value, np.memmap) for value in found.values()):
             files.append(watched)
         values |= found
@@ -413,7 +413,7 @@ def _check_sizes(values: dict[str, Any], declarations: tuple[Declaration, ...], 
         known = [_size(size, values) for size in sizes]
         for size, expected in zip(sizes, known, strict=True):
             if expected is not None and expected < 0:
-                raise InputError(f"{source}: {size} is {expected}, but it is a size of {_type(declaration)}")
+                raise InputError(f"{source}: {size} is {expected}, but is a size of {_type(declaration)}")
         if declaration.base.startswith("complex"):
             sizes, known = (*sizes, "2"), [*known, 2]
         if 0 in known and value.size == 0:

@@ -68,7 +68,7 @@ class Density:
         product, given = PRODUCTS.get(name), list(arguments)
         density = product.density if product else name
         if density not in SPECS:
-            raise NoPredictorsError(f"{name} is none of {', '.join([*SPECS, *PRODUCTS])}")
+            raise NoPredictorsError(f"{name} is not one of {', '.join([*SPECS, *PRODUCTS])}")
         if product:
             del given[product.place + 1 : product.place + product.n_arguments]
         links = SPECS[density].links
@@ -120,7 +120,7 @@ def density_of(program: Program, form: Form, size: str) -> Density:
         When the text shows no density of a family that is known.
     """
     if form.kind == "functions":
-        raise NoPredictorsError("no linear predictors were given with the functions")
+        raise NoPredictorsError("the functions come without linear predictors")
     if form.kind == "log_lik_i" and isinstance(form.likelihood, For):
         call = next(find(Call, form.likelihood.body))
         same = [one for one in program.functions if one.name == call.name]
@@ -135,7 +135,7 @@ def density_of(program: Program, form: Form, size: str) -> Density:
     adding = [one for one in walk(loop.body) if isinstance(one, Target | Tilde)] if loop else [statement]
     density = Density.of_statement(adding[0]) if len(adding) == 1 else None
     if density is None and loop:
-        raise NoPredictorsError("the loop over observations has not exactly one density in it")
+        raise NoPredictorsError("the loop over observations does not contain exactly one density")
     if density is None:
         raise NoPredictorsError(f"`{program.text(statement.span)}` is not the density of data")
     return density.checked(program)
@@ -165,7 +165,7 @@ def _returned(functions: Sequence[Function]) -> Density:
     term = _only_term(body, result.name) if isinstance(result, Name) else None
     density = Density.of_call(term.expression if term else result)
     if density is None or returns[0] is not body[-1]:
-        raise NoPredictorsError(f"{function.name} does not return the density of data, and nothing else")
+        raise NoPredictorsError(f"{function.name} does not return only the density of data")
     return density
 
 

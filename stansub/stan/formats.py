@@ -82,7 +82,7 @@ def _arrays(path: Path) -> Mapping[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: cannot be read as an array of numbers: {error}") from error
+        raise InputError(f"{path}: cannot read an array of numbers: {error}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -102,13 +102,13 @@ def _text(path: Path) -> bytes:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(f"{path}: cannot read the file: {error.strerror}") from error
     if text.startswith(_GZIP):
         try:
             text = gzip.decompress(text)
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(
-                f"{path}: the gzip file is damaged or cut short ({error}); compress the data again"
+                f"{path}: the gzip file is damaged or truncated ({error}); compress the data again"
             ) from error
     if not text or text.isspace():
         raise InputError(f"{path}: the file is empty")

@@ -136,14 +136,14 @@ def _chosen_home(folder: Path) -> Home:
     folder = files.expanded(folder).absolute()
     if not (folder / "Makefile").is_file():
         raise InputError(
-            f"BRIDGESTAN is set to {folder}, which holds no Makefile; set it to a folder of BridgeStan's sources or "
-            "unset it"
+            f"BRIDGESTAN is set to {folder}, which contains no Makefile; set it to a folder with BridgeStan's "
+            "sources, or unset it"
         )
     version, installed = _version_in(folder / "src/version.hpp"), bridgestan_version()
     if version.split(".")[:2] != installed.split(".")[:2]:
         raise InputError(
             f"BRIDGESTAN is set to {folder}, whose version is {version}, but the bridgestan package installed is "
-            f"{installed}; install the same version or unset BRIDGESTAN"
+            f"{installed}; install that version, or unset BRIDGESTAN"
         )
     reason = fetch_stanc(folder)
     if reason is not None:
@@ -157,7 +157,7 @@ def _made_home(cache: Path) -> Home:
     if spec is None or not spec.submodule_search_locations:
         raise RunError(
             "no BridgeStan sources: BRIDGESTAN is not set, the download failed, and the httpstan package is not "
-            "installed; `pip install httpstan` or set BRIDGESTAN"
+            "installed; run `pip install httpstan`, or set BRIDGESTAN"
         )
     wheel = Path(spec.submodule_search_locations[0]).absolute()
     links = {
@@ -196,8 +196,8 @@ def _require_as_installed(wheel: Path, files: Sequence[Path]) -> None:
         noted = rest[:64].partition(",")[0]
         if found and bytes.fromhex(file_digest(file)) != base64.urlsafe_b64decode(noted + "=="):
             raise RunError(
-                f"{file} is damaged, as it is not what was installed; "
-                "`pip install --force-reinstall --no-deps httpstan`, or set BRIDGESTAN to BridgeStan's sources"
+                f"{file} is damaged: it differs from the installed file; run `pip install --force-reinstall --no-deps "
+                "httpstan`, or set BRIDGESTAN to BridgeStan's sources"
             )
 
 
@@ -206,7 +206,7 @@ def _locate(wheel: Path, *patterns: str) -> Path:
     found = next((path for pattern in patterns for path in sorted(wheel.glob(pattern))), None)
     if found is None:
         raise RunError(
-            f"the httpstan package in {wheel} has no {patterns[0]}; reinstall it, or set BRIDGESTAN to a folder of "
+            f"the httpstan package in {wheel} has no {patterns[0]}; reinstall it, or set BRIDGESTAN to a folder with "
             "BridgeStan's sources"
         )
     return found

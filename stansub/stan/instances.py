@@ -128,7 +128,7 @@ class BlockModels:
         if made.dim != self._dim:
             raise InputError(
                 "the number of parameters changes with the number of observations (one parameter per observation), "
-                "so blocks of observations do not share one posterior"
+                "so blocks of observations do not share the same parameters"
             )
         with self._lock:
             if (len(self._kept) + 1) * self._bytes > room:
@@ -261,7 +261,7 @@ def _check_memory(slicers: Sequence[Slicer], blocks: Blocks) -> None:
     if each * len(blocks) > free.size:
         raise InputError(
             f"each of {len(blocks):,} blocks would hold {memory.amount(each)} of data that are not cut along the "
-            f"observations, and {free}: take a larger `block_size`, or pass the rows of the observations themselves"
+            f"observations, and {free}: use a larger `block_size`, or index the data by observation in the program"
         )
 
 

@@ -95,14 +95,14 @@ class Library:
             self.handle = _loader.submit(ctypes.CDLL, str(path)).result()
         except OSError as error:
             raise RunError(
-                f"cannot load the compiled model {path}: {error}; `stansub doctor --clear` has it compiled again"
+                f"cannot load the compiled model {path}: {error}; run `stansub doctor --clear` to compile it again"
             ) from error
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(self.handle, name, None)
             if function is None:
                 raise RunError(
-                    f"the compiled model {path} has no function {name}: BridgeStan's sources are of another version or "
-                    "damaged; unset BRIDGESTAN or set it to other sources, then `stansub doctor --clear`"
+                    f"the compiled model {path} has no function {name}: BridgeStan's sources have another version or "
+                    "are damaged; unset BRIDGESTAN or set it to other sources, then run `stansub doctor --clear`"
                 )
             function.restype = result
             function.argtypes = arguments
@@ -193,7 +193,7 @@ class Rng:
         self._library = library
         self.pointer: int = library.handle.bs_rng_construct(seed, None)
         if not self.pointer:
-            raise RunError("the compiled model could not make a random number generator")
+            raise RunError("the compiled model could not create a random number generator")
 
     def __del__(self) -> None:
         if getattr(self, "pointer", 0):

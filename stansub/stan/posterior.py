@@ -195,8 +195,8 @@ class Posterior:
         if self.proof.holds and self.proof.is_empty:
             hint = "; set `prior_only` to 0 in the data" if self.values.values.get("prior_only") else ""
             raise InputError(
-                f"{self.name}: there is no likelihood to take parts of: with these data no observation has a say in "
-                f"the log density{hint}; use NUTS to sample a prior"
+                f"{self.name}: there is no likelihood: with these data no observation changes the log density{hint}; "
+                "use NUTS to sample a prior"
             )
         if not self.proof.holds:
             reason = f"the full log density differs from global part plus blocks by {self.proof.error:.1e} relative"
@@ -327,7 +327,7 @@ class Posterior:
         if self.blocks.sums:
             raise NoPredictorsError("the likelihood is several sums")
         if self.form.kind == "functions":
-            raise NoPredictorsError("no linear predictors were given with the functions")
+            raise NoPredictorsError("the functions come without linear predictors")
         return proved_predictors(
             self.text or Text(self.program, self.values),
             self.blocks,
@@ -365,7 +365,7 @@ class Posterior:
             progress=progress,
         )
         if found.size != self.blocks.n_observations:
-            raise RunError(f"{function} gave {found.size} constants for {self.blocks.n_observations}")
+            raise RunError(f"{function} returned {found.size} constants for {self.blocks.n_observations} observations")
         return np.asarray(np.add.reduceat(found if self.order is None else found[self.order], self.blocks.starts))
 
     def remainder_bounds(

@@ -98,7 +98,7 @@ def proved_predictors(
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         # A text can say anything; what is not followed has no bounds.
         raise NoPredictorsError(f"its text is not followed ({type(error).__name__})") from error
-    raise NoPredictorsError("what its text shows is not the log likelihood of the blocks")
+    raise NoPredictorsError("the likelihood read from its text differs from that of the blocks")
 
 
 def predictors_of(text: Text, n: int, *, of_family: bool = False) -> LinearPredictors:
@@ -164,7 +164,7 @@ def in_family(density: Density, n: int) -> tuple[Family, list[Argument]]:
 def _affine(density: Density, n: int) -> Affine:
     name = density.name
     if name not in SPECS:
-        raise NoPredictorsError(f"{name} is none of {', '.join(SPECS)}")
+        raise NoPredictorsError(f"{name} is not one of {', '.join(SPECS)}")
     y, *arguments = (of_one(one, n) for one in density.arguments)
     given, found = [_data(y, n, CHANGING)], list[Number]()
     for k, (link, argument) in enumerate(zip(SPECS[name].links, arguments, strict=True)):

@@ -68,7 +68,7 @@ def _value(text: str, place: int, where: str) -> tuple[Any, int]:
         return _numbers(found[0], where).item(), found.end()
     call = _CALL.match(text, place)
     if call is None:
-        raise InputError(f"{where}: {_shown(text, place)!r} is no number, c(...), a:b or structure(...)")
+        raise InputError(f"{where}: {_shown(text, place)!r} is not a number, c(...), a:b or structure(...)")
     if call[1] == "structure":
         values, place = _value(text, call.end(), where)
         dim = _DIM.match(text, place)
@@ -78,7 +78,7 @@ def _value(text: str, place: int, where: str) -> tuple[Any, int]:
         return _shaped(values, np.atleast_1d(shape), where), _closed(text, place, where)
     end = text.find(")", call.end())
     if end < 0:
-        raise InputError(f"{where}: the parenthesis of {call[1]}( is not closed")
+        raise InputError(f"{where}: {call[1]}( has no closing parenthesis")
     inside = text[call.end() : end]
     if call[1] == "c":
         return _numbers(inside, where), end + 1

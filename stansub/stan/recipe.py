@@ -44,7 +44,7 @@ class PosteriorRecipe:
         """What a posterior was made from."""
         kind = posterior.population.kind
         if kind == "functions":
-            raise RunError(f"{posterior.name}: functions have no program to be made from")
+            raise RunError(f"{posterior.name}: a posterior of functions cannot be rebuilt from a program")
         return cls(
             Source(posterior.name, posterior.program.code, posterior.program),
             posterior.values,
@@ -77,7 +77,7 @@ class PosteriorRecipe:
         )
         if posterior.blocks.size != self.block_size:
             raise RunError(
-                f"{self.source.name}: rebuilt, it has blocks of {posterior.blocks.size} observations, not of "
+                f"{self.source.name}: after rebuilding, blocks have {posterior.blocks.size} observations, not "
                 f"{self.block_size}"
             )
         return posterior

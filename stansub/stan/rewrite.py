@@ -139,7 +139,9 @@ def reserve_names(program: Program) -> None:
     """Raise InputError where a program has names of its own that begin with ``stansub_``."""
     used = {*names(program), *(call.name for call in calls(program)), *(one.name for one in program.functions)}
     if taken := sorted(name for name in used if name.startswith("stansub_")):
-        raise InputError(f"the program uses the name {taken[0]!r}; names that begin with stansub_ are kept for stansub")
+        raise InputError(
+            f"the program uses the name {taken[0]!r}; names that begin with stansub_ are reserved: rename it"
+        )
 
 
 def _block(name: str, *parts: str) -> str:

@@ -74,7 +74,7 @@ def _explained(error: InputError, path: Path, text: str) -> InputError:
     except InputError:
         return error
     return OldSyntaxError(
-        f"{path}: its arrays are declared as Stan before 2021 had them (`real x[N]`); `stansub check` with "
-        "`write=FILE` writes the program in today's syntax",
+        f"{path}: its arrays use the syntax of before 2021 (`real x[N]`); convert the program with `stansub check` "
+        "and `write=FILE`",
         code,
     )

@@ -51,7 +51,7 @@ class DataSources:
         for part in self.parts:
             if not _is_part(part):
                 raise InputError(
-                    f"data of type {type(part).__name__} cannot be read: give files, tables with the Arrow C stream "
+                    f"cannot read data of type {type(part).__name__}: give files, tables with the Arrow C stream "
                     "interface, or values by name"
                 )
         columns = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in self.columns.items()}
@@ -143,7 +143,7 @@ def _word(word: str) -> str | dict[str, Any]:
         return {setting["name"]: json.loads(setting["value"])}
     except (ValueError, RecursionError):
         raise InputError(
-            f"data {word!r}: there is no such file, and {setting['value']!r} is no number or list as JSON writes it"
+            f"data {word!r}: no such file, and {setting['value']!r} is not a number or list in JSON"
         ) from None
 
 
@@ -154,7 +154,9 @@ def _columns(text: str) -> tuple[str, tuple[str, ...]]:
     listed = value.startswith("[") and value.endswith("]")
     names = tuple(_listed(value) if listed else [value])
     if setting is None or not names or not all(names):
-        raise InputError(f"`columns={text}`: must be VARIABLE=COLUMN, VARIABLE=PATTERN* or VARIABLE=[COLUMN,...]")
+        raise InputError(
+            f"`columns={text}`: must have the form VARIABLE=COLUMN, VARIABLE=PATTERN* or VARIABLE=[COLUMN,...]"
+        )
     return setting["name"], names
 
 

@@ -34,12 +34,10 @@ def read(stan_file: Path) -> str:
         raise InputError(f"{stan_file}: no such file") from None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise InputError(f"{stan_file}: cannot be read ({reason})") from error
+        raise InputError(f"{stan_file}: cannot read the file ({reason})") from error
     if "\0" in code:
         line = code.count("\n", 0, code.index("\0")) + 1
-        raise InputError(
-            f"{stan_file}, line {line}: there is a NUL character, which Stan programs do not have; remove it"
-        )
+        raise InputError(f"{stan_file}, line {line}: NUL character, which is not allowed in Stan programs; remove it")
     return code
 
 
@@ -111,7 +109,7 @@ def _run(code: str, arguments: Sequence[str], *, name: str, folder: Path | None 
             check=False,
         )
     except OSError as error:
-        raise RunError(f"cannot run {stanc}: {error.strerror}; `stansub doctor` says more") from error
+        raise RunError(f"cannot run {stanc}: {error.strerror}; run `stansub doctor` for details") from error
     if done.returncode != 0:
         raise InputError(explain(done.stderr, name))
     return done.stdout

@@ -176,7 +176,7 @@ def split(
     except RunError as error:
         if type(error) is not RunError:  # an interrupt, or the time limit
             raise
-        raise NoPredictorsError(f"a program with a surrogate does not compile ({error})") from error
+        raise NoPredictorsError(f"the program of the surrogate does not compile ({error})") from error
     found = Split(library, values.of(own.declarations), predictors)
     return _proved(found, whole, points, gradient)
 
@@ -193,11 +193,13 @@ def _proved(
         constants.append(given - rest - own)
         scales.append(1 + abs(given) + abs(rest) + abs(own))
     if not np.isfinite(constants).all() or np.ptp(constants) > _SAME * max(scales):
-        raise NoPredictorsError("the likelihood in its own arguments and the rest are not the log density")
+        raise NoPredictorsError("the likelihood in its own arguments plus the rest differs from the log density")
     for theta in points[:2]:
         about = found.surrogate(Approximation.plain(found.predictors.expansion(prior.phi(theta))))
         _, slope = about.model.log_density_gradient(theta)
         given_slope = gradient(theta)
         if not np.abs(slope - given_slope).max() <= _SLOPE * (1 + np.abs(given_slope).max()):
-            raise NoPredictorsError("the likelihood in its own arguments has another gradient than the log density")
+            raise NoPredictorsError(
+                "the gradient of the likelihood in its own arguments differs from that of the log density"
+            )
     return replace(found, predictors=replace(found.predictors, constant=float(np.mean(constants))))

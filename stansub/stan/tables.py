@@ -122,7 +122,7 @@ def of_stream(stream: Any, name: str) -> Table:
             stream = pa.table({one: np.ascontiguousarray(stream[one]) for one in stream.dtype.names or ()})
         table = pa.table(stream)
     except (pa.ArrowException, TypeError) as error:
-        raise InputError(f"{name}: the table cannot be read through Arrow: {_line(error)}") from error
+        raise InputError(f"{name}: cannot read the table through Arrow: {_line(error)}") from error
 
     def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
         return iter(table.select(columns).to_batches())
@@ -151,7 +151,7 @@ def read(table: Table, wanted: Sequence[Wanted]) -> list[tuple[str, ...] | None]
                 filler.add(piece.column(filler.wanted.column), first + start)
         first += batch.num_rows
     if first != table.n_rows:
-        raise InputError(f"{table.name}: the table had {table.n_rows:,} rows when it was opened, and has others now")
+        raise InputError(f"{table.name}: the table changed while it was read: it had {table.n_rows:,} rows at first")
     return [filler.finish() for filler in fillers]
 
 
@@ -231,8 +231,8 @@ class _Text:
         if upper is not None and len(names) > upper:
             raise InputError(
                 f"{self._table.name}: column {self.wanted.column!r} has {len(names):,} levels "
-                f"({', '.join(names[:3])}{', ...' * (len(names) > 3)}), which become 1 to {len(names):,}, but the most "
-                f"is {upper:,}"
+                f"({', '.join(names[:3])}{', ...' * (len(names) > 3)}), numbered 1 to {len(names):,}, but the program "
+                f"allows at most {upper:,}"
             )
         return tuple(names)
 
@@ -270,7 +270,7 @@ def _misfit(table: Table, column: str, row: int, what: str) -> InputError:
 def _types(schema: pa.Schema, name: str) -> dict[str, pa.DataType]:
     twice = next((one for one in schema.names if schema.names.count(one) > 1), None)
     if twice is not None:
-        raise InputError(f"{name}: there are two columns {twice!r}; rename one")
+        raise InputError(f"{name}: two columns are called {twice!r}; rename one")
     return dict(zip(schema.names, schema.types, strict=True))
 
 
@@ -286,7 +286,7 @@ def _reading(path: Path, watched: Watched | None = None) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         if watched is not None:
             watched.check()
-        raise InputError(f"{path}: cannot be read: {_line(error)}") from error
+        raise InputError(f"{path}: cannot read the file: {_line(error)}") from error
 
 
 def _line(error: BaseException) -> str:

@@ -336,7 +336,7 @@ def _reason(output: str) -> str:
     lines = [line.strip() for line in (own or output).splitlines() if line.strip()]
     relevant = [line for line in lines if _RELEVANT.search(line) and "note:" not in line]
     if any("killed" in line.lower() for line in relevant):
-        relevant.insert(0, "the compiler was killed, perhaps for want of memory (it takes about 2 GB)")
+        relevant.insert(0, "the compiler was killed, perhaps because memory ran out (it needs about 2 GB)")
     return " | ".join(relevant[:3] or lines[-3:]) or "no message"
 
 
@@ -401,7 +401,7 @@ def _processor() -> tuple[str, str]:
 def _require_tools() -> None:
     for what, program in (("C++ compiler", _compiler()), ("make", _make())):
         if shutil.which(shlex.split(program)[0]) is None:
-            raise RunError(f"no {what} ({program} is not on the PATH): {_INSTALL}")
+            raise RunError(f"no {what} found ({program} is not on the PATH): {_INSTALL}")
 
 
 @dataclass(frozen=True)
@@ -462,12 +462,12 @@ def _home_checks() -> list[Check]:
         Check("stanc", bool(stanc), stanc or f"{home.stanc} does not run", "" if stanc else "reinstall httpstan"),
     ]
     if home.origin == "made" and reason:
-        checks.append(Check("BridgeStan download", True, f"failed, tried again after a day ({reason})"))
+        checks.append(Check("BridgeStan download", True, f"failed; next attempt after a day ({reason})"))
     return checks
 
 
 def _cache_checks() -> list[Check]:
-    elsewhere = "set STANSUB_CACHE to a folder that can be written and has some space"
+    elsewhere = "set STANSUB_CACHE to a writable folder with free space"
     try:
         cache = cache_dir()
     except RunError as error:
@@ -489,7 +489,7 @@ def _kept_check(cache: Path) -> Check:
     damaged = [file.name for file in (*programs, *(cache / "api").glob("*.o")) if is_damaged(file)]
     value = f"{len(programs)}, {_size(programs)}"
     if damaged:
-        remedy = "they are compiled again when they are needed; if this recurs, check the disk"
+        remedy = "stansub compiles them again when needed; if this recurs, check the disk"
         return Check("compiled programs", False, f"{value}, {len(damaged)} damaged ({', '.join(damaged)})", remedy)
     return Check("compiled programs", True, f"{value}, none damaged (`stansub doctor --clear` removes them)")
 

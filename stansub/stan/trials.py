@@ -77,9 +77,12 @@ class _Helper:
         except EOFError:
             code = self.end()
             if not self._is_ready:
-                raise RunError(f"{sys.executable} cannot import stansub in a process of its own") from None
+                raise RunError(
+                    f"{sys.executable} cannot import stansub in a separate process; reinstall stansub in that "
+                    "environment"
+                ) from None
             name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-            raise CrashError(f"evaluating it ends the process ({name})") from None
+            raise CrashError(f"evaluating it crashes ({name})") from None
         except BaseException:
             self.end()
             raise

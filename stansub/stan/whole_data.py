@@ -71,4 +71,4 @@ class Uncut:
 
     def single(self, places: NDArray[np.int64]) -> FunctionEvaluator:
         """Raise an error: a posterior that is not cut knows no single observation."""
-        raise RunError("the posterior is not cut into observations")
+        raise RunError("this posterior is not cut into blocks of observations")

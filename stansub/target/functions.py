@@ -77,9 +77,12 @@ class FunctionFactors:
             raise InputError("a posterior of functions needs at least one parameter, one observation and blocks of one")
         given = (log_lik, log_density, log_lik_gradient, log_density_gradient)
         if not callable(log_lik) or not all(one is None or callable(one) for one in given):
-            raise InputError("a posterior of functions needs functions of theta, and of theta and observations")
+            raise InputError(
+                "a posterior of functions needs callables: log_lik(theta, observations) and, optionally, "
+                "log_density(theta)"
+            )
         if log_density is not None and log_lik_gradient is not None and log_density_gradient is None:
-            raise InputError("with log_density and log_lik_gradient, log_density_gradient must be given too")
+            raise InputError("if log_density and log_lik_gradient are given, give log_density_gradient too")
         self.name, self.names, self.any_block_size = name, list(names), block_size is None
         self.known_predictors = predictors
         self._log_lik, self._log_lik_gradient = log_lik, log_lik_gradient
@@ -114,7 +117,7 @@ class FunctionFactors:
     def predictors(self, progress: Callable[[str], None] | None = None) -> LinearPredictors:
         """Those that were given."""
         if self.known_predictors is None:
-            raise NoPredictorsError("no linear predictors were given with the functions")
+            raise NoPredictorsError("the functions come without linear predictors")
         return self.known_predictors
 
     def remainder_bounds(
@@ -213,18 +216,18 @@ class FunctionFactors:
 
 def _check_names(names: Sequence[str]) -> None:
     if isinstance(names, str) or not all(isinstance(one, str) for one in names):
-        raise InputError(f"names of parameters must be a list of texts, such as ['mu'], not {names!r}")
+        raise InputError(f"names of parameters must be a list of strings, such as ['mu'], not {names!r}")
     try:
         Layout.from_names(list(names))
     except ValueError as error:
-        raise InputError(f"names of parameters, and of elements as `beta.1`, must fit together: {error}") from error
+        raise InputError(f"names of parameters are inconsistent (elements are named `beta.1`): {error}") from error
 
 
 def _of_shape(values: Any, shape: tuple[int, ...], name: str) -> FloatArray:
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} returned what is no array of numbers ({error})") from error
+        raise InputError(f"{name} did not return an array of numbers ({error})") from error
     if array.shape != shape:
-        raise InputError(f"{name} returned an array of shape {array.shape} where {shape} was asked for")
+        raise InputError(f"{name} returned an array of shape {array.shape}, expected {shape}")
     return array

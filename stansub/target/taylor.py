@@ -281,7 +281,8 @@ def build(
             )
         except ValueError as error:
             raise InputError(
-                f"no control variates: {error} at the anchor; take another anchor, or sample with `control_variates=0`"
+                f"no control variates: {error} at the expansion point; use another point, or sample with "
+                "`control_variates=0`"
             ) from error
     expansion = Expansion(np.array(anchor), order, coefficients)
     return ControlVariates((expansion,), seconds=clock.now() - began)
@@ -327,7 +328,7 @@ def check_memory(n_blocks: int, dim: int, order: int, max_memory: int | None = N
     smaller = memory_needed(n_blocks, dim, 1)
     other = f"`control_variates=1` ({memory.amount(smaller)}) or " if order == 2 and smaller <= allowed else ""
     raise InputError(
-        f"control variates of order {order} take {memory.amount(needed)} for {n_blocks:,} blocks and {dim:,} "
+        f"control variates of order {order} need {memory.amount(needed)} for {n_blocks:,} blocks and {dim:,} "
         f"parameters, more than the {memory.amount(allowed)} allowed: choose {other}a larger `block_size`"
     )
 

@@ -62,7 +62,7 @@ class ScaleAdapter:
 
     def __init__(self, dim: int, *, initial_step: float = INITIAL_STEP) -> None:
         if not initial_step > 0:
-            raise InputError(f"step size {initial_step} must be above 0")
+            raise InputError(f"the step size must be above 0, not {initial_step}")
         self.shape = np.eye(dim)
         self.target = target_acceptance(dim)
         self._log_scales = [float(np.log(initial_step))]

@@ -81,8 +81,8 @@ def learn(
             log.advance(number, n_draws)
     if len(lengths) < _DEFINED * n_draws:
         raise InputError(
-            f"bounds cannot be learned: the log likelihood is not finite at {n_draws - len(lengths)} of {n_draws} "
-            "draws about the expansion point; choose another test"
+            f"cannot learn bounds: the log likelihood is not finite at {n_draws - len(lengths)} of {n_draws} draws "
+            "around the expansion point; choose another test"
         )
     constants = factor * np.maximum(largest, np.median(largest))
     whitening = np.asarray(np.linalg.inv(cholesky), np.float64)

@@ -89,7 +89,7 @@ def climb(
         walk.position, walk.hessian = walk.start, None
     if not np.isfinite(max(value, at_start)):
         walk.failure = NoModeError(
-            "no mode: the log density or its gradient is not finite where the search began; give inits nearer to "
+            "no mode: the log density or its gradient is not finite at the starting values; give inits nearer to "
             "plausible values",
             "undefined",
         )
@@ -195,8 +195,8 @@ def runs_off(name: str, direction: float, reason: str, because: str) -> NoModeEr
     """The failure of a walk that goes on for ever along a parameter."""
     sign = "+" if direction > 0 else "-"
     return NoModeError(
-        f"no mode: {name} runs to {sign}infinity on the unconstrained scale, where {because}; give {name} a prior "
-        "that keeps it away from there, or sample with `control_variates=0`",
+        f"no mode: {name} runs to {sign}infinity on the unconstrained scale, where {because}; give {name} a proper "
+        "prior that excludes this, or sample with `control_variates=0`",
         reason,
         [name],
     )
@@ -225,9 +225,9 @@ def _astray(walk: Walk, names: Sequence[str]) -> NoModeError:
     if not np.isfinite(walk.hessian).all():
         return edge(walk, names)
     return NoModeError(
-        f"no mode: the search came to no end (still {walk.distance:.1g} sd away, log density {walk.value:,.2f}); "
-        "the log density may have kinks or jumps, or several parameters may be told apart by nothing; give priors "
-        "that tell them apart, or sample with `control_variates=0`",
+        f"no mode: the search did not converge (still {walk.distance:.1g} sd away, log density {walk.value:,.2f}); "
+        "the log density may have kinks or jumps, or data and priors may not distinguish some parameters; give more "
+        "informative priors, or sample with `control_variates=0`",
         "iterations",
     )
 

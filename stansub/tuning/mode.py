@@ -488,14 +488,14 @@ class _Search:
         text, names = self._heaviest(vectors[:, values <= max(SINGULAR, values[0])])
         if values[0] < -_SADDLE:
             raise NoModeError(
-                f"no mode: the highest point found is no maximum, the log density rises from there as {text} "
-                "changes; give other inits, or sample with `control_variates=0`",
+                f"no mode: the highest point found is not a maximum, because the log density rises as {text} changes; "
+                "give other inits, or sample with `control_variates=0`",
                 "saddle",
                 names,
             )
         raise NoModeError(
             f"no mode: data and priors do not determine {text} (the curvature at the highest point is singular); give "
-            "proper priors or leave out what is redundant, or sample with `control_variates=0`",
+            "proper priors or remove redundant parameters, or sample with `control_variates=0`",
             "singular",
             names,
         )
@@ -525,9 +525,9 @@ class _Search:
                 raise runs_off(self.names[far], float(moved[far]), "boundary", because)
             text, names = self._heaviest((axis / scales)[:, np.newaxis])
             raise NoModeError(
-                "no mode: the highest point is not that of a near normal density, which within an sd falls by 0.5 "
-                f"where this falls by {fall.mean():.2g} as {text} changes (a kink, an edge, or a peak on a plateau); "
-                "take smooth priors and likelihoods, or sample with `control_variates=0`",
+                f"no mode: the density is not nearly normal at the highest point: as {text} changes by an sd it falls "
+                f"by {fall.mean():.2g} instead of 0.5 (a kink, an edge, or a peak on a plateau); use smooth priors "
+                "and likelihoods, or sample with `control_variates=0`",
                 "rough",
                 names,
             )

@@ -196,7 +196,7 @@ def check_order(order: int | str) -> str:
         When it is unknown.
     """
     if str(order) not in ORDERS or isinstance(order, bool):
-        raise InputError(f"control_variates {order!r} is unknown; choose from {', '.join(ORDERS)}")
+        raise InputError(f"unknown control_variates {order!r}; choose from {', '.join(ORDERS)}")
     return str(order)
 
 
@@ -379,7 +379,7 @@ class _Site:
 
     def _for_thinning(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
         if not order:
-            raise InputError(f"the {self.test.name} test needs control variates: leave `control_variates=0` out")
+            raise InputError(f"the {self.test.name} test needs control variates: leave out `control_variates=0`")
         if self.test.learns_bounds:
             return self._learned(order, rng)
         try:
@@ -387,7 +387,7 @@ class _Site:
         except NoPredictorsError as error:
             raise InputError(
                 f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or "
-                "`bounds='learned'`, with which it is approximate"
+                "`bounds='learned'`, which makes it approximate"
             ) from error
 
     def _for_range(self, order: int) -> tuple[Variates, Chosen]:
@@ -403,7 +403,9 @@ class _Site:
     def _learned(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
         """Those of blocks, with bounds on what they leave that are learned from draws."""
         if len(self.modes.found) > 1:
-            raise InputError("bounds are learned about one mode, and the posterior has several: choose another test")
+            raise InputError(
+                "learned bounds need a posterior with one mode, but this one has several: choose another test"
+            )
         made, mode, threads = self._made(order), self.modes.best, self.request.threads
         assert made is not None
         bounds = learn(self.posterior, made, mode.cholesky, rng=rng, threads=threads, progress=self.log)

@@ -64,7 +64,9 @@ class NamedProposal:
 
 def _sgld(about: Surroundings) -> Adapter:
     if about.batches is None:
-        raise InputError("the proposal sgld moves all parameters, by mini-batches: choose another for some of them")
+        raise InputError(
+            "the proposal sgld updates all parameters at once: choose another proposal for a subset of them"
+        )
     return SgldAdapter(about.batches(), about.dim, cholesky=about.cholesky)
 
 
@@ -112,6 +114,6 @@ def check_proposal(proposal: str | Proposal) -> None:
     known = proposal in PROPOSALS if isinstance(proposal, str) else callable(proposal)
     if not known:
         raise InputError(
-            f"proposal {proposal!r} is unknown; choose from {', '.join(PROPOSALS)}, or give a function "
-            "(rng, position) -> (proposed, log density ratio)"
+            f"unknown proposal {proposal!r}; choose from {', '.join(PROPOSALS)}, or give a function (rng, position) "
+            "-> (proposed, log density ratio)"
         )

@@ -94,7 +94,7 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
     if not (
         np.isfinite(quadratic.value) and np.isfinite(quadratic.gradient).all() and np.isfinite(quadratic.values).all()
     ):
-        raise RunError("the likelihood has no expansion where its arguments are 0; choose another proposal")
+        raise RunError("the likelihood has no expansion where its arguments are 0; use another proposal")
     plain = Approximation.plain(quadratic)
     surrogate = split.surrogate(plain)
     start = _start(surrogate.model, dim, rng)
@@ -164,7 +164,7 @@ def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> Float
             continue
         if np.isfinite(value) and np.isfinite(gradient).all():
             return np.asarray(theta)
-    raise RunError("the surrogate is defined at none of the parameter values tried; choose another proposal")
+    raise RunError("the surrogate is not defined at any of the parameter values tried; choose another proposal")
 
 
 def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadratic, int]:

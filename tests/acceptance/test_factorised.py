@@ -196,7 +196,7 @@ def test_bounds_hold_everywhere_and_not_by_much_less() -> None:
 
 
 def test_bounds_are_needed() -> None:
-    with pytest.raises(InputError, match="needs control variates and bounds on their remainders"):
+    with pytest.raises(InputError, match="needs control variates with bounds on their remainders"):
         make_decider(MODEL.factors.evaluator(), MODEL.factors.blocks.sizes, Factorised())
     with pytest.raises(ValueError, match="need control variates of their order"):
         Decider(

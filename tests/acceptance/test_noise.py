@@ -240,7 +240,7 @@ class TestSettings:
         [
             ({"noise": 0.0}, "noise must be above 0"),
             ({"noise": 1.5}, "at most 1.2"),
-            ({"epsilon": 0.0}, "epsilon must lie between"),
+            ({"epsilon": 0.0}, "epsilon must be between"),
             ({"looks": Geometric(first=4)}, "at least 5 blocks"),
         ],
     )
@@ -249,7 +249,7 @@ class TestSettings:
             make(**settings)
 
     def test_delta_belongs_to_others(self):
-        with pytest.raises(InputError, match="takes no delta"):
+        with pytest.raises(InputError, match="does not use `delta`"):
             make_test("penalty", delta=0.1)
 
     def test_the_loop_wants_a_rule_that_fits(self):

@@ -100,9 +100,9 @@ def test_a_rule_of_ones_own() -> None:
     assert as_rule(rule) is rule
     assert as_rule(OwnWithLevel()).error == ("epsilon", 0.01)
     assert pickle.loads(pickle.dumps(as_rule(OwnWithLevel()))).error == ("epsilon", 0.01)
-    with pytest.raises(InputError, match="takes no looks"):
+    with pytest.raises(InputError, match="has no looks"):
         rule.with_looks(Geometric(first=5))
-    with pytest.raises(InputError, match="one error level"):
+    with pytest.raises(InputError, match="the error level of the own test is fixed"):
         rule.table(100, 0.1)
-    with pytest.raises(InputError, match="is no test"):
+    with pytest.raises(InputError, match="is not a test"):
         as_rule(object())

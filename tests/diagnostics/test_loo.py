@@ -116,9 +116,9 @@ def test_models_are_compared(drawn: Any) -> None:
 
 
 def test_functions_that_were_not_sampled_are_refused(drawn: Any) -> None:
-    with pytest.raises(InputError, match="not the program and data that the draws were made from"):
+    with pytest.raises(InputError, match="these are not the program and data of the draws"):
         stansub.loo(drawn, model=regression(1))
-    with pytest.raises(InputError, match="do not record their program: give what was sampled as `model`"):
+    with pytest.raises(InputError, match="do not record their program: give the sampled model as `model`"):
         stansub.loo(drawn)
 
 
@@ -156,7 +156,7 @@ def test_log_likelihoods_that_do_not_sum_up_are_refused(drawn: Any, monkeypatch:
         return single(self, np.maximum(places, 1))
 
     monkeypatch.setattr(FunctionFactors, "single", wrong)
-    with pytest.raises(InputError, match="there is nothing to leave out one by one"):
+    with pytest.raises(InputError, match="single observations cannot be left out"):
         stansub.loo(drawn, model=regression())
 
 
@@ -244,10 +244,10 @@ def test_the_command_compares(place: Path, capsys: pytest.CaptureFixture[str]) -
     ("arguments", "message"),
     [
         (["gone.nc"], "gone.nc: no such file"),
-        (["draws.nc", "draws.nc"], "the same file is given twice"),
+        (["draws.nc", "draws.nc"], "the same file was given twice"),
         (["draws.nc", "--observations", "1"], "observations 1 must be an integer of at least 2"),
-        (["draws.nc", "--data", "others.json"], "not the data that the draws were made from"),
-        (["moved.nc"], "the data of the draws no longer exist there; give --data"),
+        (["draws.nc", "--data", "others.json"], "these are not the data of the draws"),
+        (["moved.nc"], "the file from which the draws were made no longer exists; give --data"),
     ],
 )
 def test_wrong_use(

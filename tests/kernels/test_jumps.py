@@ -369,12 +369,18 @@ class NoWay(Scale):
 
 BROKEN = [
     (ReversibleJump(Jump(birth=Birth(), death=LastOut(Birth()))), "birth and death are no pair|death and birth are"),
-    (ReversibleJump(Jump(birth=Birth(), death=Death(Birth(width=0.4)))), "no pair: what was drawn|there and back"),
-    (ReversibleJump(Jump(scale=OneWay())), "the move scale is not its own way back: there and back parameter"),
-    (ReversibleJump(Jump(scale=HalfJacobian())), "which must be its negative"),
+    (
+        ReversibleJump(Jump(birth=Birth(), death=Death(Birth(width=0.4)))),
+        "no pair: the reverse of the reverse draws|the move and its reverse take",
+    ),
+    (
+        ReversibleJump(Jump(scale=OneWay())),
+        "the move scale is not its own way back: the move and its reverse",
+    ),
+    (ReversibleJump(Jump(scale=HalfJacobian())), "the second must be the negative of the first"),
     (
         ReversibleJump(Jump(birth=Birth()), Jump(update=Symmetric(step=walk))),
-        "birth is never accepted: none of its first 20 tries can be undone",
+        "birth is never accepted: birth cannot reverse any of its first 20 proposals",
     ),
     (ReversibleJump(Jump(away=NoWay()), Jump(update=Symmetric(step=walk))), "the move away is never accepted"),
 ]
@@ -427,9 +433,9 @@ class TestBrokenPairs:
 
 class TestRefusals:
     def test_of_what_is_no_jump(self) -> None:
-        with pytest.raises(InputError, match="one move, or two that are paired"):
+        with pytest.raises(InputError, match="one named move, or two paired ones"):
             Jump()
-        with pytest.raises(InputError, match=r"the move update must be a value .* weight, draw"):
+        with pytest.raises(InputError, match=r"the move update must be an object .* missing: weight, draw"):
             Jump(update=walk)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="takes jumps, such as"):
             ReversibleJump(Birth())  # type: ignore[arg-type]
@@ -460,7 +466,7 @@ class TestRefusals:
             assert facts["mode_check"]["reason"] == reason
             assert reason in facts["choices"]["control variates"]
             assert facts["settings"]["control_variates"] == 0
-        with pytest.raises(InputError, match="there are no control variates: the kernel ReversibleJump does not"):
+        with pytest.raises(InputError, match="control variates are not available: the kernel ReversibleJump does not"):
             stansub.sample(smooth, kernel=moves(), control_variates=2, **options)
         with pytest.raises(AssertionError, match="modes are looked for"):
             stansub.sample(smooth, kernel=stansub.Metropolis(), **options)

@@ -360,16 +360,16 @@ class TestRecipe:
 
     def test_what_makes_no_kernel_is_refused(self) -> None:
         for model in (3, Normal):
-            with pytest.raises(InputError, match="takes a model with draw_first"):
+            with pytest.raises(InputError, match="needs a model with draw_first"):
                 ParticleGibbs(model, ["x"])  # type: ignore[arg-type]
         with pytest.raises(InputError, match="n_particles must be at least 2"):
             ParticleGibbs(SCALAR, ["x"], n_particles=1)
         for names in ("x", []):
-            with pytest.raises(InputError, match="takes names of the parameters"):
+            with pytest.raises(InputError, match="needs the names of the parameters"):
                 ParticleGibbs(SCALAR, names)
-        with pytest.raises(InputError, match="'z' is no parameter of the model; it has phi, x"):
+        with pytest.raises(InputError, match="'z' is not a parameter of the model; it has phi, x"):
             _places(self.NAMES, ["z"])
-        with pytest.raises(InputError, match="phi holds no paths"):
+        with pytest.raises(InputError, match="phi cannot hold paths"):
             _places(self.NAMES, ["phi"])
         with pytest.raises(InputError, match="must have the same shape"):
             _places(["x.1", "x.2", "v.1"], ["x", "v"])

@@ -260,9 +260,9 @@ class TestRecipe:
             names = ("beta.1", "beta.2", "beta.3")
 
         for given, message in (
-            ({"x": X[:, 0]}, "takes x of shape"),
-            ({"y": Y[:-1]}, "takes x of shape"),
-            ({"y": Y + 1}, "takes y of 0 and 1"),
+            ({"x": X[:, 0]}, "needs x of shape"),
+            ({"y": Y[:-1]}, "needs x of shape"),
+            ({"y": Y + 1}, "needs y of 0 and 1"),
             ({"prior_sd": 0.0}, "prior_sd must be above 0"),
             ({"mini_batch": 0}, "mini_batch must be at least 1"),
         ):

@@ -131,7 +131,7 @@ def test_what_expands_about_modes_is_refused_on_a_manifold(proposal: Proposal) -
 def test_positions_off_the_manifold_are_refused() -> None:
     with pytest.raises(InputError, match="not orthonormal"):
         StiefelWalk(2, 0.1)(np.random.default_rng(1), np.ones(4))
-    with pytest.raises(InputError, match="no matrix with 3"):
+    with pytest.raises(InputError, match="do not form a matrix with 3"):
         StiefelWalk(3).adapter(8)
     with pytest.raises(InputError, match="positive scale"):
         StiefelWalk(3, 0.0)

@@ -39,7 +39,7 @@ def test_another_way_of_writing_the_likelihood_is_accepted() -> None:
 def test_another_prior_is_refused_with_figures() -> None:
     assert LOGISTIC.code != OTHER_PRIOR.code
     with pytest.raises(
-        InputError, match=r"other_prior has another posterior than logistic: at 4 .* differ by 0\.0\d+, "
+        InputError, match=r"other_prior does not have the posterior of logistic: at 4 .* differ by 0\.0\d+, "
     ):
         check(LOGISTIC, OTHER_PRIOR, data())
 
@@ -47,7 +47,7 @@ def test_another_prior_is_refused_with_figures() -> None:
 def test_other_data_are_found_apart() -> None:
     given = read(data(), LOGISTIC.syntax.data.declarations)
     other = read(data() | {"y": 1 - data()["y"]}, LOGISTIC.syntax.data.declarations)
-    with pytest.raises(InputError, match="has another posterior"):
+    with pytest.raises(InputError, match="does not have the posterior of logistic"):
         equivalence.check(LOGISTIC, given, LOGISTIC, other, log=lambda text: None)
 
 

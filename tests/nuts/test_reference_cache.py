@@ -46,12 +46,12 @@ def test_one_that_fits_is_used_again(options: dict[str, Any], made: reference_ca
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"program": OTHER}, "holds a reference with another model; use `force=True`"),
-        ({"n": 5}, "holds a reference with other data; use `force=True`"),
+        ({"program": OTHER}, "contains a reference with a different model; use `force=True`"),
+        ({"n": 5}, "contains a reference with different data; use `force=True`"),
         ({"chains": 3}, "with chains 2, not 3; use `force=True`"),
         ({"seed": 5, "adapt_delta": 0.9}, "with seed 4, not 5, adapt_delta 0.8, not 0.9; use `force=True`"),
         ({"engine": "nutpie"}, "with engine cmdstan, not nutpie; use `force=True`"),
-        ({"reference_model": OTHER}, "with another `reference_model`; use `force=True`"),
+        ({"reference_model": OTHER}, "with a different `reference_model`; use `force=True`"),
     ],
 )
 def test_one_that_does_not_fit_is_refused(options: dict[str, Any], message: str, made: reference_cache.Stored) -> None:
@@ -69,12 +69,12 @@ def test_force_runs_again(made: reference_cache.Stored) -> None:
 
 def test_other_files_are_not_taken_for_references(made: reference_cache.Stored) -> None:
     made.path.write_text("no NetCDF")
-    with pytest.raises(InputError, match="not a NetCDF file, or a damaged one; use `force=True`"):
+    with pytest.raises(InputError, match="not a NetCDF file, or damaged; use `force=True`"):
         obtain()
     draws = {"mu": np.zeros((2, 5))}
     sampled = inference_data.build(posterior=draws, sample_stats=draws, attrs={"model": "toy"})
     inference_data.write(sampled, made.path, overwrite=True)
-    with pytest.raises(InputError, match="exists already and is not a reference; use `force=True`"):
+    with pytest.raises(InputError, match="already exists and is not a reference; use `force=True`"):
         obtain()
 
 
@@ -111,5 +111,5 @@ class TestForeign:
 
         flat = xarray.Dataset({"mu": ("draw", np.zeros(3))})
         flat.to_netcdf("flat.nc", group="posterior", engine="h5netcdf", mode="w")
-        with pytest.raises(InputError, match="no dimensions chain and draw"):
+        with pytest.raises(InputError, match="lacks the dimensions chain and draw"):
             inference_data.read("flat.nc", foreign=True)

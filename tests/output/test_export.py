@@ -103,6 +103,6 @@ def test_the_command_and_files_that_exist(tmp_path: Path, capsys: pytest.Capture
         assert exit_.value.code == code
     out, err = capsys.readouterr()
     assert out.split() == [str(tmp_path / name) for name in [*["some_1.csv", "some_2.csv"] * 2, "some.csv"]]
-    assert "some_1.csv exists already; use --force" in err
-    with pytest.raises(InputError, match="exists already"):
+    assert "some_1.csv already exists; use --force" in err
+    with pytest.raises(InputError, match="already exists"):
         export.write(draws(), tmp_path, "some", "csv")

@@ -202,7 +202,7 @@ def pilot_of(factors: FunctionFactors) -> Prepared:
 
 def test_no_mode_no_plan() -> None:
     flat = FunctionFactors(["a"], 5, lambda theta, which: np.zeros(len(which)))
-    with pytest.raises(InputError, match="nothing to plan"):
+    with pytest.raises(InputError, match="no plan is possible"):
         plan(flat, budget=10, config=SampleConfig(seed=1))
 
 

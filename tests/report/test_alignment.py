@@ -38,7 +38,7 @@ def test_variables_can_be_chosen() -> None:
     alignment, x, _ = align(fakes.draws(rng()), fakes.reference(rng()), ["beta"])
     assert alignment.common == ("beta[1]", "beta[2]", "beta[3]")
     assert x.shape[2] == 3
-    with pytest.raises(InputError, match="neither side holds gamma"):
+    with pytest.raises(InputError, match="no such variable on either side: gamma"):
         align(fakes.draws(rng()), fakes.reference(rng()), ["beta", "gamma"])
 
 
@@ -104,7 +104,7 @@ def test_nothing_in_common() -> None:
 
 
 def test_too_few_draws() -> None:
-    with pytest.raises(InputError, match="reference: 3 draws a chain are too few"):
+    with pytest.raises(InputError, match="reference: 3 draws per chain are too few"):
         align(fakes.draws(rng()), fakes.reference(rng(), draws=3))
 
 

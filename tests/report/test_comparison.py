@@ -40,7 +40,7 @@ def test_variables_and_level() -> None:
     assert list(found.parameters.index) == ["alpha"]
     assert found.worst_pair is None
     assert found.overall["level"] == 0.1
-    with pytest.raises(InputError, match="level = 1: must be between 0 and 1"):
+    with pytest.raises(InputError, match="level=1` must be between 0 and 1"):
         compare_draws(fakes.draws(rng(1)), fakes.reference(rng(2)), level=1)
 
 

@@ -205,5 +205,5 @@ class TestCommand:
     def test_tests_without_normal_means_are_refused(self, capsys: pytest.CaptureFixture[str]) -> None:
         code, out, err = self.run(["normal.json", *OPTIONS, "--test", "exact"], capsys)
         assert (code, out) == (2, "")
-        assert "there is nothing to try; choose test pocock or austerity" in err
+        assert "there is nothing to check; choose --test pocock or --test austerity" in err
         assert err.count("\n") == 1

@@ -126,4 +126,4 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
 
     with pytest.raises(SystemExit, match="2"):
         cli.main(["report", "draws.nc"])
-    assert "exists already; use --force" in capsys.readouterr().err
+    assert "already exists; use --force" in capsys.readouterr().err

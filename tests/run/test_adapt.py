@@ -137,7 +137,7 @@ def test_proposals_that_do_not_fit_are_refused() -> None:
         InputError, match="choose from auto, laplace-pcn, langevin, adaptive-metropolis, random-walk, sgld"
     ):
         check_proposal("hamiltonian")
-    with pytest.raises(InputError, match="mini-batches"):
+    with pytest.raises(InputError, match="sgld updates all parameters at once"):
         make_adapter("sgld", Surroundings(3))
     with pytest.raises(
         InputError, match="'langevin' cannot be used here; choose from adaptive-metropolis, random-walk, sgld"

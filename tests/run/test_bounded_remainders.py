@@ -68,11 +68,11 @@ def test_what_does_not_go_together_is_refused(
 ) -> None:
     few = {"N": 300, "K": 2, "y": logistic_data["y"][:300], "x": logistic_data["x"][:300]}
     for program, options, message in (
-        (bounded, {"control_variates": 0}, "none of the functions that give it without control variates"),
+        (bounded, {"control_variates": 0}, "no function that gives it without control variates"),
         (bounded, {"control_variates": 0, "range_source": "derivative"}, "needs control variates and a function"),
         (bounded, {"control_variates": 1, "range_source": "derivative"}, "log_lik_second_derivative_i"),
         (logistic, {"range_source": "derivative"}, "needs control variates and a function log_lik_third_derivative_i"),
-        (bounded, {"test": "pocock", "range_source": "derivative"}, "needs no range"),
+        (bounded, {"test": "pocock", "range_source": "derivative"}, "does not use a range"),
     ):
         with pytest.raises(InputError, match=message):
             stansub.sample(program, few, **{"test": "bernstein", **SHORT, **options})

@@ -167,9 +167,9 @@ def test_values_without_a_name_are_told_apart() -> None:
         ({"thin": 1.0}, "thin 1.0 must be an integer of at least 1"),
         ({"max_error": 1.0}, "max_error 1.0 must be between 0 and 1; the exact test makes no errors"),
         ({"audit": -0.1}, "audit -0.1 must be a share between 0 and 1"),
-        ({"control_variates": 3}, "control_variates 3 is unknown; choose from auto, 0, 1, 2"),
-        ({"range_source": "all"}, "range 'all' is unknown; choose from auto, lipschitz"),
-        ({"evaluator": "gpu"}, "evaluator 'gpu' is unknown; choose from auto, instances, rewritten"),
+        ({"control_variates": 3}, "unknown control_variates 3; choose from auto, 0, 1, 2"),
+        ({"range_source": "all"}, "unknown range 'all'; choose from auto, lipschitz"),
+        ({"evaluator": "gpu"}, "unknown evaluator 'gpu'; choose from auto, instances, rewritten"),
     ],
     ids=str,
 )

@@ -83,19 +83,19 @@ class TestWhatIsAskedFor:
     @pytest.mark.parametrize(
         ("given", "message"),
         [
-            ("", "until '' must be words such as ess=400,rhat=1.01"),
-            ("400", "until '400' must be words such as"),
-            ("ess=400,", "must be words such as"),
+            ("", "until '' must have the form ess=400,rhat=1.01"),
+            ("400", "until '400' must have the form"),
+            ("ess=400,", "must have the form"),
             ("ess=many", "ess 'many' must be a number"),
-            ("mcse=0.1", "'mcse' is unknown; choose from ess, rhat"),
+            ("mcse=0.1", "unknown 'mcse'; choose from ess, rhat"),
             ("ess=1,ess=2", "ess is given twice"),
             ("ess=0", "ess 0 must be a finite number above 0"),
             ("ess=nan", "ess nan must be a finite number above 0"),
             ("ess=inf", "ess inf must be a finite number above 0"),
             ("rhat=1", "rhat 1 must be a finite number above 1"),
-            ({}, "until names no precision"),
+            ({}, "until: give a minimum ESS"),
             ({"ess": None}, "ess None must be a number"),
-            (400, "until 400 must be words"),
+            (400, "until 400 must have the form"),
         ],
         ids=str,
     )
@@ -106,7 +106,7 @@ class TestWhatIsAskedFor:
         assert "\n" not in str(caught.value)
 
     def test_what_does_not_go_together_is_refused(self) -> None:
-        with pytest.raises(InputError, match="R-hat needs several chains"):
+        with pytest.raises(InputError, match="R-hat needs at least two chains"):
             SampleConfig(until="rhat=1.01", chains=1)
         assert SampleConfig(until="ess=40", chains=1).chains == 1
         with pytest.raises(InputError, match=r"`final_epsilon` .* `until`"):
@@ -123,7 +123,7 @@ class TestWhatIsAskedFor:
             cli.main(["sample", "model.stan", "data.json", "--until", "ess=1,mcse=2"])
         assert ended.value.code == 2
         assert capsys.readouterr().err == (
-            "stansub: error: until: 'mcse' is unknown; choose from ess, rhat, such as ess=400,rhat=1.01\n"
+            "stansub: error: until: unknown 'mcse'; choose from ess, rhat, such as ess=400,rhat=1.01\n"
         )
 
 

@@ -123,18 +123,18 @@ def test_decisions_about_some_parameters_are_exact_too() -> None:
 
 @pytest.mark.parametrize("test", ["factorised", "poisson"])
 def test_what_has_no_bounds_is_refused(test: str) -> None:
-    with pytest.raises(InputError, match=f"the {test} test has no proved bounds here: no linear predictors were given"):
+    with pytest.raises(InputError, match=f"the {test} test has no proved bounds here: .* without linear predictors"):
         stansub.sample(posterior(bounded=False), test=test, chains=1)
     with pytest.raises(InputError, match=f"the {test} test needs control variates"):
         stansub.sample(posterior(), test=test, control_variates=0, chains=1)
 
 
 def test_what_does_not_go_together_is_refused() -> None:
-    with pytest.raises(InputError, match="factorised test takes no epsilon"):
+    with pytest.raises(InputError, match="factorised test does not use `epsilon`"):
         stansub.sample(posterior(), test="factorised", epsilon=0.1)
     with pytest.raises(InputError, match=r"kappa must be finite and at least 0\.5, not 0\.25"):
         stansub.sample(posterior(), test="poisson", kappa=0.25)
-    with pytest.raises(InputError, match="pocock test takes no kappa"):
+    with pytest.raises(InputError, match="pocock test does not use `kappa`"):
         stansub.sample(posterior(), kappa=2.0)
 
 

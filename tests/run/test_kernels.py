@@ -121,7 +121,7 @@ def test_factors_that_are_left_out_are_seen(
 
 
 def test_what_makes_no_kernel_is_refused(program: CompiledModel, data: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="no parameter of the model; it has mu, tau, effect"):
+    with pytest.raises(InputError, match="not a parameter of the model; it has mu, tau, effect"):
         stansub.sample(program, data, kernel=OnParameters(Metropolis(), ["sigma"]), **RUN)
     with pytest.raises(InputError, match="weights must be a positive number"):
         Mixture({"one": 1.0, "two": -1.0}, one=Metropolis(), two=Metropolis())
@@ -153,16 +153,16 @@ def test_what_is_no_kernel_is_refused_at_once(program: CompiledModel, data: dict
         with pytest.raises(InputError, match="cannot be the name of a kernel"):
             Mixture(**{name: walk})  # type: ignore[arg-type]
     for inner in ("random-walk", Sequence(one=walk), OnParameters(walk, ["mu"])):
-        with pytest.raises(InputError, match="OnParameters takes a Metropolis"):
+        with pytest.raises(InputError, match="OnParameters needs a Metropolis"):
             OnParameters(inner, ["mu"])  # type: ignore[arg-type]
     for names in (0, [0], None):
-        with pytest.raises(InputError, match="OnParameters takes names of parameters"):
+        with pytest.raises(InputError, match="OnParameters needs names of parameters"):
             OnParameters(walk, names)  # type: ignore[arg-type]
     weights: Any
     for weights in ([1, 2], {"one": "x", "two": 1}):
         with pytest.raises(InputError, match="weights must be a positive number"):
             Mixture(weights, one=walk, two=walk)
-    with pytest.raises(InputError, match="the proposal sgld moves all parameters"):
+    with pytest.raises(InputError, match="the proposal sgld updates all parameters"):
         stansub.sample(program, data, kernel=OnParameters(Metropolis("sgld"), ["mu"]), **RUN)
 
 
@@ -241,7 +241,7 @@ def test_observations_that_a_function_names(program: CompiledModel, data: dict[s
 
 @pytest.mark.parametrize(
     ("observations", "size", "message"),
-    [(np.array([0]), 5, "need blocks of one: give block_size=1"), (np.array([0, 10**6]), 1, "numbered from 0 to")],
+    [(np.array([0]), 5, "`block_size=1` is needed"), (np.array([0, 10**6]), 1, "numbered from 0 to")],
 )
 def test_observations_that_cannot_be_taken(
     program: CompiledModel, data: dict[str, Any], observations: NDArray[Any], size: int, message: str

@@ -117,13 +117,13 @@ def test_every_block_has_a_bound_that_holds_at_the_draws() -> None:
 
 
 def test_what_does_not_go_together_is_refused() -> None:
-    with pytest.raises(InputError, match="`bounds='learned'`, with which it is approximate"):
+    with pytest.raises(InputError, match="`bounds='learned'`, which makes it approximate"):
         stansub.sample(posterior(bounded=False), test="factorised", chains=1)
-    with pytest.raises(InputError, match="the pocock test takes no bounds"):
+    with pytest.raises(InputError, match="the pocock test does not use `bounds`"):
         stansub.sample(posterior(), test="pocock", bounds="learned")
-    with pytest.raises(InputError, match="bounds 'guessed' are unknown; choose from proved, learned"):
+    with pytest.raises(InputError, match="unknown bounds 'guessed'; choose from proved, learned"):
         stansub.sample(posterior(), test="factorised", bounds="guessed")
-    with pytest.raises(InputError, match="are set in the test itself"):
+    with pytest.raises(InputError, match="a test given as an object sets"):
         stansub.sample(posterior(), test=stansub.Factorised(), bounds="learned")
 
 

@@ -84,7 +84,7 @@ def test_variables_that_are_saved_or_dropped(
         ({"save": "nu"}, "`save=nu`: no such variable; the program has mu, sigma, precision"),
         ({"drop": ["mu", "nu"]}, "`drop=nu`: no such variable"),
         ({"save": "mu", "drop": "mu"}, "leave no variable"),
-        ({"save": "log_lik"}, "leave no variable: keep at least one beside log_lik"),
+        ({"save": "log_lik"}, "leave no variable: keep at least one in addition to log_lik"),
     ],
 )
 def test_variables_that_cannot_be_saved_or_dropped(
@@ -178,5 +178,5 @@ def test_variables_with_the_name_of_a_dimension_are_refused_before_sampling(
     quantities: CompiledModel, sample_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(constrain, "DIMENSIONS", ("chain", "sigma"))
-    with pytest.raises(stansub.InputError, match="the variable 'sigma' has the name of a dimension"):
+    with pytest.raises(stansub.InputError, match="the variable 'sigma' has the same name as a dimension"):
         stansub.sample(quantities, sample_data, **SHORT)

@@ -105,9 +105,9 @@ def test_what_is_not_the_same_run_is_refused(
         with pytest.raises(InputError, match=reason):
             stansub.sample(logistic, logistic_data, resume=file, **SHORT | options)
     other = logistic_data | {"y": 1 - np.asarray(logistic_data["y"])}
-    with pytest.raises(InputError, match="is of other data"):
+    with pytest.raises(InputError, match="belongs to other data"):
         stansub.sample(logistic, other, resume=file, **SHORT)
-    with pytest.raises(InputError, match="is of another program"):
+    with pytest.raises(InputError, match="belongs to another program"):
         stansub.sample(normal_mean, mean_data, resume=file, **SHORT)
     damaged = tmp_path / "damaged.checkpoint"
     damaged.write_text("not a database at all, but long enough to look like one" * 20)
@@ -123,7 +123,7 @@ def test_a_run_that_has_not_come_to_its_end_is_not_overwritten(
         stop_after(patch, 1)
         with pytest.raises(KeyboardInterrupt):
             stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
-    with pytest.raises(InputError, match="holds an unfinished run"):
+    with pytest.raises(InputError, match="contains an unfinished run"):
         stansub.sample(logistic, logistic_data, checkpoint=file, **SHORT)
 
 
@@ -159,7 +159,7 @@ def test_before_the_first_draw_there_is_nothing_to_read(
     monkeypatch.setattr("stansub.run.executors._TURN", 0.0)
     with pytest.raises(KeyboardInterrupt):
         stansub.sample(logistic, logistic_data, checkpoint=file, checkpoint_every=1e-9, **SHORT)
-    for path, reason in ((file, "holds no draws after warmup yet"), (tmp_path / "none", "No such file")):
+    for path, reason in ((file, "contains no draws after warmup yet"), (tmp_path / "none", "No such file")):
         with pytest.raises(InputError, match=reason):
             stansub.read_checkpoint(path)
 
@@ -287,10 +287,10 @@ def test_nothing_but_a_checkpoint_is_replaced_by_one(
         other.execute("CREATE TABLE mine (value)")
     for path, reason in (
         (taken, "is not a checkpoint and was not changed"),
-        (database, "is an SQLite database.* and is left as it is"),
+        (database, "is an SQLite database.* and was not changed"),
         (folder, "is a folder"),
         (fifo, "is a FIFO"),
-        (tmp_path / ("n" * 300), "no file can be written there"),
+        (tmp_path / ("n" * 300), "cannot write a file there"),
     ):
         for resume in (None, run):
             for overwrite in (False, True):
@@ -350,9 +350,9 @@ def test_functions_are_given_again(
     assert "checkpoint" not in capsys.readouterr().err
     assert_same(whole, stansub.sample(logistic, logistic_data, kernel=walk, resume=file, **SHORT))
     other = stansub.Metropolis(lambda rng, position: (position, 0.0))
-    with pytest.raises(InputError, match=r"was written by a run with other options .*`kernel` was"):
+    with pytest.raises(InputError, match=r"belongs to a run with other options; .*`kernel` was"):
         stansub.sample(logistic, logistic_data, kernel=other, resume=file, **SHORT)
-    with pytest.raises(InputError, match="of a run with a `kernel` of its own, which is not in the file"):
+    with pytest.raises(InputError, match="a run with a custom `kernel`, which the file does not contain"):
         stansub.read_checkpoint(file)
 
 
@@ -407,7 +407,7 @@ def test_of_two_runs_on_one_checkpoint_the_later_one_keeps_it(
         turns: Any = {"checkpoint_every": 1e-9, "parallel_chains": 1}
         first = stansub.sample(logistic, logistic_data, checkpoint=file, **turns, **SHORT)
     assert_same(whole, first)
-    assert "another run has resumed from it" in " ".join(capsys.readouterr().err.split())
+    assert "another process has resumed the run from it" in " ".join(capsys.readouterr().err.split())
     assert_same(whole, stansub.read_checkpoint(file, show_progress=False))
 
 

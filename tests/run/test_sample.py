@@ -86,7 +86,7 @@ def test_a_posterior_that_is_at_hand_gives_the_same_draws(
     posterior = logistic.with_data(logistic_data, block_size=SHORT["block_size"], seed=SHORT["seed"])
     settings = {name: value for name, value in SHORT.items() if name != "block_size"}
     same(short, stansub.sample(posterior, test=LOOSE, **settings))
-    with pytest.raises(InputError, match="fixed by the given posterior"):
+    with pytest.raises(InputError, match="the given posterior fixes"):
         stansub.sample(posterior, logistic_data, test=LOOSE, **settings)
 
 
@@ -503,7 +503,7 @@ def test_wrong_decisions_of_a_test_of_the_users_own_are_warned_of(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"test": 0.05}, "0.05 is no test"),
+        ({"test": 0.05}, "0.05 is not a test"),
         ({"chains": 0}, "chains 0"),
         ({"chains": True}, "chains True"),
         ({"chains": 2.0}, "chains 2.0"),
@@ -522,11 +522,11 @@ def test_wrong_decisions_of_a_test_of_the_users_own_are_warned_of(
         ({"proposal": "nuts"}, "proposal 'nuts'"),
         ({"proposal": RandomWalk(np.eye(2))}, "3 unconstrained"),
         ({"test": "bootstrap"}, "bootstrap"),
-        ({"test": Pocock(), "epsilon": 0.1}, "set in the test itself"),
-        ({"epsilon": 1.5}, "epsilon must lie between 0 and 1"),
-        ({"delta": 0.1}, "delta belongs to the concentration bounds"),
+        ({"test": Pocock(), "epsilon": 0.1}, "a test given as an object sets"),
+        ({"epsilon": 1.5}, "epsilon must be between 0 and 1"),
+        ({"delta": 0.1}, "`delta` is the level of the concentration bounds"),
         ({"looks": "often"}, "looks 'often'"),
-        ({"range_source": "scan"}, "needs no range"),
+        ({"range_source": "scan"}, "does not use a range"),
         ({"test": "hoeffding"}, "log_lik_lipschitz_i"),
         ({"observations": "M"}, "`observations='M'`"),
         ({"iter_sampling": 10**12}, "GB of memory"),

@@ -100,5 +100,5 @@ def test_a_run_whose_level_falls_is_resumed(
 
 def test_what_has_no_level_to_fall_is_refused(normal_mean: CompiledModel, mean_data: dict[str, Any]) -> None:
     for options in ({"test": "exact"}, {"kernel": stansub.Metropolis(), "proposal": "auto"}):
-        with pytest.raises(InputError, match="needs a test with an error level"):
+        with pytest.raises(InputError, match="needs the built-in kernel and a test with an error level"):
             stansub.sample(normal_mean, mean_data, final_epsilon=0.001, **RUN | options)

@@ -158,8 +158,8 @@ class TestOthers:
     @pytest.mark.parametrize(
         ("content", "reason"),
         [
-            (b"SQLite format 3\x00" + bytes(100), "is an SQLite database, as checkpoints of earlier versions were"),
-            (b"stansub checkpoint 3\n" + bytes(100), "is a checkpoint of another version, or a damaged one"),
+            (b"SQLite format 3\x00" + bytes(100), "is an SQLite database, the checkpoint format of earlier versions"),
+            (b"stansub checkpoint 3\n" + bytes(100), "is a checkpoint of another version, or damaged"),
             (b"some text that is long enough" * 10, "is not a checkpoint"),
             (b"", "is damaged"),
             (b"stansub check", "is damaged"),
@@ -249,7 +249,7 @@ def check_damage(content: bytes, folder: Path, n: int, capsys: pytest.CaptureFix
             error = capsys.readouterr().err
             assert ended.value.code == 2, error
             assert error.count("\n") == 1
-            assert "start again, or restore a copy" in error or "not a NetCDF file" in error, error
+            assert "start a new run, or restore a copy" in error or "not a NetCDF file" in error, error
     assert noticed > n / 2
 
 

@@ -172,5 +172,5 @@ def test_only_from_all_observations(program: CompiledModel, data: dict[str, Any]
 
 def test_no_surrogate_of_functions() -> None:
     factors = stansub.FunctionFactors(["a"], 10, lambda theta, which: np.zeros(len(which)))
-    with pytest.raises(InputError, match="no surrogate of this likelihood"):
+    with pytest.raises(InputError, match="this likelihood has no surrogate"):
         stansub.sample(factors, proposal="surrogate")

@@ -167,8 +167,8 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "beyond 32 bits": (lambda: read(frame(group=[1, 2**40] * 3)), "column 'group', row 2 is 1099511627776"),
     "level 0": (lambda: read(frame(group=[1, 0, 2] * 2)), "column 'group', row 2 is 0, but the least is 1: levels"),
     "level above": (lambda: read(frame(group=[1, 9, 2] * 2), {"J": 3}), "row 2 is 9, but the most is 3"),
-    "more levels": (lambda: read(frame(), {"J": 2}), "column 'group' has 3 levels (a, b, c), which become 1 to 3"),
-    "text for truth": (lambda: read(frame(y=["no", "yes"] * 3)), "column 'y' has 2 levels (no, yes), which become"),
+    "more levels": (lambda: read(frame(), {"J": 2}), "column 'group' has 3 levels (a, b, c), numbered 1 to 3"),
+    "text for truth": (lambda: read(frame(y=["no", "yes"] * 3)), "column 'y' has 2 levels (no, yes), numbered"),
     "text for numbers": (
         lambda: read(frame(x_2="a")),
         "column 'x_2' is of type large_string, but the variable needs",
@@ -180,19 +180,19 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "named column": (
         lambda: read(frame(), columns={"x": ["x_1", "x_3"]}),
-        "data: there is no column 'x_3', which `columns` names for 'x'; did you mean 'x_",
+        "data: no column 'x_3', which `columns` maps to 'x'; did you mean 'x_",
     ),
     "no matrix": (lambda: read(frame(), columns={}), "no column is called so; name its columns with `columns=x=["),
     "unknown variable": (
         lambda: read(frame(), columns={**COLUMNS, "groups": "group"}),
         "`columns` names 'groups', which the data block does not declare; did you mean 'group'?",
     ),
-    "both": (lambda: read(frame(), {"x": [[1.0]]}), "variable 'x' has a value and columns (`columns`)"),
-    "twice": (lambda: read({"J": 1}, {"J": 2}), "variable 'J' is given twice, in data and in data: leave one out"),
+    "both": (lambda: read(frame(), {"x": [[1.0]]}), "variable 'x' is given both as a value and as columns (`columns`)"),
+    "twice": (lambda: read({"J": 1}, {"J": 2}), "variable 'J' is given twice, in data and in data: remove one"),
     "no table": (lambda: read({"J": 1}), "`columns` names 'x', but no table is given"),
     "two tables": (lambda: read(frame(), frame()), "variable 'y' has columns in data"),
     "another length": (lambda: read(frame(), {"N": 5}), "'y' has 6 elements in dimension 1, but is declared"),
-    "no table at all": (lambda: read(7), "data of type int cannot be read: give files, tables"),
+    "no table at all": (lambda: read(7), "cannot read data of type int: give files, tables"),
 }
 
 
@@ -206,11 +206,11 @@ def test_what_is_wrong_is_said_in_a_line(name: str) -> None:
 
 
 DAMAGED = {
-    "cut.parquet": "cannot be read",
-    "cut.feather": "cannot be read",
-    "cut.npz": "cannot be read",
-    "cut.npy": "cannot be read",
-    "cut.csv.gz": "cannot be read",
+    "cut.parquet": "cannot read",
+    "cut.feather": "cannot read",
+    "cut.npz": "cannot read",
+    "cut.npy": "cannot read",
+    "cut.csv.gz": "cannot read",
 }
 
 
@@ -247,9 +247,9 @@ def test_words_of_a_command_line_and_what_is_recorded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data_words", "columns", "message"),
     [
-        (["J=seven"], [], "no such file, and 'seven' is no number"),
-        ([], ["x"], "must be VARIABLE=COLUMN"),
-        ([], ["x=[]"], "must be VARIABLE=COLUMN"),
+        (["J=seven"], [], "no such file, and 'seven' is not a number"),
+        ([], ["x"], "must have the form VARIABLE=COLUMN"),
+        ([], ["x=[]"], "must have the form VARIABLE=COLUMN"),
         ([], ["x=a", "x=b"], "names 'x' twice"),
     ],
 )
@@ -291,10 +291,10 @@ def test_the_dump_format_of_r(tmp_path: Path) -> None:
     [
         ("x <- c(1, NA, 3)", "variable 'x': element 2 is missing"),
         ('x <- c(1, "a")', "variable 'x': element 2 is '\"a\"', which is no number"),
-        ("x <- list(a = 1)", "variable 'x': 'list\\(a = 1\\)' is no number"),
+        ("x <- list(a = 1)", "variable 'x': 'list\\(a = 1\\)' is not a number"),
         ("x <- structure(c(1, 2), .Dim = c(3L, 1L))", "has 2 values, but .Dim says 3 x 1"),
         ("x <- structure(c(1, 2), class = 'a')", "structure\\(...\\) has no .Dim"),
-        ("x <- c(1, 2", "parenthesis of c\\( is not closed"),
+        ("x <- c(1, 2", "c\\( has no closing parenthesis"),
         ("N <- 3\n{}", "some.R, line 2: there is no `NAME <- VALUE`"),
         ("N <- 3 4", "something follows the value of 'N'"),
     ],

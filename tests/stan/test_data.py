@@ -105,7 +105,7 @@ WRONG = {
     "size as a string": ({"N": "3"}, "variable 'N', declared `int N`, must hold numbers, but N is '3'"),
     "size as a list": ({"N": [3]}, "variable 'N' has 1 dimension, but is declared `int N`"),
     "size as null": ({"N": None}, "must hold numbers, but N is null"),
-    "negative size": ({"N": -1}, "N is -1, but it is a size of `vector[N] y`"),
+    "negative size": ({"N": -1}, "N is -1, but is a size of `vector[N] y`"),
     "size beyond 32 bits": ({"N": 2**31}, "holds integers of 32 bits, but N is 2147483648"),
     "another size": ({"N": 4}, "'y' has 3 elements in dimension 1, but is declared `vector[N] y` with N = 4"),
     "another second size": ({"K": 5}, f"'x' has 2 elements in dimension 2, but is declared `{MATRIX}` with K = 5"),
@@ -269,7 +269,7 @@ FILES = {
     "400 digits for an integer": (json.dumps({**GOOD, "N": 10**399}).encode(), "integers of 32 bits, but N is 1000"),
     "5,000 digits": (b'{"N": 3, "s": ' + b"1" * 5000 + b"}", "is too large for 64 bits"),
     "too deep": (b"[" * 100_000, "not valid JSON: nested too deeply"),
-    "gzip cut short": (gzip.compress(json.dumps(GOOD).encode())[:-9], "the gzip file is damaged or cut short"),
+    "gzip cut short": (gzip.compress(json.dumps(GOOD).encode())[:-9], "the gzip file is damaged or truncated"),
     "gzip of nothing": (gzip.compress(b""), "the file is empty"),
 }
 
@@ -289,13 +289,13 @@ def test_wrong_files(name: str, tmp_path: Path) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"absent\.json: no such file"):
         data.read(tmp_path / "absent.json", DECLARATIONS)
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="cannot read the file: Is a directory"):
         data.read(tmp_path, DECLARATIONS)
     file = tmp_path / "closed.json"
     file.write_text("{}")
     file.chmod(0)
     if not os.access(file, os.R_OK):
-        with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        with pytest.raises(InputError, match="cannot read the file: Permission denied"):
             data.read(file, DECLARATIONS)
 
 
@@ -319,10 +319,10 @@ def test_rows_are_taken_along_the_right_axis() -> None:
 
 def test_data_that_cannot_be_cut() -> None:
     square = parse("data { int N; matrix[N, N] x; }").data.declarations
-    with pytest.raises(InputError, match="'x' has the number of observations in two dimensions"):
+    with pytest.raises(InputError, match="'x' has the number of observations as the size of two dimensions"):
         data.read({"N": 1, "x": [[1]]}, square).axes(["N"])
     pair = parse("data { int N; tuple(vector[N], real) t; }").data.declarations
-    with pytest.raises(InputError, match="'t' is a tuple along the observations"):
+    with pytest.raises(InputError, match="'t' is a tuple with one entry per observation"):
         data.read({"N": 1, "t": {"1": [1], "2": 1}}, pair).axes(["N"])
 
 

@@ -130,7 +130,7 @@ def test_fewer_observations_than_a_block(n: int, evaluator: str, compiled: Compi
 @pytest.mark.parametrize("evaluator", ["instances", "rewritten"])
 def test_no_observations(evaluator: str, compiled: Compiled) -> None:
     data = example(REDUCE_SUM, observations=0)
-    with pytest.raises(InputError, match=r"there are no observations \((N|size\(y\)) (=|is) 0"):
+    with pytest.raises(InputError, match=r"the data contain no observations \((N|size\(y\)) (=|is) 0"):
         compiled(REDUCE_SUM).with_data(data, block_size=8, evaluator=evaluator)
 
 
@@ -152,7 +152,7 @@ def test_proof_notices_one_changed_observation(compiled: Compiled) -> None:
 def test_a_likelihood_that_is_switched_off_is_refused(compiled: Compiled) -> None:
     """Its blocks add up to the log density, for all of them are 0."""
     data = dict(simulated(BRMS), prior_only=1)
-    with pytest.raises(InputError, match=r"there is no likelihood .* set `prior_only` to 0"):
+    with pytest.raises(InputError, match=r"there is no likelihood: .* set `prior_only` to 0"):
         compiled(BRMS).with_data(data, block_size=8, evaluator="instances")
 
 

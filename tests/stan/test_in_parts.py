@@ -81,7 +81,7 @@ def test_a_likelihood_of_the_data_as_they_are_centred(compiled: Compiled) -> Non
 
 def test_a_likelihood_that_is_switched_off(compiled: Compiled) -> None:
     model, data = of("brms_gaussian", compiled)
-    with pytest.raises(InputError, match=r"there is no likelihood .*; set `prior_only` to 0"):
+    with pytest.raises(InputError, match=r"there is no likelihood: .*; set `prior_only` to 0"):
         model.with_data({**data, "prior_only": 1}, block_size=4)
 
 

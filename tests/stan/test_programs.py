@@ -144,7 +144,7 @@ def test_likelihood_that_is_switched_off(compiled: Compiled) -> None:
 
 def test_no_rewritten_program_to_ask_for(compiled: Compiled) -> None:
     file = ROOT / "stan_models" / "logistic.stan"
-    with pytest.raises(InputError, match="use the evaluator 'instances'"):
+    with pytest.raises(InputError, match="use `evaluator='instances'`"):
         compiled(file).with_data(example(file), block_size=8, evaluator="rewritten")
 
 

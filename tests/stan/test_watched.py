@@ -32,7 +32,7 @@ def test_a_file_cut_short_is_one_line(tmp_path: Path, name: str, share: float) -
     path = written(tmp_path / name)
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
-    with pytest.raises(InputError, match=rf"{name}: cannot be read") as caught:
+    with pytest.raises(InputError, match=rf"{name}: cannot (be read|read)") as caught:
         data.read(path, DECLARATIONS)
     assert "\n" not in str(caught.value)
 

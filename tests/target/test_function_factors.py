@@ -86,7 +86,7 @@ def test_what_a_function_raises_passes_through() -> None:
 
     with pytest.raises(OwnError):
         FunctionFactors(["a"], 3, failing).evaluator().block_log_lik(np.zeros(1))
-    with pytest.raises(InputError, match=r"log_lik returned an array of shape \(2,\) where \(3,\)"):
+    with pytest.raises(InputError, match=r"log_lik returned an array of shape \(2,\), expected \(3,\)"):
         FunctionFactors(["a"], 3, lambda theta, which: np.zeros(2)).evaluator().block_log_lik(np.zeros(1))
     with pytest.raises(InputError, match="log_density_gradient"):
         FunctionFactors(["a"], 3, log_lik, log_density=prior, log_lik_gradient=slopes)
@@ -155,14 +155,14 @@ def test_what_functions_must_not_be_or_return_is_said() -> None:
 
     given: Any
     for given in ("mu", [1]):
-        with pytest.raises(InputError, match="must be a list of texts"):
+        with pytest.raises(InputError, match="must be a list of strings"):
             FunctionFactors(given, 5, log_lik)
-    with pytest.raises(InputError, match="must fit together: mu: 2 names"):
+    with pytest.raises(InputError, match=r"are inconsistent .*: mu: 2 names"):
         FunctionFactors(["mu", "mu"], 5, log_lik)
     for n, size in ((2.5, None), ("5", None), (0, None), (5, 1.5)):
         with pytest.raises(InputError, match="at least one parameter, one observation"):
             FunctionFactors(["mu"], n, log_lik, block_size=size)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="needs functions"):
+    with pytest.raises(InputError, match="needs callables"):
         FunctionFactors(["mu"], 5, 3)  # type: ignore[arg-type]
     theta = np.zeros(1)
 
@@ -173,9 +173,9 @@ def test_what_functions_must_not_be_or_return_is_said() -> None:
         return "a"
 
     for prior in (vector, text):
-        with pytest.raises(InputError, match="log_density returned"):
+        with pytest.raises(InputError, match=r"log_density (returned|did not return)"):
             FunctionFactors(["mu"], 5, log_lik, log_density=prior).log_density(theta)
-    with pytest.raises(InputError, match="log_lik returned what is no array of numbers"):
+    with pytest.raises(InputError, match="log_lik did not return an array of numbers"):
         FunctionFactors(["mu"], 5, text).log_density(theta)
     slopes = FunctionFactors(
         ["mu"],

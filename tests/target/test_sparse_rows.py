@@ -107,7 +107,7 @@ class Undefined:
 
 
 def test_where_nothing_is_defined_there_is_no_start() -> None:
-    with pytest.raises(RunError, match="the surrogate is defined at none of the parameter values tried"):
+    with pytest.raises(RunError, match="the surrogate is not defined at any of the parameter values tried"):
         _start(Undefined(), 2, np.random.default_rng(0))
 
 

@@ -223,7 +223,7 @@ def test_memory_limits_the_order(target: Target, mode: Mode) -> None:
     ]
     assert "order 2 would take 36 KB, more than the 36 KB allowed" in sentence(choices[1].reason)
     assert "order 1 would take 12 KB" in sentence(choices[2].reason)
-    with pytest.raises(InputError, match=r"take 36 KB for 1,000 blocks and 3 parameters.*`control_variates=1` \(12 KB"):
+    with pytest.raises(InputError, match=r"need 36 KB for 1,000 blocks and 3 parameters.*`control_variates=1` \(12 KB"):
         build(target, mode.position, order=2, max_memory=20_000)
     with pytest.raises(InputError, match="choose a larger `block_size`"):
         build(target, mode.position, order=1, max_memory=10_000)
@@ -280,6 +280,6 @@ def test_the_time_limit_ends_the_making_of_control_variates(target: Target, mode
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_an_anchor_without_derivatives_is_refused(target: Target) -> None:
     with pytest.raises(
-        InputError, match="no control variates: the gradient of the global part is not defined at the anchor"
+        InputError, match="no control variates: the gradient of the global part is not defined at the expansion point"
     ):
         build(target, np.full(3, np.nan), order=1)

@@ -177,7 +177,7 @@ class Elements:
             case Call():
                 return self._call(expression)
             case Member():
-                raise NotSeparableError(f"`{expression}` is a part of a tuple")
+                raise NotSeparableError(f"`{expression}` reads a part of a tuple")
         raise _together(expression)
 
     def is_size(self, expression: Expression) -> bool:
@@ -199,7 +199,7 @@ class Elements:
             return Taken(variable, shape)
         if self.loop:
             if name in self.local:
-                raise NotSeparableError(f"it uses `{name}` of all observations for one of them")
+                raise NotSeparableError(f"it uses all of `{name}` for a single observation")
             return Taken(variable, shape._replace(axis=None))
         if name in self.local:
             return Taken(variable, shape)
@@ -252,7 +252,7 @@ class Elements:
                 given.pop()
             return Taken(Subscript(base, tuple(given)) if given else base, self._left(shape, found))
         if is_local:
-            raise NotSeparableError(f"it takes `{Subscript(base, tuple(indices))}` for another observation")
+            raise NotSeparableError(f"for one observation it reads `{Subscript(base, tuple(indices))}` of another")
         if own:
             given[axis] = Name(self.index)
             return Taken(Subscript(base, tuple(given)), self._left(shape, found))
@@ -317,7 +317,7 @@ class Elements:
 
 
 def _together(expression: Expression) -> NotSeparableError:
-    return NotSeparableError(f"`{expression}` takes observations together")
+    return NotSeparableError(f"`{expression}` combines observations")
 
 
 def _indexed(shape: Shape, taken: Sequence[Taken | None]) -> Shape:

@@ -71,7 +71,7 @@ def reformulate(
             raise
         except (NotSeparableError, InputError, RunError) as error:  # it may not even compile
             reasons.append(NotSeparableError(str(error).splitlines()[0]))
-    raise reasons[0] if reasons else NotSeparableError("nothing in its data block counts observations")
+    raise reasons[0] if reasons else NotSeparableError("no integer in its data block counts observations")
 
 
 def check_equal(
@@ -94,7 +94,7 @@ def check_equal(
     points = draw_points(np.random.default_rng(0), full, n_points=_N_POINTS)
     proof = prove(posterior.population, full, points)
     if not proof.holds:
-        raise NotSeparableError(f"written with a function {LOG_LIK} it had another log density")
+        raise NotSeparableError(f"rewritten with a function {LOG_LIK}, its log density changes")
     return Reformulated(code, _lines(posterior.program), proof)
 
 

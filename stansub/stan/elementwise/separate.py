@@ -150,9 +150,9 @@ class _Separation:
     def _refuse(self, every: Sequence[Declaration]) -> None:
         """What there is no such program for."""
         if not self.likelihood:
-            raise NotSeparableError(f"no statement adds up over `{self.size}`")
+            raise NotSeparableError(f"no statement is a sum over `{self.size}`")
         if any(function.name == LOG_LIK for function in self.program.functions):
-            raise NotSeparableError(f"the program has a function {LOG_LIK} already")
+            raise NotSeparableError(f"the program already has a function {LOG_LIK}")
         for one in self.program.parameters.declarations:
             if self.size in names(*one.all_dims):
                 raise NotSeparableError(f"`{self._quoted(one)}` has a value for each observation")
@@ -170,7 +170,7 @@ class _Separation:
         before = self._statements(program.transformed_parameters.statements, nested=False)
         model = self._scope(program.model.statements, before.inside)
         if len(self.ranges) != 1:
-            raise NotSeparableError("its likelihood statements run over different observations")
+            raise NotSeparableError("its likelihood statements cover different observations")
         if left := sorted(names(*before.kept, *model.kept) & self.local):
             raise NotSeparableError(f"`{left[0]}` of all observations is used outside the likelihood")
         function, call = self._function(model.inside)
@@ -308,7 +308,7 @@ class _Separation:
                 return Infix("*", left, self._term(right))
             case Group("(", (inner,)):
                 return self._term(inner)
-        raise NotSeparableError(f"`{term}` takes observations together")
+        raise NotSeparableError(f"`{term}` combines observations")
 
     def _loop(self, loop: For) -> _Halves:
         """A loop over observations: its body, for one of them."""
@@ -316,7 +316,7 @@ class _Separation:
         if self._holds(loop):
             self.ranges.add((loop.lower, Name(self.size) if over_all else loop.upper))
         elif loop.lower != _FIRST or not over_all:
-            raise NotSeparableError(f"`{loop.head}` leaves observations out")
+            raise NotSeparableError(f"`{loop.head}` skips observations")
         self._plain(loop.lower, loop.upper)
         scratch = self._scratch(loop)
         at, own = self.elements.within(loop.variable), {one.name for one in scratch}
@@ -347,7 +347,7 @@ class _Separation:
                     yield Declaration(_local_type(statement), statement.name, value)
                 case Assign():
                     if carried := set(statement.variables) - own - self.local:
-                        raise NotSeparableError(f"`{min(carried)}` goes from one observation to the next")
+                        raise NotSeparableError(f"`{min(carried)}` carries a value from one observation to the next")
                     yield _taken(statement, at)
                 case Tilde():
                     yield Target(self._density(statement, at))
