@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stansub import clock
 from stansub.codec import Encoded, Foreign, MalformedError, NotKeptError
 from stansub.errors import InputError
@@ -41,7 +43,10 @@ class Stretch:
     encoded: Encoded
 
     def __call__(self) -> Records:
-        return Records.of(CODEC.decode(self.encoded, hint=dict[str, Any]))
+        columns = CODEC.decode(self.encoded, hint=dict[str, np.ndarray])
+        if "theta" not in columns:
+            raise MalformedError("there are records without positions")
+        return Records.of(columns)
 
 
 class Kept(NamedTuple):
