@@ -97,7 +97,7 @@ def build(
     dims
         Names of a variable's dimensions after chain and draw; `<variable>_dim_<k>` where not given.
     coords
-        Labels by dimension name; 0, 1, ... where not given.
+        Labels by dimension name; if not given 0, 1, ..., and none for data.
     attrs
         Facts about the run: numbers, strings and lists of them as they are, mappings as JSON. All of them
         go to the root and to `sample_stats`, ArviZ's schema attributes to every group.
@@ -389,7 +389,8 @@ def _dataset(
             raise ValueError(f"{name}: {values.ndim} dimensions, named {lead + own}")
         arrays[name] = (lead + own, values)
         for dim, size in zip(lead + own, values.shape, strict=True):
-            labels.setdefault(dim, np.asarray(coords[dim]) if dim in coords else np.arange(size))
+            if dim in coords or lead:  # the number of an observation is its place
+                labels.setdefault(dim, np.asarray(coords[dim]) if dim in coords else np.arange(size))
     return xarray.Dataset(arrays, coords=labels, attrs=dict(facts))
 
 
