@@ -140,6 +140,8 @@ class Store:
     def __init__(self, path: Path) -> None:
         self._path, self._owner = path, secrets.token_bytes(16)
         self._written: _Written | None = None
+        # To read what was written, even if another process has put its own file there.
+        self._file: BinaryIO | None = None
 
     def write(self, value: Encoded) -> None:
         """Have the file hold a value.
@@ -172,22 +174,25 @@ class Store:
             with part.open("w+b") as file:
                 file.write(bytes(_LENGTH))
                 written = self._append(file, value, {}, _LENGTH)
+            reading = part.open("rb")
             os.replace(part, self._path)
-            self._written = written
+            if self._file is not None:
+                self._file.close()
+            self._written, self._file = written, reading
+            weakref.finalize(self, reading.close)
         finally:
             part.unlink(missing_ok=True)
 
     def array(self, digest: str) -> bytes:
-        """An array that the file holds.
+        """An array that was written.
 
         Raises
         ------
         InputError
-            When the file cannot be read, or has been changed.
+            When the file has been changed.
         """
-        assert self._written is not None
-        with _opened(self._path) as file:
-            return _part(self._path, file, *self._written.places[digest], digest)
+        assert self._written is not None and self._file is not None
+        return _part(self._path, self._file, *self._written.places[digest], digest)
 
     def _append(self, file: BinaryIO, value: Encoded, places: Mapping[str, tuple[int, int]], end: int) -> _Written:
         """Write at the end what of the arrays is not among these places, and the root; then the head."""
