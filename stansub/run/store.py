@@ -191,7 +191,8 @@ class Store:
         InputError
             When the file has been changed.
         """
-        assert self._written is not None and self._file is not None
+        assert self._written is not None
+        assert self._file is not None
         return _part(self._path, self._file, *self._written.places[digest], digest)
 
     def _append(self, file: BinaryIO, value: Encoded, places: Mapping[str, tuple[int, int]], end: int) -> _Written:
