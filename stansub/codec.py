@@ -52,12 +52,12 @@ class Encoded(NamedTuple):
     Attributes
     ----------
     document : JSON
-    arrays : dict of str to bytes
+    arrays : mapping of str to bytes
         The contents of its arrays, by their digests.
     """
 
     document: Any
-    arrays: dict[str, bytes | memoryview]
+    arrays: Mapping[str, bytes | memoryview]
 
 
 class Foreign(NamedTuple):

@@ -690,7 +690,7 @@ def test_an_interrupt_of_imports_within_a_command_is_told(place: Path) -> None:
     ("stage", "told"),
     [
         ("check_modes", "stansub could not check whether the chains missed a mode"),
-        ("constrain", "were interrupted and are left out"),
+        ("Quantities", "were interrupted and are left out"),
     ],
 )
 def test_an_interrupt_after_the_last_step_loses_no_draws(

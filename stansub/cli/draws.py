@@ -20,9 +20,12 @@ def summary(
 ) -> None:
     """Print the posterior table, convergence, exactness and cost in one line, and the warnings."""
     from stansub.output import summary as summary_module
+    from stansub.output.inference_data import LARGE
     from stansub.run.sample import read_draws
 
-    summary_module.render(read_draws(draws), FlagConsole(), verbose=verbose, max_rows=None if everything else 50)
+    summary_module.render(
+        read_draws(draws, most=LARGE), FlagConsole(), verbose=verbose, max_rows=None if everything else 50
+    )
 
 
 def plot(
@@ -36,9 +39,10 @@ def plot(
 ) -> None:
     """Plot traces, ranks and, for subsampled draws, the share of the data that decisions used."""
     from stansub.output import files, plots
+    from stansub.output.inference_data import LARGE
     from stansub.run.sample import read_draws
 
-    result = read_draws(draws)
+    result = read_draws(draws, most=LARGE)
     makers: dict[str, Callable[[Path], None]] = {"trace": lambda path: plots.trace(result, path, var_names=var_names)}
     if plots.records_share(result):
         makers["data"] = lambda path: plots.share_of_data(result, path)

@@ -124,7 +124,14 @@ def sample(
     if budget is not None:
         settings = _planned(model, sources, settings, budget, console)
     try:
-        result = run.draw(model, sources, settings, overwrite=force, only_if_mixing=fallback is not None)
+        result = run.draw(
+            model,
+            sources,
+            settings,
+            overwrite=force,
+            only_if_mixing=fallback is not None,
+            target=files.locate(target)[0] if exporting is None else None,
+        )
     except NotMixingError as error:
         if fallback is None:
             raise
@@ -132,7 +139,10 @@ def sample(
         _by_nuts(model, sources, settings, str(error), target, overwrite=replacing, verbose=verbose)
         return
     found = run.check(result)
-    written, trouble = inference_data.write_anywhere(result, target, overwrite=replacing)
+    written: Path | None = target
+    trouble = ""
+    if "every" not in result.attrs:
+        written, trouble = inference_data.write_anywhere(result, target, overwrite=replacing)
     try:
         if exporting is not None:
             paths = export.write(result, *exporting, overwrite=replacing)

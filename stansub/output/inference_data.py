@@ -11,7 +11,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,8 @@ LIST_ATTRS = "list_attrs"
 # The group of what is counted over a whole chain.
 CHAIN_STATS = "chain_stats"
 _FOREIGN_GROUPS = ("posterior", "sample_stats")
+# Bytes of draws from which they are written in pieces, and read one in so many: statistics take several times as much.
+LARGE, _SPARSE = 1 << 28, 4
 _COMPRESS_FROM = 1024  # values; below this the compressed chunk's bookkeeping outweighs its gain
 
 
@@ -95,7 +97,7 @@ def build(
     dims
         Names of a variable's dimensions after chain and draw; `<variable>_dim_<k>` where not given.
     coords
-        Labels by dimension name; 0, 1, ... where not given.
+        Labels by dimension name; if not given 0, 1, ..., and none for data.
     attrs
         Facts about the run: numbers, strings and lists of them as they are, mappings as JSON. All of them
         go to the root and to `sample_stats`, ArviZ's schema attributes to every group.
@@ -258,8 +260,15 @@ def read(path: str | os.PathLike[str], *, foreign: bool = False) -> "InferenceDa
     return container(load(path, foreign=foreign))
 
 
-def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.DataTree":
-    """The same as a tree, under any version of ArviZ."""
+def load(path: str | os.PathLike[str], *, foreign: bool = False, most: int | None = None) -> "xarray.DataTree":
+    """The same as a tree, under any version of ArviZ.
+
+    Parameters
+    ----------
+    most
+        Bytes of draws to read. Of a file with more, every so-many-th draw is read, a quarter of these bytes, and the
+        attribute ``every`` of the tree says which.
+    """
     import h5py
     import xarray
 
@@ -267,13 +276,17 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.Data
     if why := files.missing(source):
         raise InputError(f"{path}: {why}")
     # Files of others may have variables without dimensions, and times are nothing that is sampled.
-    opened = partial(xarray.load_dataset, source, engine="h5netcdf", phony_dims="access", decode_times=False)
+    options: dict[str, Any] = {"engine": "h5netcdf", "phony_dims": "access", "decode_times": False}
+    opened = partial(xarray.load_dataset, source, **options)
     try:
         with h5py.File(source, "r") as file:
             held = [name for name, item in file.items() if isinstance(item, h5py.Group)]
         root = _restored(opened().attrs)
         own = root.get("creation_library") == LIBRARY
-        datasets = {name: opened(group=name) for name in held if own or name in _FOREIGN_GROUPS}
+        every = 1 if most is None else _every(source, most)
+        taken = [name for name in held if own or name in _FOREIGN_GROUPS]
+        lazily = partial(xarray.open_dataset, source, **options)
+        datasets = {name: _thinned(lazily, name, every) if every > 1 else opened(group=name) for name in taken}
         tree = _tree({name: one.assign_attrs(_restored(one.attrs)) for name, one in datasets.items()}, root)
         for name in datasets:
             group(tree, name)  # dimensions of two sizes are noticed here
@@ -289,7 +302,31 @@ def load(path: str | os.PathLike[str], *, foreign: bool = False) -> "xarray.Data
         raise InputError(f"{path}: the posterior lacks the dimensions chain and draw of ArviZ's schema")
     if unusual := next(_unusual(tree), ""):
         raise InputError(f"{path}: damaged: {unusual}; sample again, or restore a copy of the file")
+    if most is not None:
+        tree.attrs["every"] = every
     return tree
+
+
+def _every(source: Path, most: int) -> int:
+    """Of how many draws one is read."""
+    import h5py
+
+    size = 0
+    with h5py.File(source, "r") as file:
+        for item in file.values():
+            if isinstance(item, h5py.Group):
+                size += sum(one.size * one.dtype.itemsize for one in item.values() if len(one.shape) > 1)
+    return math.ceil(_SPARSE * size / most) if size > most else 1
+
+
+def _thinned(opened: "Callable[..., xarray.Dataset]", name: str, every: int) -> "xarray.Dataset":
+    """A group with every so-many-th draw."""
+    # Labels would be read completely.
+    with opened(group=name, drop_variables=["draw"]) as dataset:
+        if "draw" not in dataset.sizes:
+            return dataset.load()
+        labels = np.arange(0, dataset.sizes["draw"], every)
+        return dataset.isel(draw=slice(None, None, every)).load().assign_coords(draw=labels)
 
 
 def _unusual(tree: "xarray.DataTree") -> Iterator[str]:
@@ -352,7 +389,8 @@ def _dataset(
             raise ValueError(f"{name}: {values.ndim} dimensions, named {lead + own}")
         arrays[name] = (lead + own, values)
         for dim, size in zip(lead + own, values.shape, strict=True):
-            labels.setdefault(dim, np.asarray(coords[dim]) if dim in coords else np.arange(size))
+            if dim in coords or lead:  # the number of an observation is its place
+                labels.setdefault(dim, np.asarray(coords[dim]) if dim in coords else np.arange(size))
     return xarray.Dataset(arrays, coords=labels, attrs=dict(facts))
 
 
@@ -365,19 +403,40 @@ def _tree(datasets: "Mapping[str, xarray.Dataset]", facts: Mapping[str, Any]) ->
 
 def _image(idata: "InferenceData") -> memoryview:
     """The bytes of the NetCDF file; made in memory, because HDF5 crashes the process when a disk is full."""
+    image = io.BytesIO()
+    write_groups(idata, image)
+    return image.getbuffer()
+
+
+def write_groups(
+    idata: "InferenceData",
+    file: io.IOBase,
+    *,
+    chunks: Mapping[tuple[str, str], tuple[int, ...]] | None = None,
+    unlimited: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Write all groups into an empty file.
+
+    Parameters
+    ----------
+    chunks
+        Shapes of the chunks of variables, by group and name; HDF5 chooses the others.
+    unlimited
+        Dimensions that may grow, by group.
+    """
     import xarray
 
-    image = io.BytesIO()
-    xarray.Dataset(attrs=_stored(idata.attrs)).to_netcdf(image, mode="w", engine="h5netcdf")
+    xarray.Dataset(attrs=_stored(idata.attrs)).to_netcdf(file, mode="w", engine="h5netcdf")
     for name in groups(idata):
         dataset = group(idata, name)
-        packed = {
-            variable: {"zlib": True, "complevel": 1, "shuffle": True}
-            for variable, values in dataset.variables.items()
-            if values.size >= _COMPRESS_FROM and values.dtype.kind in "biuf"
-        }
-        dataset.to_netcdf(image, mode="a", group=name, engine="h5netcdf", encoding=packed)
-    return image.getbuffer()
+        encoding: dict[Any, dict[str, Any]] = {}
+        for variable, values in dataset.variables.items():
+            shape = (chunks or {}).get((name, str(variable)))
+            if values.dtype.kind in "biuf" and (shape or values.size >= _COMPRESS_FROM):
+                encoding[variable] = {"zlib": True, "complevel": 1, "shuffle": True}
+                encoding[variable] |= {"chunksizes": shape} if shape else {}
+        grows = (unlimited or {}).get(name, ())
+        dataset.to_netcdf(file, mode="a", group=name, engine="h5netcdf", encoding=encoding, unlimited_dims=grows)
 
 
 def _stored(facts: Mapping[Any, Any]) -> dict[str, Any]:

@@ -116,6 +116,8 @@ def render(
         if finding.severity is Severity.REJECT:
             warn(finding, "bold red")
     _write_table(shown, write)
+    if (every := int(facts.get("every", 1))) > 1:
+        write(f"The table is of 1 in {every:,} draws: the ESS of all draws is larger", "dim")
     write("")
     doubted = any(one.severity is not Severity.COST for one in shown.findings)
     line = headline(shown.statistics, shown.record, facts, shown.findings)

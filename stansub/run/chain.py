@@ -19,6 +19,7 @@ from stansub.codec import Encoded, MalformedError
 from stansub.kernels.base import Kernel, Oversight, Records, Stat, State, totals_of
 from stansub.kernels.proposals import Adapter, Proposal
 from stansub.run.kinds import CODEC
+from stansub.run.rows import Read, Rows
 from stansub.run.state import ChainState, Counted, Plan, Totals
 from stansub.tuning.trial import WarmupTrial
 from stansub.types import FloatArray
@@ -37,9 +38,9 @@ class Phase:
     """Warmup or sampling: the records that are kept, and how far it is."""
 
     def __init__(self, capacity: int, dim: int, stats: Sequence[Stat]) -> None:
-        self.kept = Records.allocate(capacity, dim, stats)
+        self.kept = Rows(capacity, dim, stats)
         self.counted, self._capacity = Counted(), capacity
-        self._stats = stats
+        self._dim, self._stats = dim, stats
         # Rows that are kept elsewhere, by the process that this one works for.
         self._elsewhere = 0
 
@@ -58,6 +59,11 @@ class Phase:
         """Steps so far."""
         return int(self.totals["n_steps"])
 
+    @property
+    def bytes_ahead(self) -> int:
+        """Bytes of the rows that are still to come, at most."""
+        return self.kept.row_bytes * (self._capacity - self.n_kept)
+
     def take(self, records: Records, thin: int) -> None:
         """Keep every ``thin``-th of the steps, counted over the whole phase."""
         n, before = len(records), self.n_steps
@@ -67,10 +73,10 @@ class Phase:
 
     def put(self, kept: Records) -> None:
         """Append rows that are to be kept."""
-        self.kept.put(self.n_kept - self._elsewhere, kept)
+        self.kept.append(kept)
         self.counted.n_kept += len(kept)
 
-    def go_on_from(self, counted: Counted, kept: Records | None) -> None:
+    def go_on_from(self, counted: Counted, kept: Sequence[Read] | None) -> None:
         """Continue where a phase was, with the rows it has kept since this one's; None for rows kept elsewhere.
 
         Raises
@@ -79,19 +85,22 @@ class Phase:
             When the rows are not those of such a phase.
         """
         if kept is None:
-            self._elsewhere = counted.n_kept
+            self._elsewhere, self.kept = counted.n_kept, Rows(self._capacity, self._dim, self._stats)
         else:
-            if self.n_kept + len(kept) != counted.n_kept or counted.n_kept > self._capacity:
+            like, n = Records.allocate(0, self._dim, self._stats), min(counted.n_kept, self._capacity)
+            for read in kept:
+                records = read()
+                if not records.is_like(like):
+                    raise MalformedError("the records belong to another kernel")
+                if len(self.kept) + len(records) <= n:
+                    self.kept.attach(records, read)
+            if len(self.kept) != counted.n_kept:
                 raise MalformedError("the records do not match the state")
-            if not kept.is_like(self.kept):
-                raise MalformedError("the records belong to another kernel")
-            self.put(kept)
         self.counted = counted
 
     def rows(self, start: int, end: int | None = None) -> Records:
-        """A copy of the rows kept from row ``start`` on, all of which stand here."""
-        end = self.n_kept if end is None else end
-        return self.kept.rows(np.arange(start - self._elsewhere, end - self._elsewhere))
+        """The rows kept from row ``start`` on, all of which stand here."""
+        return self.kept.read(start - self._elsewhere, None if end is None else end - self._elsewhere)
 
 
 class Status(NamedTuple):
@@ -281,13 +290,14 @@ class Chain:
         self._now.kernel = self.kernel.save()
         return CODEC.encode(self._now, self._foreign)
 
-    def restore(self, saved: Encoded, kept: tuple[Records | None, Records | None] = (None, None)) -> None:
+    def restore(self, saved: Encoded, kept: tuple[Sequence[Read] | None, Sequence[Read] | None] = (None, None)) -> None:
         """Continue from what `save` gave.
 
         Parameters
         ----------
-        kept : tuple of Records or None
-            What was kept of warmup and of sampling since this chain's own records; None where they stay elsewhere.
+        kept : tuple of sequences of callables, or None
+            What read, in turn, the rows that were kept of warmup and of sampling since this chain's own; None if they
+            stay elsewhere.
 
         Raises
         ------
@@ -366,4 +376,4 @@ class Chain:
     @property
     def draws(self) -> FloatArray:
         """Kept sampling draws so far, shape (n_kept, dim)."""
-        return self.sampling.kept.theta[: self.sampling.n_kept]
+        return self.sampling.kept.read().theta

@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stansub import clock
 from stansub.codec import Encoded, Foreign, MalformedError, NotKeptError
 from stansub.errors import InputError
@@ -30,8 +32,21 @@ from stansub.stan.source import Source
 from stansub.stan.sources import DataSources
 
 _PHASES = ("warmup", "sampling")
-# Bytes of rows that are written once and for all; a shorter stretch is written again with the rows that follow.
-_STRETCH = 1 << 18
+# Bytes of rows in memory after which they are written, so that they need not stay there.
+_ROWS_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Rows that a file holds; calling it reads them."""
+
+    encoded: Encoded
+
+    def __call__(self) -> Records:
+        columns = CODEC.decode(self.encoded, hint=dict[str, np.ndarray])
+        if "theta" not in columns:
+            raise MalformedError("there are records without positions")
+        return Records.of(columns)
 
 
 class Kept(NamedTuple):
@@ -41,13 +56,13 @@ class Kept(NamedTuple):
     ----------
     state : Encoded
         Of `Chain.save`.
-    warmup, sampling : Records or None
-        What was kept; None for nothing.
+    warmup, sampling : sequence of Stretch
+        What was kept.
     """
 
     state: Encoded
-    warmup: Records | None
-    sampling: Records | None
+    warmup: Sequence[Stretch]
+    sampling: Sequence[Stretch]
 
 
 @dataclass(frozen=True)
@@ -155,7 +170,7 @@ def read(path: Path) -> Checkpoint:
             root, options = found.document, _part(found, found.document["options"], Options)
             chains = {
                 int(number): Kept(
-                    Encoded(one["state"], found.arrays), *(_records(found, one[phase]) for phase in _PHASES)
+                    Encoded(one["state"], found.arrays), *(_stretches(found, one[phase]) for phase in _PHASES)
                 )
                 for number, one in root["chains"].items()
             }
@@ -182,7 +197,13 @@ class Keeper:
     seconds : float
         For which the chains have run before.
     on_failure : callable
-        Called, once, with the reason why the file cannot be written; sampling goes on.
+        Called, once, with the reason why the file cannot be written; no more is written then.
+
+    Attributes
+    ----------
+    path : Path
+    failure : str
+        That reason; empty before.
     """
 
     def __init__(
@@ -196,7 +217,7 @@ class Keeper:
         seconds: float = 0.0,
         on_failure: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        self._path, self._every, self._prepared = path, every, prepared
+        self.path, self._every, self._prepared = path, every, prepared
         self._chains, self._meetings, self._on_failure = chains, meetings, on_failure
         self._began = clock.now() - seconds
         self._due = clock.now() + every
@@ -212,19 +233,20 @@ class Keeper:
         }
         self._unchanging: dict[str, Encoded] = {}
         self._meeting: tuple[int, Encoded] | None = None
-        self._store, self._failed = store.Store(path), False
+        self._store, self.failure = store.Store(path), ""
 
     def between(self, number: int, more: bool, living: Sequence[int]) -> None:
         """Save a chain that stands still, if it is time; write the file when all that live are saved.
 
         A chain that has nothing more to do in this stage is saved in any case: it does not come here again.
         """
-        if more and clock.now() < self._due:
+        due = clock.now() >= self._due or sum(one.n_bytes for one in self._stretches.values()) > _ROWS_BYTES
+        if more and not due:
             return
         self._save(number)
         if not more:
             self._resting.add(number)
-        if clock.now() >= self._due and set(living) <= self._saved | self._resting:
+        if due and set(living) <= self._saved | self._resting:
             self.write()
 
     def met(self) -> None:
@@ -243,10 +265,12 @@ class Keeper:
         """Write what is saved."""
         self._due = clock.now() + self._every
         saved, self._saved = self._saved, set()
-        if self._failed or not saved:
+        if self.failure or not saved:
             return
         try:
             self._store.write(self._root())
+            for one in self._stretches.values():
+                one.written(self._store)
         except OSError as error:
             self._fail(error.strerror or str(error))
         except (NotKeptError, store.TakenOverError) as error:
@@ -254,7 +278,7 @@ class Keeper:
 
     def _save(self, number: int) -> None:
         chain = self._chains[number]
-        if self._failed:
+        if self.failure:
             return
         try:
             self._latest[number] = chain.save(), chain.warmup.n_kept, chain.sampling.n_kept
@@ -263,16 +287,16 @@ class Keeper:
             self._fail(f"no file can hold {error}")
 
     def _fail(self, reason: str) -> None:
-        self._failed = True
+        self.failure = f"{self.path}: {reason}"
         self._latest.clear()
-        self._on_failure(f"{self._path}: {reason}")
+        self._on_failure(self.failure)
 
     def _root(self) -> Encoded:
         """All that a checkpoint holds."""
-        arrays: dict[str, bytes | memoryview] = {}
+        arrays: dict[str, Mapping[str, bytes | memoryview]] = {}
 
         def placed(one: Encoded) -> Any:
-            arrays.update(one.arrays)
+            arrays.update(dict.fromkeys(one.arrays, one.arrays))
             return one.document
 
         if not self._unchanging:
@@ -291,7 +315,7 @@ class Keeper:
             }
             for number, (state, *ends) in sorted(self._latest.items())
         }
-        return Encoded(root, arrays)
+        return Encoded(root, store.Arrays(arrays, lambda digest: arrays[digest][digest]))
 
     def _met(self, meetings: Meetings) -> Encoded:
         """What came of the meetings, which is the same until the next one."""
@@ -302,23 +326,41 @@ class Keeper:
 
 
 class _Stretches:
-    """The rows of a phase in stretches, so that few are written more than once."""
+    """The rows of a phase in stretches: each full block is written once, and then stands in the file alone."""
 
     def __init__(self, phase: Phase) -> None:
-        self._phase, self._last = phase, 0
-        self._whole: list[Encoded] = []
+        self._phase = phase
+        self._fresh: dict[int, Encoded] = {}
+        # Full blocks that the file holds.
+        self._n_written = 0
 
-    def until(self, end: int) -> list[Encoded]:
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the rows that are in memory."""
+        return self._phase.kept.n_bytes
+
+    def until(self, end: int) -> Iterator[Encoded]:
         """All rows before ``end``."""
-        if end == self._last:
-            return self._whole
-        rows = self._phase.kept.rows(slice(self._last, end))
-        stretch = CODEC.encode(rows.columns, copy=False)
-        if rows.row_bytes * len(rows) < _STRETCH:
-            return [*self._whole, stretch]
-        self._whole.append(stretch)
-        self._last = end
-        return self._whole
+        rows = self._phase.kept
+        n_full = end // rows.per_block
+        for number in range(n_full):
+            read = rows.reader(number)
+            if not isinstance(read, Stretch) and number not in self._fresh:
+                self._fresh[number] = CODEC.encode(rows.block(number).columns, copy=False)
+            yield read.encoded if isinstance(read, Stretch) else self._fresh[number]
+        if end > n_full * rows.per_block:
+            yield CODEC.encode(rows.read(n_full * rows.per_block, end).columns, copy=False)
+
+    def written(self, kept: store.Store) -> None:
+        """Let go of the blocks that a file holds now."""
+        rows = self._phase.kept
+        for number in range(self._n_written, rows.n_full):
+            read = rows.reader(number)
+            encoded = read.encoded if isinstance(read, Stretch) else self._fresh.pop(number, None)
+            if encoded is None:  # filled since it was saved
+                break
+            rows.store(number, Stretch(Encoded(encoded.document, store.Arrays(encoded.arrays, kept.array))))
+            self._n_written = number + 1
 
 
 def check_target(path: Path, *, overwrite: bool = False) -> None:
@@ -412,6 +454,5 @@ def _part(found: Encoded, document: Any, kind: Any) -> Any:
     return CODEC.decode(Encoded(document, found.arrays), hint=kind)
 
 
-def _records(found: Encoded, stretches: Sequence[Any]) -> Records | None:
-    parts = [Records.of(_part(found, one, dict[str, Any])) for one in stretches]
-    return Records.together(parts) if parts else None
+def _stretches(found: Encoded, documents: Sequence[Any]) -> list[Stretch]:
+    return [Stretch(Encoded(one, found.arrays)) for one in documents]

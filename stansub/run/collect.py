@@ -7,7 +7,6 @@ import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,10 +24,11 @@ from stansub.kernels.metropolis import LEVEL
 from stansub.kernels.proposals import Proposal, checked
 from stansub.memory import reason
 from stansub.output import convergence, files, inference_data
+from stansub.output.appending import DrawsFile, piece_size
 from stansub.progress import Progress, TimeLimitError
 from stansub.run.chain import Chain
 from stansub.run.config import SampleConfig
-from stansub.run.constrain import DIMENSIONS, LOG_LIK, PARAMETERS, Kept, constrain
+from stansub.run.constrain import DIMENSIONS, LOG_LIK, PARAMETERS, Kept, Quantities, written_bytes
 from stansub.run.early_stopping import Check
 from stansub.run.executors import BROKEN, Outcome
 from stansub.run.inits import Inits
@@ -143,13 +143,27 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
     raise InterruptError("interrupted before the first draw after warmup: there are no draws to save")
 
 
-def keep_unconstrained(chains: Sequence[Chain]) -> Path | None:
-    """Write the draws there are where they can still be found; None where there are none."""
+def keep_unconstrained(chains: Sequence[Chain], kept: Path | None = None) -> Path | None:
+    """Write the draws there are where they can still be found; None where there are none.
+
+    Parameters
+    ----------
+    kept : Path, optional
+        A checkpoint that holds them all, from which many are not written again.
+    """
+    if kept is not None and any(chain.sampling.kept.has_stored for chain in chains):
+        return kept
     return files.keep_arrays({f"chain_{i + 1}": one.draws for i, one in enumerate(chains) if one.sampling.n_kept})
 
 
 def collect(
-    prepared: Prepared, finished: Finished, progress: Progress, *, console: Console, show: bool
+    prepared: Prepared,
+    finished: Finished,
+    progress: Progress,
+    *,
+    console: Console,
+    show: bool,
+    file: DrawsFile | None = None,
 ) -> xarray.DataTree:
     """Gather the draws of a run that has come to its end, and what is known of them.
 
@@ -159,6 +173,8 @@ def collect(
         Of the time before the chains began; what is left of its limit is for the search for modes.
     console : Console
         Where progress goes, if it is to be shown.
+    file : DrawsFile, optional
+        Takes many draws in pieces; the tree then has every so-many-th of them.
 
     Raises
     ------
@@ -178,7 +194,11 @@ def collect(
         "wall_time": finished.seconds + clock.now() - finished.began,
     }
     with stage_progress(console, show=show) as log:
-        return _build(prepared, drawn, attrs, log)
+        gathered = _Gathered(prepared, drawn, attrs)
+        if file is None or gathered.n_bytes <= inference_data.LARGE:
+            log("Computing constrained values (Ctrl-C leaves out generated quantities)")
+            return gathered.tree()
+        return gathered.into(file, log)
 
 
 def _facts(prepared: Prepared, finished: Finished, chains: Sequence[Chain]) -> dict[str, Any]:
@@ -229,38 +249,93 @@ def _starts_from(setup: Setup) -> str | float:
     return "on the surrogate" if setup.transition is not None else "about the mode" if setup.found else RADIUS
 
 
-def _build(
-    prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any], progress: Progress
-) -> xarray.DataTree:
-    """Arrays of all chains, as many draws of each as the shortest has."""
-    setup, posterior = prepared.setup, prepared.posterior
-    n, kept = min(chain.sampling.n_kept for chain in chains), Kept.of(setup.config)
-    theta = np.stack([chain.sampling.kept.theta[:n] for chain in chains])
-    progress("Computing constrained values (Ctrl-C leaves out generated quantities)")
-    variables, trouble = _quantities(prepared, theta, kept)
-    log_likelihood = {LOG_LIK: variables.pop(LOG_LIK)} if kept.log_likelihood and LOG_LIK in variables else None
-    groups: dict[str, Any] = {}
-    if kept.save_warmup:
-        n_warmup = min(chain.warmup.n_kept for chain in chains)
-        warm = np.stack([chain.warmup.kept.theta[:n_warmup] for chain in chains])
-        groups["warmup_posterior"], _ = constrain(
-            posterior, warm, kept=PARAMETERS, seed=setup.seed, threads=setup.threads
+class _Gathered:
+    """Draws of all chains, as many of each as the shortest has, with all that stands beside them."""
+
+    def __init__(self, prepared: Prepared, chains: Sequence[Chain], attrs: Mapping[str, Any]) -> None:
+        self._prepared, self._chains, self._attrs = prepared, chains, attrs
+        self._kept, self._n = Kept.of(prepared.setup.config), min(chain.sampling.n_kept for chain in chains)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the draws and their statistics."""
+        return self._n * self._draw_bytes
+
+    @property
+    def _draw_bytes(self) -> int:
+        """Bytes of a draw of every chain."""
+        row_bytes = self._chains[0].sampling.kept.row_bytes
+        return len(self._chains) * (row_bytes + written_bytes(self._prepared.posterior, self._kept))
+
+    def tree(self) -> xarray.DataTree:
+        """All of them in memory.
+
+        Whatever keeps generated quantities from being computed leaves the parameters as they are: where a draw's fail
+        they are NaN, and when they are interrupted or take too much memory they are left out.
+        """
+        try:
+            quantities = self._quantities(self._kept)
+            return self._tree(self._piece(quantities, 0, self._n), quantities.trouble)
+        except (KeyboardInterrupt, MemoryError) as error:
+            if not self._kept.generated_quantities:
+                raise
+            why = "were interrupted" if isinstance(error, KeyboardInterrupt) else "took more memory than there is"
+        trouble = f"transformed parameters and generated quantities {why} and are left out"
+        return self._tree(self._piece(self._quantities(PARAMETERS), 0, self._n), trouble)
+
+    def into(self, file: DrawsFile, progress: Progress) -> xarray.DataTree:
+        """Write them in pieces; every so-many-th of them in memory."""
+        quantities, size = self._quantities(self._kept), piece_size(self._draw_bytes)
+        for start in range(0, self._n, size):
+            progress(f"Writing draws ({start / self._n:.0%})")
+            piece = self._piece(quantities, start, min(start + size, self._n))
+            if start == 0:
+                file.begin(self._tree(piece, ""), self._n)
+            else:
+                file.append(piece, start)
+        if quantities.trouble:
+            file.note(left_out=quantities.trouble)
+        return file.sparse()
+
+    def _quantities(self, kept: Kept) -> Quantities:
+        setup, posterior = self._prepared.setup, self._prepared.posterior
+        return Quantities(posterior, len(self._chains), kept=kept, seed=setup.seed, threads=setup.threads)
+
+    def _piece(self, quantities: Quantities, start: int, end: int) -> dict[str, dict[str, NDArray[Any]]]:
+        """Some of the draws, by group and variable."""
+        sampled = [chain.sampling.kept.read(start, end) for chain in self._chains]
+        theta = np.stack([one.theta for one in sampled])
+        variables = quantities.of(theta)
+        own = self._kept.log_likelihood and LOG_LIK in variables
+        return {
+            "log_likelihood": {LOG_LIK: variables.pop(LOG_LIK)} if own else {},
+            "posterior": variables,
+            "sample_stats": _statistics(sampled),
+            "unconstrained_posterior": {"theta": theta},
+        }
+
+    def _tree(self, piece: dict[str, dict[str, NDArray[Any]]], trouble: str) -> xarray.DataTree:
+        posterior, chains = self._prepared.posterior, self._chains
+        dims, coords = _levels(posterior, piece["posterior"])
+        return inference_data.build(
+            **piece,
+            **self._warmup(),
+            observed_data=_observed(posterior),
+            chain_stats=_totals(chains),
+            dims=dims,
+            coords=coords,
+            attrs={**self._attrs, "left_out": trouble, "audit_by_level": _audits_by_level(chains)},
+            descriptions=descriptions(chains[0].kernel.stats),
         )
-        groups["warmup_sample_stats"] = _statistics([chain.warmup.kept for chain in chains], n_warmup)
-    dims, coords = _levels(posterior, variables)
-    return inference_data.build(
-        posterior=variables,
-        sample_stats=_statistics([chain.sampling.kept for chain in chains], n),
-        unconstrained_posterior={"theta": theta},
-        log_likelihood=log_likelihood,
-        observed_data=_observed(posterior),
-        chain_stats=_totals(chains),
-        dims=dims,
-        coords=coords,
-        attrs={**attrs, "left_out": trouble, "audit_by_level": _audits_by_level(chains)},
-        descriptions=descriptions(chains[0].kernel.stats),
-        **groups,
-    )
+
+    def _warmup(self) -> dict[str, dict[str, NDArray[Any]]]:
+        """The groups of warmup, if they are kept."""
+        if not self._kept.save_warmup:
+            return {}
+        n = min(chain.warmup.n_kept for chain in self._chains)
+        warm = [chain.warmup.kept.read(0, n) for chain in self._chains]
+        values = self._quantities(PARAMETERS).of(np.stack([one.theta for one in warm]))
+        return {"warmup_posterior": values, "warmup_sample_stats": _statistics(warm)}
 
 
 def _levels(
@@ -282,31 +357,19 @@ def _levels(
 
 def _audits_by_level(chains: Sequence[Chain]) -> list[dict[str, float]] | None:
     """Audited and wrong decisions at each error level, from the first to the last; None where it stays the same."""
-    if LEVEL.name not in chains[0].sampling.kept.stats:
+    if LEVEL.name not in {one.name for one in chains[0].kernel.stats}:
         return None
-    rows = [chain.sampling.rows(0) for chain in chains]
-    level, audited, wrong = (np.concatenate([one[name] for one in rows]) for name in _AUDITED)
+    counts: dict[float, NDArray[np.int64]] = {}
+    for rows in (part for chain in chains for part in chain.sampling.kept.parts()):
+        level, audited, wrong = (rows[name] for name in _AUDITED)
+        for one in np.unique(level):
+            here = level == one
+            found = np.array([audited[here].sum(), wrong[here].sum()])
+            counts[float(one)] = counts.get(float(one), 0) + found
     return [
-        {"level": float(one), "n_audited": int(audited[level == one].sum()), "n_wrong": int(wrong[level == one].sum())}
-        for one in np.unique(level)[::-1]
+        {"level": level, "n_audited": int(n_audited), "n_wrong": int(n_wrong)}
+        for level, (n_audited, n_wrong) in sorted(counts.items(), reverse=True)
     ]
-
-
-def _quantities(prepared: Prepared, theta: FloatArray, kept: Kept) -> tuple[dict[str, FloatArray], str]:
-    """Constrained values of draws of shape (chain, draw, dim), and what went wrong with them.
-
-    Whatever keeps generated quantities from being computed leaves the parameters as they are: where a draw's fail
-    they are NaN, and when they are interrupted or take too much memory they are left out.
-    """
-    values = partial(constrain, prepared.posterior, theta, seed=prepared.setup.seed, threads=prepared.setup.threads)
-    try:
-        return values(kept=kept)
-    except (KeyboardInterrupt, MemoryError) as error:
-        if not kept.generated_quantities:
-            raise
-        why = "were interrupted" if isinstance(error, KeyboardInterrupt) else "took more memory than there is"
-    variables, _ = values(kept=PARAMETERS)
-    return variables, f"transformed parameters and generated quantities {why} and are left out"
 
 
 def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, log: Progress) -> ModeCheck:
@@ -318,7 +381,8 @@ def _check_modes(prepared: Prepared, chains: Sequence[Chain], stopped: str, *, l
         return ModeCheck(reason=setup.not_smooth)
     if not prepared.posterior.has_gradients:
         return ModeCheck(reason="the posterior has no `log_lik_gradient`")
-    rng, draws = streams.generator(setup.seed, streams.Run.CHECK), [chain.draws for chain in chains]
+    rng = streams.generator(setup.seed, streams.Run.CHECK)
+    draws = [chain.sampling.kept.sketch() for chain in chains]
     try:
         return check_modes(prepared.posterior, draws, rng, threads=setup.threads, progress=log)
     except TimeLimitError:
@@ -337,8 +401,8 @@ def _starts(found: ModeSetup | None) -> list[dict[str, Any]] | None:
     ]
 
 
-def _statistics(kept: Sequence[Records], n: int) -> dict[str, NDArray[Any]]:
-    return {name: np.stack([records[name][:n] for records in kept]) for name in kept[0].stats}
+def _statistics(kept: Sequence[Records]) -> dict[str, NDArray[Any]]:
+    return {name: np.stack([records[name] for records in kept]) for name in kept[0].stats}
 
 
 def _totals(chains: Sequence[Chain]) -> dict[str, NDArray[Any]]:

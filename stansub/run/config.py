@@ -330,7 +330,7 @@ class SampleConfig:
     )
     checkpoint_every: float = _option(
         60.0,
-        "Seconds between two checkpoints; inf writes none before the end.",
+        "Seconds between two checkpoints; inf writes none before the end, or before draws fill 64 MB.",
         OUTPUT,
         Interval("a number of seconds above 0", high=None),
         metavar="SECONDS",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,13 +91,20 @@ DIMENSIONS = ("chain", "draw")
 _STATISTICS, _SUMMARY = 25, 50 * 10**6
 
 
-def check_draws(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept) -> None:
+def check_draws(
+    posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept, folder: Path | None = None
+) -> None:
     """Refuse draws that cannot be kept, before they are made.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where the files are that take them, if they need not all be in memory.
 
     Raises
     ------
     InputError
-        When the draws take more memory than there is, or a variable has the name of a dimension.
+        When the draws take more memory or disk than there is, or a variable has the name of a dimension.
     """
     plan = _Values.of(posterior, kept)
     for name in plan.layout.names:
@@ -103,12 +112,20 @@ def check_draws(posterior: Posterior, *, chains: int, draws: int, warmup: int, k
             raise InputError(
                 f"{posterior.name}: the variable {name!r} has the same name as a dimension in ArviZ's schema; rename it"
             )
+    remedy = f"keep fewer with `thin`{', or leave out `observation_level`' if kept.observation_level else ''}"
+    if folder is not None:
+        # The checkpoint and the output each have a row of every draw.
+        row = 2 * (8 * posterior.dim + _STATISTICS) + written_bytes(posterior, kept)
+        needed, free = chains * draws * row, shutil.disk_usage(folder).free
+        if needed > free:
+            raise InputError(
+                f"the draws would take about {memory.amount(needed)} on disk, but {memory.amount(free)} are free in "
+                f"{folder}; {remedy}"
+            )
+        return
     needed, room = memory_needed(posterior, chains=chains, draws=draws, warmup=warmup, kept=kept), memory.room()
     if needed > room.size:
-        raise InputError(
-            f"the draws would take about {memory.amount(needed)} of memory, but {room}; keep fewer with `thin`"
-            f"{', or leave out `observation_level`' if kept.observation_level else ''}"
-        )
+        raise InputError(f"the draws would take about {memory.amount(needed)} of memory, but {room}; {remedy}")
 
 
 def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int, kept: Kept) -> int:
@@ -128,6 +145,11 @@ def memory_needed(posterior: Posterior, *, chains: int, draws: int, warmup: int,
     # copied to be compressed.
     largest = column * max(map(math.prod, plan.layout.shapes.values()), default=0)
     return 2 * values + 3 * together + largest + _SUMMARY
+
+
+def written_bytes(posterior: Posterior, kept: Kept) -> int:
+    """Bytes of the constrained values of a draw that are kept."""
+    return 8 * _Values.of(posterior, kept).columns.size
 
 
 @dataclass(frozen=True)
@@ -159,6 +181,74 @@ class _Values:
         return cls(include_tp, include_gq, len(names), layout, columns)
 
 
+class Quantities:
+    """Computes constrained values of draws, in their order: generated quantities continue their random numbers.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    n_chains : int
+    kept : Kept
+    seed : int
+    threads : int
+    """
+
+    def __init__(self, posterior: Posterior, n_chains: int, *, kept: Kept, seed: int, threads: int) -> None:
+        self._model, self._plan, self._threads = posterior.full, _Values.of(posterior, kept), threads
+        self._errors: list[str] = []
+        # Each chain has a generator of its own, so that generated quantities do not depend on threads.
+        streamed = [streams.sequence(seed, streams.Chain.QUANTITIES, chain=chain) for chain in range(n_chains)]
+        self._rngs = [self._model.rng(int(one.generate_state(1)[0])) for one in streamed]
+        self._writers = [
+            self._model.writer(
+                include_tp=self._plan.include_tp,
+                include_gq=self._plan.include_gq,
+                rng=rng,
+                n_written=self._plan.n_written,
+                columns=self._plan.columns,
+            )
+            for rng in self._rngs
+        ]
+
+    @property
+    def trouble(self) -> str:
+        """What errors there were, if any."""
+        errors = self._errors
+        return f"generated quantities of {len(errors):,} draws failed and are NaN ({errors[0]})" if errors else ""
+
+    def of(self, theta: FloatArray) -> dict[str, FloatArray]:
+        """Values of the next draws, shape (chain, draw, dim), by variable: each (chain, draw, *shape).
+
+        They are NaN where the program raised an error.
+        """
+        plan = self._plan
+        values, stop = np.full((*theta.shape[:2], plan.columns.size), np.nan), np.zeros(1, np.int32)
+        with ThreadPoolExecutor(max_workers=self._threads) as pool:
+            try:
+                list(pool.map(lambda chain: self._fill(chain, theta[chain], values[chain], stop), range(len(theta))))
+            except BaseException:
+                stop[0] = 1
+                raise
+        variables, first = {}, 0
+        for name, shape in plan.layout.shapes.items():
+            size = math.prod(shape)
+            variables[name] = values[:, :, first : first + size].reshape(*theta.shape[:2], *shape)
+            first += size
+        return variables
+
+    def _fill(self, chain: int, theta: FloatArray, values: FloatArray, stop: NDArray[np.int32]) -> None:
+        model, plan, draw = self._model, self._plan, 0
+        while draw < len(theta) and not stop[0]:
+            done, message = self._writers[chain].write(theta[draw:], values[draw:], stop)
+            draw += done
+            if message:
+                self._errors.append(" ".join(message.decode(errors="replace").split()))
+                written, parameters = np.full(plan.n_written, np.nan), model.param_constrain(theta[draw])
+                written[: parameters.size] = parameters
+                values[draw] = written[plan.columns]
+                draw += 1
+
+
 def constrain(
     posterior: Posterior, theta: FloatArray, *, kept: Kept, seed: int, threads: int
 ) -> tuple[dict[str, FloatArray], str]:
@@ -171,45 +261,8 @@ def constrain(
     trouble : str
         What errors there were, if any.
     """
-    model, plan = posterior.full, _Values.of(posterior, kept)
-    values = np.full((*theta.shape[:2], plan.columns.size), np.nan)
-    errors: list[str] = []
-    stop, n = np.zeros(1, np.int32), theta.shape[1]
-
-    def one(chain: int) -> None:
-        # Each chain has a generator of its own, so that generated quantities do not depend on threads.
-        state = streams.sequence(seed, streams.Chain.QUANTITIES, chain=chain).generate_state(1)
-        rng, draw = model.rng(int(state[0])), 0
-        writer = model.writer(
-            include_tp=plan.include_tp,
-            include_gq=plan.include_gq,
-            rng=rng,
-            n_written=plan.n_written,
-            columns=plan.columns,
-        )
-        while draw < n and not stop[0]:
-            done, message = writer.write(theta[chain, draw:], values[chain, draw:], stop)
-            draw += done
-            if message:
-                errors.append(" ".join(message.decode(errors="replace").split()))
-                written, parameters = np.full(plan.n_written, np.nan), model.param_constrain(theta[chain, draw])
-                written[: parameters.size] = parameters
-                values[chain, draw] = written[plan.columns]
-                draw += 1
-
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        try:
-            list(pool.map(one, range(theta.shape[0])))
-        except BaseException:
-            stop[0] = 1
-            raise
-    variables, first = {}, 0
-    for name, shape in plan.layout.shapes.items():
-        size = math.prod(shape)
-        variables[name] = values[:, :, first : first + size].reshape(*theta.shape[:2], *shape)
-        first += size
-    trouble = f"generated quantities of {len(errors):,} draws failed and are NaN ({errors[0]})" if errors else ""
-    return variables, trouble
+    quantities = Quantities(posterior, len(theta), kept=kept, seed=seed, threads=threads)
+    return quantities.of(theta), quantities.trouble
 
 
 def _tall(posterior: Posterior) -> Iterator[str]:

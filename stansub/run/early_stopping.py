@@ -113,7 +113,7 @@ class Until:
 
     def check(self, chains: Sequence[Chain]) -> Iterator[None]:
         """Look at the draws of chains that wait, in pieces."""
-        self._add([chain.draws for chain in chains])
+        self._add(chains)
         yield
         n_draws = sum(part.shape[1] for part in self._parts)
         n_checks = 1 + sum(n < n_draws for n in schedule(n_draws))
@@ -133,12 +133,12 @@ class Until:
             least = Check(True, n_checks, n_draws, quantity, min(ess, least.ess), _or_none(largest))
         self.last = least if least.reached else replace(least, ess=0.0)
 
-    def _add(self, draws: Sequence[FloatArray]) -> None:
+    def _add(self, chains: Sequence[Chain]) -> None:
         """Take in the draws since the last check; all of them where a chain has failed meanwhile."""
-        if self._parts and len(self._parts[0]) != len(draws):
+        if self._parts and len(self._parts[0]) != len(chains):
             self._parts = []
         seen = sum(part.shape[1] for part in self._parts)
-        added = self._constrain(np.stack([one[seen:] for one in draws]))
+        added = self._constrain(np.stack([chain.sampling.kept.read(seen).theta for chain in chains]))
         self._names = [name for variable, values in added.items() for name in _elements(variable, values.shape[2:])]
         self._parts.append(np.concatenate([one.reshape(*one.shape[:2], -1) for one in added.values()], axis=2))
 

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,8 +152,13 @@ class Prepared:
     settled: Settled | None = None
 
 
-def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) -> Prepared:
+def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, folder: Path | None = None) -> Prepared:
     """Find and choose all that chains need.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where the files are that take the draws, if they need not all be in memory.
 
     Raises
     ------
@@ -169,17 +175,19 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress) 
     if config.surrogate or config.moves_free:
         found = transitions.find(given, config, progress)
         if isinstance(found, transitions.Taken):
-            prepared = _of_transitions(found, inits, config)
+            prepared = _of_transitions(found, inits, config, folder)
             return replace(prepared, data_file=recorded_of(data))
         left = found
-    prepared = _in_parts(given, inits, config.of_length(transitions=False), left, progress)
+    prepared = _in_parts(given, inits, config.of_length(transitions=False), left, progress, folder)
     return replace(prepared, data_file=recorded_of(data))
 
 
-def _of_transitions(taken: transitions.Taken, inits: Sequence[Init], config: SampleConfig) -> Prepared:
+def _of_transitions(
+    taken: transitions.Taken, inits: Sequence[Init], config: SampleConfig, folder: Path | None
+) -> Prepared:
     """A run of surrogate transitions."""
     config, posterior, rule = config.of_length(transitions=True), taken.posterior, taken.rule
-    _check_memory(posterior, config)
+    _check_room(posterior, config, folder)
     promise = rule.guarantee(None)
     audit, audit_note = _audits(posterior, rule, promise, config)
     setup = Setup(
@@ -200,7 +208,12 @@ def _of_transitions(taken: transitions.Taken, inits: Sequence[Init], config: Sam
 
 
 def _in_parts(
-    given: Given, inits: Sequence[Init], config: SampleConfig, left: Chosen | None, progress: Progress
+    given: Given,
+    inits: Sequence[Init],
+    config: SampleConfig,
+    left: Chosen | None,
+    progress: Progress,
+    folder: Path | None,
 ) -> Prepared:
     """A run whose decisions look at parts of the data."""
     assert config.seed is not None
@@ -218,7 +231,7 @@ def _in_parts(
     posterior = _noting_decision_size(posterior, rule, config)
     if config.max_error is not None:
         rule = rule.of_a_decision(config.max_error, len(posterior.blocks))
-    _check_memory(posterior, config)
+    _check_room(posterior, config, folder)
     ranges = choices.choose_range(rule, posterior, config.range_source, order=config.order, progress=progress)
     found, fitted, notes = _about_mode(posterior, rule, ranges, config, progress)
     if not _of_observations(found):
@@ -332,13 +345,14 @@ def _block_note(posterior: Posterior, rule: StoppingRule, found: ModeSetup | Non
     return choices.block_size_chosen(posterior.blocks.size, given=given, test=rule, variates=some, single=single)
 
 
-def _check_memory(posterior: Posterior, config: SampleConfig) -> None:
+def _check_room(posterior: Posterior, config: SampleConfig, folder: Path | None) -> None:
     check_draws(
         posterior,
         chains=config.chains,
         draws=config.iter_sampling // config.thin,
         warmup=config.iter_warmup // config.thin,
         kept=Kept.of(config),
+        folder=folder,
     )
 
 

@@ -111,7 +111,7 @@ class _Away:
     def end(self, result: tuple[Encoded, Records, Records]) -> bool:
         """Have the chain here go on from where the other has come."""
         state, warmup, sampling = result
-        self.chain.restore(state, (warmup, sampling))
+        self.chain.restore(state, ([lambda: warmup], [lambda: sampling]))
         return not (self.chain.done or self.chain.waits)
 
 

@@ -89,10 +89,7 @@ def chains_of(
     setup = replace(setup, starts=(anywhere,) * len(setup.starts))
     chains = make_chains(replace(prepared, setup=setup), stop, progress)
     for number, chain in enumerate(chains):
-        kept, none = found.chains[number], chain.warmup.kept.rows(slice(0, 0))
+        kept = found.chains[number]
         with undamaged(found.path):
-            chain.restore(
-                kept.state,
-                (none if kept.warmup is None else kept.warmup, none if kept.sampling is None else kept.sampling),
-            )
+            chain.restore(kept.state, (kept.warmup, kept.sampling))
     return chains

@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol
@@ -23,6 +23,7 @@ from stansub.findings import NotChecked
 from stansub.kernels.proposals import BuiltIn
 from stansub.memory import reason
 from stansub.output import files
+from stansub.output.appending import DrawsFile
 from stansub.output.inference_data import arviz_module, container, keeps_trees, load
 from stansub.output.summary import Summary, summarise
 from stansub.progress import Progress
@@ -144,6 +145,7 @@ def draw(
     overwrite: bool = False,
     wrapped: bool = False,
     only_if_mixing: bool = False,
+    target: Path | None = None,
 ) -> xarray.DataTree:
     """Like `sample`, but without checks of the draws (see `check`), in a tree under any version of ArviZ.
 
@@ -155,6 +157,9 @@ def draw(
         Whether the tree is going to be put into what the installed ArviZ has (`container`).
     only_if_mixing : bool
         Whether to raise `NotMixingError` in place of a warning if the chains will hardly move.
+    target : Path, optional
+        A file that takes many draws, checked, in pieces. The tree has every so-many-th of them then, and the attribute
+        ``every``. Of few draws no file is written.
     """
     console = config.console or default_console()
     show = wanted(config.show_progress, console)
@@ -168,18 +173,30 @@ def draw(
     threading.Thread(target=_import_ahead, args=(wrapped and not keeps_trees(),)).start()
     meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
     with stage_progress(console, show=show, max_time=config.max_time) as progress:
-        ready = _ready(model, data, config, found, stop, meeting, progress)
+        ready = _ready(model, data, config, found, stop, meeting, progress, target)
     if trouble := _hardly_moves(ready.prepared.setup):
         if only_if_mixing:
             raise NotMixingError(trouble)
         remedy = "NUTS is for such posteriors: `fallback=nuts`, or `stansub reference`"
         console.print(f"Warning: the chains will hardly move. {trouble}. {remedy}", highlight=False, soft_wrap=True)
-    rescuing = partial(files.rescuing, partial(keep_unconstrained, ready.chains), called="unconstrained draws")
-    prepared = ready.prepared
-    with rescuing(failures=(Exception,)):
-        finished = run_chains(ready, stop, meeting, max_time=progress.left(), console=console, show=show)
-    with rescuing():
-        return collect(prepared, finished, progress, console=console, show=show)
+    prepared, keeper = ready.prepared, _keeper(ready, stop, console)
+
+    def keep() -> Path | None:
+        return keep_unconstrained(ready.chains, keeper.path if keeper is not None and not keeper.failure else None)
+
+    with files.rescuing(keep, failures=(Exception,), called="unconstrained draws"):
+        finished = run_chains(ready, keeper, stop, meeting, max_time=progress.left(), console=console, show=show)
+        prepared.posterior.values.check_files()
+    with (
+        files.rescuing(keep, called="unconstrained draws"),
+        DrawsFile(target) if target is not None else contextlib.nullcontext() as file,
+    ):
+        tree = collect(prepared, finished, progress, console=console, show=show, file=file)
+        if file is not None and file.is_begun:
+            check(tree)
+            file.note(warnings=tree.attrs["warnings"])
+            file.commit()
+        return tree
 
 
 def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> InferenceData:
@@ -202,7 +219,7 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
         When it is no checkpoint, or holds no draws after warmup yet.
     """
     found, console = checkpoint.read(Path(path)), default_console()
-    if not any(one.sampling is not None for one in found.chains.values()):
+    if not any(one.sampling for one in found.chains.values()):
         raise InputError(f"{path} contains no draws after warmup yet")
     config = replace(found.config(), resume=path, console=console)
     program, data = found.program(config)
@@ -219,8 +236,14 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
     return container(idata)
 
 
-def read_draws(path: str | Path) -> InferenceData:
+def read_draws(path: str | Path, *, most: int | None = None) -> InferenceData:
     """Draws from their file or from the checkpoint of a run.
+
+    Parameters
+    ----------
+    path : path
+    most : int, optional
+        Bytes of draws to read of a file, about (see `load`); all by default.
 
     Raises
     ------
@@ -230,7 +253,7 @@ def read_draws(path: str | Path) -> InferenceData:
     """
     place = files.expanded(path)
     if not (store.is_store(place) or store.is_database(place)):
-        return load(path)
+        return load(path, most=most)
     if place.suffix == ".nc":
         raise InputError(
             f"{path} is a checkpoint or a database, not a NetCDF file; to open a checkpoint, give it a name that ends "
@@ -274,11 +297,15 @@ def _ready(
     stop: NDArray[np.int32],
     meeting: Progress,
     progress: Progress,
+    target: Path | None,
 ) -> _Ready:
     """Chains at their starting values or, where a run is resumed, where they were."""
     if found is not None:
         return _resumed(model, data, config, found, stop, meeting, progress)
-    prepared = prepare(model, data, config, progress)
+    kept = config.checkpoint or config.resume
+    folder = files.locate(kept)[0].parent if target is not None and kept is not None else None
+    prepared = prepare(model, data, config, progress, folder)
+    prepared.posterior.values.check_files()
     return _Ready(prepared, make_chains(prepared, stop, progress), _meetings(prepared, meeting), None)
 
 
@@ -299,6 +326,7 @@ def _resumed(
 
 def run_chains(
     ready: _Ready,
+    keeper: checkpoint.Keeper | None,
     stop: NDArray[np.int32],
     meeting: Progress,
     *,
@@ -310,6 +338,8 @@ def run_chains(
 
     Parameters
     ----------
+    keeper : Keeper, optional
+        Writes checkpoints.
     stop : ndarray of int32, shape (1,)
         Set to 1 to have all chains stop.
     max_time : float, optional
@@ -320,7 +350,7 @@ def run_chains(
     proposal = chains[0].proposal
     if isinstance(proposal, BuiltIn):
         setup = replace(setup, notes=updated(setup.notes, *proposal.choices()))
-    keeper, until = _keeper(ready, console), _until(prepared)
+    until = _until(prepared)
     with (
         remote.going(setup.config.executor, prepared, setup.threads) as away,
         chain_progress(len(chains), meeting, show=show, console=console) as view,
@@ -339,14 +369,16 @@ def run_chains(
                 "Stopping after the current step to save the draws; Ctrl-C again discards them"
             ),
         )
+    if keeper is not None and keeper.failure and not all(chain.done for chain in chains):
+        outcome.stopped = outcome.stopped or f"the checkpoint failed ({keeper.failure})"
     if meetings is not None:
         setup = replace(setup, found=meetings.found, rule=meetings.test)
     check = until.last if until is not None else None
     return Finished(chains, outcome, setup, began, found.seconds if found is not None else 0.0, check)
 
 
-def _keeper(ready: _Ready, console: Console) -> checkpoint.Keeper | None:
-    """Who writes the checkpoints of this run."""
+def _keeper(ready: _Ready, stop: NDArray[np.int32], console: Console) -> checkpoint.Keeper | None:
+    """Who writes the checkpoints of this run; the run stops if its draws need them and they fail."""
     prepared, chains, meetings, found = ready
     config = prepared.setup.config
     path = config.checkpoint or config.resume
@@ -354,7 +386,10 @@ def _keeper(ready: _Ready, console: Console) -> checkpoint.Keeper | None:
         return None
 
     def failed(reason: str) -> None:
-        console.print(f"Warning: no more checkpoints are written ({reason}). Sampling continues.", soft_wrap=True)
+        if sum(chain.sampling.bytes_ahead for chain in chains) > memory.room().size // 2:
+            stop[0] = 1
+        what = "Sampling stops" if stop[0] else "Sampling continues"
+        console.print(f"Warning: no more checkpoints are written ({reason}). {what}.", soft_wrap=True)
 
     seconds = found.seconds if found is not None else 0.0
     return checkpoint.Keeper(
@@ -433,6 +468,6 @@ class _Watch:
         if self._view is None:
             return
         if clock.now() > self._next:
-            self._r_hat = worst_r_hat([chain.draws for chain in self._chains])
+            self._r_hat = worst_r_hat([chain.sampling.kept.sketch() for chain in self._chains])
             self._next = clock.now() + _R_HAT_EVERY
         self._view.show([chain.status for chain in self._chains], self._r_hat)

@@ -19,7 +19,8 @@ import json
 import os
 import secrets
 import struct
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -82,16 +83,37 @@ def read(path: Path) -> Encoded:
     InputError
         When it is none of these files, is of another version, or is damaged.
     """
-    with _opened(path) as file:
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(_opened(path))
         root, places = _root(path, file)
         size = os.fstat(file.fileno()).st_size
-        arrays: dict[str, bytes | memoryview] = {}
         for digest, (start, length) in places.items():
-            arrays[digest] = _part(path, file, start, length, digest)
+            _part(path, file, start, length, digest)
             size -= length
-            if size < 0:  # memory is not for more than there is
+            if size < 0:
                 raise damaged(path, "its arrays overlap")
+        arrays = Arrays(places, lambda digest: _part(path, file, *places[digest], digest))
+        # The file stays open, so that one which takes its place changes nothing.
+        weakref.finalize(arrays, stack.pop_all().close)
         return Encoded(root, arrays)
+
+
+class Arrays(Mapping[str, bytes | memoryview]):
+    """Arrays by digest, each read when it is used."""
+
+    def __init__(self, digests: Iterable[str], content: Callable[[str], bytes | memoryview]) -> None:
+        self._digests, self._content = dict.fromkeys(digests), content
+
+    def __getitem__(self, digest: str) -> bytes | memoryview:
+        if digest not in self._digests:
+            raise KeyError(digest)
+        return self._content(digest)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._digests)
+
+    def __len__(self) -> int:
+        return len(self._digests)
 
 
 def read_root(path: Path) -> Any:
@@ -118,6 +140,8 @@ class Store:
     def __init__(self, path: Path) -> None:
         self._path, self._owner = path, secrets.token_bytes(16)
         self._written: _Written | None = None
+        # To read what was written, even if another process has put its own file there.
+        self._file: BinaryIO | None = None
 
     def write(self, value: Encoded) -> None:
         """Have the file hold a value.
@@ -150,17 +174,34 @@ class Store:
             with part.open("w+b") as file:
                 file.write(bytes(_LENGTH))
                 written = self._append(file, value, {}, _LENGTH)
+            reading = part.open("rb")
             os.replace(part, self._path)
-            self._written = written
+            if self._file is not None:
+                self._file.close()
+            self._written, self._file = written, reading
+            weakref.finalize(self, reading.close)
         finally:
             part.unlink(missing_ok=True)
+
+    def array(self, digest: str) -> bytes:
+        """An array that was written.
+
+        Raises
+        ------
+        InputError
+            When the file has been changed.
+        """
+        assert self._written is not None
+        assert self._file is not None
+        return _part(self._path, self._file, *self._written.places[digest], digest)
 
     def _append(self, file: BinaryIO, value: Encoded, places: Mapping[str, tuple[int, int]], end: int) -> _Written:
         """Write at the end what of the arrays is not among these places, and the root; then the head."""
         now = {digest: places[digest] for digest in value.arrays if digest in places}
         file.seek(end)
-        for digest, content in value.arrays.items():
+        for digest in value.arrays:
             if digest not in now:
+                content = value.arrays[digest]
                 file.write(content)
                 now[digest] = end, len(content)
                 end += len(content)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
+from stansub.stan.spool import Empty, arrays_of
 from stansub.stan.syntax import Declaration
 from stansub.stan.tables import Table, Wanted, read
 
@@ -91,7 +92,8 @@ def read_columns(
     sizes: dict[str, int] = {}
     for table in tables:
         mine = [choice for choice in choices if choice.table is table]
-        wanted = {choice.declaration.name: _wanted(choice, given) for choice in mine}
+        empty = arrays_of(8 * table.n_rows * sum(len(choice.columns) for choice in mine))
+        wanted = {choice.declaration.name: _wanted(choice, given, empty) for choice in mine}
         found = iter(read(table, [one for each in wanted.values() for one in each.columns]))
         for choice in mine:
             name, upper = choice.declaration.name, _bound(choice.declaration, "upper")
@@ -154,11 +156,11 @@ class _Filled(NamedTuple):
     columns: list[Wanted]
 
 
-def _wanted(choice: _Choice, given: Mapping[str, Any]) -> _Filled:
+def _wanted(choice: _Choice, given: Mapping[str, Any], empty: Empty) -> _Filled:
     declaration, table, columns = choice
     integer = declaration.base == "int"
     shape = (table.n_rows,) if len(declaration.sizes) == 1 and len(columns) == 1 else (table.n_rows, len(columns))
-    values = np.empty(shape, dtype=np.int64 if integer else np.float64)
+    values = empty(shape, np.dtype(np.int64 if integer else np.float64))
     lower, upper = (_value(_bound(declaration, kind), given) if integer else None for kind in ("lower", "upper"))
     parts = [values] if len(shape) == 1 else [values[:, k] for k in range(len(columns))]
     return _Filled(values, [Wanted(*one, lower, upper) for one in zip(columns, parts, strict=True)])

@@ -24,6 +24,7 @@ from stansub.stan.library import Library, Model
 from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.syntax import Declaration, names
 from stansub.stan.tables import Table
+from stansub.stan.watched import Watched
 from stansub.types import Places
 
 # Places along an axis: a range with both ends given, or indices.
@@ -53,12 +54,15 @@ class Data:
         Where the data came from, for messages.
     origins : Origins
         Which variables came from columns, and what followed from others.
+    files : tuple of Watched
+        Files in which values stay while they are used.
     """
 
     values: dict[str, Any]
     declarations: tuple[Declaration, ...]
     source: str
     origins: Origins = field(default_factory=Origins)
+    files: tuple[Watched, ...] = ()
 
     def integer(self, name: str) -> int:
         """Value of a scalar integer variable."""
@@ -102,6 +106,11 @@ class Data:
         """
         arrays = self.arrays({}, ()) if library.takes_arrays else None
         return library.model(self.json(), seed=seed) if arrays is None else library.model_of(arrays, seed=seed)
+
+    def check_files(self) -> None:
+        """Raise RunError if a file in which values stay has changed."""
+        for file in self.files:
+            file.check()
 
     def digest(self) -> str:
         """Hash of the values, independent of the file's formatting."""
@@ -197,12 +206,15 @@ class Raw:
     tables : tuple of Table
     columns : mapping
         Columns by variable, where their names differ.
+    files : tuple of Watched
+        Files in which values stay while they are used.
     """
 
     values: Mapping[str, Any]
     source: str
     tables: tuple[Table, ...] = ()
     columns: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[Watched, ...] = ()
 
     def checked(self, declarations: tuple[Declaration, ...]) -> Data:
         """As data of a program.
@@ -229,7 +241,9 @@ class Raw:
                 )
         values = {one.name: values[one.name] for one in declarations}
         _check_sizes(values, declarations, self.source)
-        return Data({key: _item(value) for key, value in values.items()}, declarations, self.source, origins)
+        return Data(
+            {key: _item(value) for key, value in values.items()}, declarations, self.source, origins, self.files
+        )
 
 
 def load(source: DataLike) -> Raw:
@@ -246,9 +260,10 @@ def load(source: DataLike) -> Raw:
     sources = DataSources.of(source)
     values: dict[str, Any] = {}
     homes: dict[str, str] = {}
-    tables = []
+    tables, files = [], []
     for part in sources.parts:
         name = Path(part).name if isinstance(part, str | Path) else "data"
+        watched = Watched.of(Path(part)) if isinstance(part, str | Path) else None
         found = opened(part, name)
         if isinstance(found, Table):
             tables.append(found)
@@ -256,9 +271,11 @@ def load(source: DataLike) -> Raw:
         twice = next((key for key in found if key in values), None)
         if twice is not None:
             raise InputError(f"variable {twice!r} is given twice, in {homes[twice]} and in {name}: remove one")
+        if watched is not None and any(isinstance(value, np.memmap) for value in found.values()):
+            files.append(watched)
         values |= found
         homes |= dict.fromkeys(found, name)
-    return Raw(values, sources.name, tuple(tables), sources.columns)
+    return Raw(values, sources.name, tuple(tables), sources.columns, tuple(files))
 
 
 def read(source: DataLike, declarations: tuple[Declaration, ...]) -> Data:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
+from stansub.stan.watched import Watched
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +76,7 @@ def open_file(path: Path, kind: str) -> Table:
     """
     from pyarrow import dataset
 
+    watched = Watched.of(path)
     with _reading(path):
         if kind in ("csv", "tsv"):
             from pyarrow import csv
@@ -85,7 +87,7 @@ def open_file(path: Path, kind: str) -> Table:
         types, n_rows = _types(found.schema, path.name), found.count_rows()
 
     def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
-        with _reading(path):
+        with _reading(path, watched):
             if path.is_dir():
                 scanner = found.scanner(
                     columns=columns, batch_size=_BATCH, batch_readahead=_AHEAD, fragment_readahead=1
@@ -273,13 +275,17 @@ def _types(schema: pa.Schema, name: str) -> dict[str, pa.DataType]:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Raise InputError where a file is damaged."""
+def _reading(path: Path, watched: Watched | None = None) -> Iterator[None]:
+    """Raise InputError where a file is damaged, and RunError where it has changed since it was opened."""
     import pyarrow as pa
 
     try:
         yield
+        if watched is not None:
+            watched.check()
     except (pa.ArrowException, OSError) as error:
+        if watched is not None:
+            watched.check()
         raise InputError(f"{path}: cannot read the file: {_line(error)}") from error
 
 

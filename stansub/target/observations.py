@@ -130,7 +130,9 @@ def _table_size(predictors: LinearPredictors) -> int:
 def _width(predictors: LinearPredictors, order: int) -> int:
     """Numbers of a record."""
     q = len(predictors.design)
-    return int(1 + 3 * q + q * (q + 1) // 2 + (order > 2) + len(predictors.family.data))
+    # Of no observations: the data of all of them are in types that take less memory.
+    n_data = len(predictors.part(slice(0, 0)).family.data)
+    return int(1 + 3 * q + q * (q + 1) // 2 + (order > 2) + n_data)
 
 
 class _Start(NamedTuple):

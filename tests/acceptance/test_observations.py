@@ -380,3 +380,17 @@ def test_rows_of_16_bits_change_no_decision(rule: StoppingRule, shared: bool, mo
     assert sketched == decisions(dim + 1)
     picked, looked = (sum(one[k] for one in sketched) for k in (1, 2))
     assert 50 < 5 * looked < picked
+
+
+def test_a_batch_of_candidates_takes_no_memory_for_the_others() -> None:
+    """Records of ten observations out of many: less memory than a byte for each of these."""
+    made = Regression.make(n=400_000, stream=True)
+    which = np.arange(10, dtype=np.int32)
+    site = observations._Site(made.predictors, made.anchor, made.cholesky)
+    site._rows(2, which)
+    tracemalloc.start()
+    records, _ = site._rows(2, which)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(records) == 10
+    assert peak < 400_000

@@ -171,7 +171,8 @@ def test_thinning_keeps_every_kth_step_of_each_phase(thin: int, save_warmup: boo
     assert some.sampling.n_kept == 250 // thin
     assert some.warmup.n_kept == (iter_warmup // thin if save_warmup else 0)
     np.testing.assert_array_equal(
-        some.warmup.kept.theta, everything.warmup.kept.theta[thin - 1 :: thin] if save_warmup else np.empty((0, 2))
+        some.warmup.kept.read().theta,
+        everything.warmup.kept.read().theta[thin - 1 :: thin] if save_warmup else np.empty((0, 2)),
     )
     times = {"seconds", "audit_time"}
     assert {name: value for name, value in some.sampling.totals.items() if name not in times} == {

@@ -97,7 +97,7 @@ def test_ctrl_c_stops_chains_elsewhere_and_keeps_the_draws(
     kept = tmp_path / "normal_mean.checkpoint"
 
     def all_have_drawn() -> bool:
-        return kept.exists() and all(one.sampling is not None for one in checkpoint.read(kept).chains.values())
+        return kept.exists() and all(one.sampling for one in checkpoint.read(kept).chains.values())
 
     wait_until(all_have_drawn, process)
     os.killpg(process.pid, signal.SIGINT)

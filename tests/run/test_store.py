@@ -260,3 +260,11 @@ def test_damage_is_noticed(content: bytes, tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.slow
 def test_damage_is_noticed_a_thousand_times(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check_damage(content, tmp_path, 1000, capsys)
+
+
+def test_what_was_written_is_read_whoever_replaces_the_file(path: Path) -> None:
+    kept = Store(path)
+    kept.write(value(1))
+    arrays = dict(value(1).arrays)
+    Store(path).write(value(2))
+    assert {digest: kept.array(digest) for digest in arrays} == arrays

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import mmap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 from pyarrow import feather
 
 from stansub.errors import InputError
-from stansub.stan import data
+from stansub.stan import data, spool
 from stansub.stan.sources import DataSources
 from stansub.stan.syntax import parse
 
@@ -310,3 +312,25 @@ def test_compressed_json_is_still_read(tmp_path: Path) -> None:
     path = tmp_path / "data.json.gz"
     path.write_bytes(gzip.compress(json.dumps({"J": 3}).encode()))
     assert read(frame(), path).values["J"] == 3
+
+
+class TestColumnsBeyondMemory:
+    """Columns that take more than a share of the memory stand in a file."""
+
+    def test_values_are_the_same(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        frame(40).to_parquet(tmp_path / "t.parquet", row_group_size=4)
+        expected = read(tmp_path / "t.parquet", {"K": 2})
+        monkeypatch.setattr(spool, "_SHARE", 1 << 60)
+        found = read(tmp_path / "t.parquet", {"K": 2})
+        assert isinstance(found.values["x"].base.base.obj, mmap.mmap)
+        assert found.digest() == expected.digest()
+        assert [one.name for one in tmp_path.iterdir()] == ["t.parquet"]
+
+    def test_a_disk_without_room_is_one_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(file: int, start: int, size: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(spool, "_SHARE", 1 << 60)
+        monkeypatch.setattr("os.posix_fallocate", full)
+        with pytest.raises(InputError, match=r"the columns take .* \(No space left on device\); .*TMPDIR"):
+            read(frame(40), {"K": 2})

@@ -1,0 +1,136 @@
+"""The rows that a phase of a chain keeps, in blocks: a block that a file holds need not be in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from stansub.kernels.base import Records, Stat
+from stansub.types import FloatArray
+
+# Bytes of a block, and the positions of a block that stay in memory once a file holds it.
+_BLOCK_BYTES, _SKETCH = 1 << 22, 64
+
+Read = Callable[[], Records]
+
+
+class _Stored(NamedTuple):
+    """A block that a file holds: every so-many-th of its positions, and what reads it."""
+
+    sketch: FloatArray
+    read: Read
+
+
+class Rows:
+    """Rows in the order in which they were kept.
+
+    Parameters
+    ----------
+    capacity : int
+        Rows that there will be at most.
+    dim : int
+    stats : iterable of Stat
+
+    Attributes
+    ----------
+    per_block : int
+        Rows of a block; the last one may have fewer.
+    """
+
+    def __init__(self, capacity: int, dim: int, stats: Iterable[Stat]) -> None:
+        self._capacity, self._dim, self._stats = capacity, dim, tuple(stats)
+        self._none = Records.allocate(0, dim, self._stats)
+        self.row_bytes = Records.allocate(1, dim, self._stats).row_bytes
+        self.per_block = max(_SKETCH, _BLOCK_BYTES // max(self.row_bytes, 1))
+        self._blocks: list[Records | _Stored] = []
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the rows that are in memory."""
+        n_stored = sum(isinstance(one, _Stored) for one in self._blocks)
+        return self.row_bytes * (self._n - n_stored * self.per_block)
+
+    def append(self, records: Records) -> None:
+        """Copy rows behind those there are."""
+        start = 0
+        while start < len(records):
+            place = self._n % self.per_block
+            if not place:
+                n = min(self.per_block, max(self._capacity - self._n, len(records) - start))
+                self._blocks.append(Records.allocate(n, self._dim, self._stats))
+            block = self._blocks[-1]
+            assert isinstance(block, Records)  # blocks that are not full stay in memory
+            part = records.rows(slice(start, start + len(block) - place))
+            block.put(place, part)
+            self._n, start = self._n + len(part), start + len(part)
+
+    def attach(self, records: Records, read: Read) -> None:
+        """Append rows that ``read`` gives again, without keeping them in memory if they are a block."""
+        if len(records) == self.per_block and self._n % self.per_block == 0:
+            self._blocks.append(_Stored(_sketch(records), read))
+            self._n += len(records)
+        else:
+            self.append(records)
+
+    @property
+    def has_stored(self) -> bool:
+        """Whether some rows are in a file alone."""
+        return any(isinstance(one, _Stored) for one in self._blocks)
+
+    @property
+    def n_full(self) -> int:
+        """Blocks that are full."""
+        return self._n // self.per_block
+
+    def reader(self, number: int) -> Read | None:
+        """What reads a block from the file that holds it; None for a block in memory."""
+        block = self._blocks[number]
+        return block.read if isinstance(block, _Stored) else None
+
+    def store(self, number: int, read: Read) -> None:
+        """Let go of a full block that a file holds, which ``read`` reads."""
+        block = self._blocks[number]
+        self._blocks[number] = _Stored(block.sketch if isinstance(block, _Stored) else _sketch(block), read)
+
+    def block(self, number: int) -> Records:
+        """The rows of a block; those in memory are a view."""
+        block = self._blocks[number]
+        if isinstance(block, _Stored):
+            return block.read()
+        return block.rows(slice(0, self._n - number * self.per_block))
+
+    def read(self, start: int = 0, end: int | None = None) -> Records:
+        """Rows from ``start`` on, up to ``end`` or all; a view if they are in memory in one block."""
+        end = self._n if end is None else end
+        if end <= start:
+            return self._none
+        parts = []
+        for number in range(start // self.per_block, -(-end // self.per_block)):
+            first = number * self.per_block
+            parts.append(self.block(number).rows(slice(max(start - first, 0), end - first)))
+        return parts[0] if len(parts) == 1 else Records.together(parts)
+
+    def parts(self) -> Iterator[Records]:
+        """All rows, a block at a time."""
+        yield from (self.block(number) for number in range(-(-self._n // self.per_block)))
+
+    def sketch(self) -> FloatArray:
+        """All positions or, once a file holds blocks, those of every so-many-th row, shape (n, dim)."""
+        n, blocks = self._n, list(self._blocks)
+        if not any(isinstance(one, _Stored) for one in blocks):
+            return self.read(0, n).theta
+        last = blocks[-1]
+        parts = [one.sketch if isinstance(one, _Stored) else _sketch(one) for one in blocks[: n // self.per_block]]
+        if n % self.per_block and isinstance(last, Records):
+            parts.append(last.theta[: n % self.per_block : self.per_block // _SKETCH])
+        return np.concatenate(parts)
+
+
+def _sketch(records: Records) -> FloatArray:
+    return records.theta[:: len(records) // _SKETCH].copy()
