@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from stansub.run.early_stopping import Until, schedule
 from stansub.run.precision import Precision
@@ -47,14 +48,20 @@ def test_chains_begin_in_the_target_and_stay_there(study: ModuleType) -> None:
         assert abs(values.mean() - one.truth) < 4 * one.sd / np.sqrt(values.size), one.name
 
 
+def _chain(draws: NDArray[np.float64]) -> Any:
+    """A chain as a check reads it, with these draws."""
+    return SimpleNamespace(
+        sampling=SimpleNamespace(kept=SimpleNamespace(read=lambda n: SimpleNamespace(theta=draws[n:])))
+    )
+
+
 def test_its_runs_end_where_those_of_the_package_do(study: ModuleType) -> None:
     asked, ends = "ess=60,rhat=1.05", []
     for draws in study.chains(np.random.default_rng(3), 3, 3000):
         until = Until(Precision.of(asked), lambda theta: {"x": theta}, most=3000, thin=1)
         n = 0
         for n in schedule(3000):
-            chains: Any = [SimpleNamespace(draws=one[:n]) for one in draws]
-            for _ in until.check(chains):
+            for _ in until.check([_chain(one[:n]) for one in draws]):
                 pass
             if until.reached:
                 break
