@@ -45,9 +45,6 @@ def pytest_configure() -> None:
     atexit.register(gc.collect)
     os.umask(0o022)
     toolchain._PROGRAMS_FIRST = 0
-    # Compiling is what costs a first run most, and no test samples for long: -O1 takes two thirds of the time of -O3.
-    # It comes after the package's own -O3.
-    os.environ.setdefault("TARGET_ARCH", f"{toolchain._native()} -O1")
     os.environ["TERM"] = "xterm"
     for name in SURROUNDINGS:
         os.environ.pop(name, None)

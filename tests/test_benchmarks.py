@@ -251,6 +251,7 @@ def test_a_failure_or_a_timeout_costs_a_row_and_no_more():
     assert "without draws" in late["notes"][0]
 
 
+@pytest.mark.slow
 def test_a_small_workload(tmp_path):
     """The whole way: data, reference, two engines in processes of their own, one that is not there, report."""
     engines = ["--engine", "stansub-exact", "--engine", "laplace-ir"]

@@ -442,6 +442,7 @@ class TestFunctions:
         with pytest.raises(InputError, match="belongs to other data"):
             stansub.sample(other, iter_sampling=300, resume=tmp_path / "run", **options)
 
+    @pytest.mark.slow
     def test_in_other_processes_as_far_as_functions_travel(self) -> None:
         options: Any = RUN | {"chains": 2, "iter_warmup": 50, "iter_sampling": 50}
         unnamed = FunctionFactors(["mu"], len(Y), lambda theta, which: log_lik(theta, which))

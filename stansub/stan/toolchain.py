@@ -356,14 +356,10 @@ def _make() -> str:
     return os.environ.get("MAKE") or "make"
 
 
-def _native() -> str:
-    """The compiler's option for the processor at hand."""
-    return "-mcpu=native" if (sys.platform, platform.machine()) == ("darwin", "arm64") else "-march=native"
-
-
 def _variables() -> tuple[str, ...]:
     """Make variables of every compilation. TARGET_ARCH is make's own variable for what its rules for C++ add."""
-    target = os.environ.get("TARGET_ARCH", _native())
+    native = "-mcpu=native" if (sys.platform, platform.machine()) == ("darwin", "arm64") else "-march=native"
+    target = os.environ.get("TARGET_ARCH", native)
     return ("STAN_THREADS=true", "O=3", f"TARGET_ARCH={target}", f"CXX={_compiler()}")
 
 

@@ -126,6 +126,7 @@ def test_pocock_spends_its_budget_and_no_more():
     assert wrong / trials > 0.15
 
 
+@pytest.mark.slow
 def test_pocock_errs_less_away_from_the_threshold():
     values = np.random.default_rng(1).normal(size=1000)
     rates = []

@@ -280,6 +280,7 @@ def test_chains_are_at_the_posterior(kappa: float, size: int | None) -> None:
     assert records["n_obs_used"].mean() < 0.9 * n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kappa", KAPPAS[:2])
 def test_steps_leave_the_posterior_as_it_is(kappa: float) -> None:
     """Chains that start at the posterior are there after some steps; with the wrong rates they are not."""

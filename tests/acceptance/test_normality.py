@@ -141,6 +141,7 @@ class TestStatistic:
         assert found.worst().undefined == 1
         assert not found.worst().fails
 
+    @pytest.mark.slow
     def test_simulated_errors_are_as_frequent_as_audited_ones(self) -> None:
         test = Pocock(epsilon=0.1)
         values, rng = np.random.default_rng(8).lognormal(0, 2, 500), np.random.default_rng(9)

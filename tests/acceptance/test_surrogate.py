@@ -239,6 +239,7 @@ class TestCost:
         rows[drawn] = np.nan
         assert np.isnan(control.decide(SECOND, -1e9, 0.0, capsule(np.random.default_rng(1))).log_ratio)
 
+    @pytest.mark.slow
     def test_easy_decisions_cost_the_same_whatever_the_size(self):
         cost = {}
         for n in (2_000, 200_000):

@@ -78,6 +78,7 @@ def test_a_walk_across_the_border_is_weighed() -> None:
     assert worst(lambda rng, theta: (walk(rng, theta)[0], 0.0)) > 6, "the ratio left out"
 
 
+@pytest.mark.slow
 def test_a_mixture_without_its_density_is_seen() -> None:
     moves = mixture(np.array([0.9, 0.1]))
     found = draws(lambda rng, theta: (moves(rng, theta)[0], 0.0))

@@ -173,6 +173,7 @@ def largest_z(idata: Any) -> float:
 
 
 class TestDraws:
+    @pytest.mark.slow
     def test_exact_decisions(self) -> None:
         assert model_probabilities().min() > 0.02, "all models matter"
         idata = drawn(moves(), test="exact")
@@ -194,6 +195,7 @@ class TestDraws:
         with pytest.raises(RunError, match="by finite differences it is"):
             broken.check(np.zeros(2), rng=np.random.default_rng(1))
 
+    @pytest.mark.slow
     def test_without_the_probabilities_of_moves_they_are_wrong(self, monkeypatch: pytest.MonkeyPatch) -> None:
         without_probabilities(monkeypatch)
         assert largest_z(drawn(moves(), test="exact")) > 2 * MAX_Z

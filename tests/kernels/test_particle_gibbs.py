@@ -324,6 +324,7 @@ class TestRecipe:
         errors = (draws.mean() - mean) / az.mcse(draws), (draws.std() - sd) / az.mcse(draws, method="sd")
         return float(np.abs(errors).max())
 
+    @pytest.mark.slow
     def test_parameters_beside_paths(self) -> None:
         idata = self.drawn(Normal(self.Y, np.array(1.0)))
         assert self.largest_z(idata) < MAX_Z

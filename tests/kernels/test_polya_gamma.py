@@ -160,6 +160,7 @@ class TestPrecision:
 
 
 class TestMiniBatches:
+    @pytest.mark.slow
     def test_draws_spread_less_as_they_grow(self) -> None:
         """Means and sds are off by more standard errors than in the exact chain, and by less with larger batches."""
         _, sd = truth()

@@ -235,6 +235,7 @@ class Ridge:
         return np.asarray(np.interp(places, grid, weight / weight[-1]))
 
 
+@pytest.mark.slow
 def test_a_sharp_ridge_throws_langevin_moves_off_unless_they_are_tested() -> None:
     """Without a test too much lies far to the right of the mode (figure 8), with one as much as should."""
     ridge, places = Ridge(), np.array([0.005, 0.01, 0.02, 0.03])

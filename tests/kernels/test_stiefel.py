@@ -85,6 +85,7 @@ class Drift:
         return StiefelWalk(round(len(position) ** 0.5), 0.05 + position[0] ** 2)(rng, position)
 
 
+@pytest.mark.slow
 def test_concentrated_directions_have_their_moments_and_an_asymmetric_walk_fails() -> None:
     """Rotations of the plane with density exp(kappa cos angle): a von Mises distribution on each component."""
     kappa = 2.0

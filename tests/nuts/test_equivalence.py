@@ -29,6 +29,7 @@ def check(one: Program, two: Program, values: dict[str, Any]) -> str:
     return equivalence.check(one, given[0], two, given[1], log=lambda text: None)
 
 
+@pytest.mark.slow
 def test_another_way_of_writing_the_likelihood_is_accepted() -> None:
     assert check(LOGISTIC, REDUCE_SUM, data()).startswith(
         "checked: the log densities of logistic and logistic_reduce_sum differ by a constant"

@@ -67,6 +67,7 @@ class Drift:
         return StiefelWalk(round(len(position) ** 0.5), 0.05 + position[0] ** 2)(rng, position)
 
 
+@pytest.mark.slow
 def test_draws_agree_with_importance_sampling_and_those_of_a_wrong_walk_do_not() -> None:
     x = RNG.laplace(size=(4, 20))
     q, r = np.linalg.qr(RNG.standard_normal((40_000, 4, 4)))

@@ -77,6 +77,7 @@ def sampler(assignments: Any = None, experts: Any = None) -> Sequence:
     return Sequence(z=assignments or dpm.Assignments(5), w=experts or dpm.Experts(0.8, 2))
 
 
+@pytest.mark.slow
 def test_the_whole_sampler_keeps_the_joint_distribution() -> None:
     found = result_of(sampler())
     assert found.p_value > 0.01, found.z

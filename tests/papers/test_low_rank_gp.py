@@ -215,6 +215,7 @@ class TestDraws:
         idata = gp.draw(near, seed=2, **OPTIONS)
         assert np.abs(in_errors(idata, gp.quadrature(near))).max() < 4
 
+    @pytest.mark.slow
     def test_too_small_a_rank_is_found_out(self, small: Small, drawn: Any) -> None:
         idata = gp.draw(small.low_rank(8), seed=2, **OPTIONS)
         assert np.abs(in_errors(idata, gp.quadrature(small.exact))).max() > 10
@@ -235,6 +236,7 @@ class TestDraws:
 
 
 class TestPage:
+    @pytest.mark.slow
     def test_figures_of_a_rank_where_one_zeta_has_all_probability(self, small: Small) -> None:
         one, few = slice(3, 4), 8
         exact = gp.exact_spectra(small.distances, small.z, ZETAS[one], small.phis[one])

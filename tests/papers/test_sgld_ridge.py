@@ -79,6 +79,7 @@ def test_draws_are_true_with_a_test_and_not_without() -> None:
     assert 0.1 < share < 0.2
 
 
+@pytest.mark.slow
 def test_given_mini_batches_survive_a_change_of_process() -> None:
     ridge: Ridge = simulated(np.random.default_rng(1), 200)
     options = {"control_variates": 0, "chains": 1, "iter_warmup": 10, "iter_sampling": 40, "seed": 1}

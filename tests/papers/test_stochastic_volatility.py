@@ -134,9 +134,11 @@ class TestJointDistribution:
     def test_the_composed_sampler_passes(self, proposals: tuple[Any, Any]) -> None:
         assert result_of(Composed(proposals)).p_value > 0.01
 
+    @pytest.mark.slow
     def test_ancestors_without_the_transition_fail(self) -> None:
         assert result_of(Composed(model=WithoutTransition)).p_value < 1e-4
 
+    @pytest.mark.slow
     def test_proposals_without_their_ratio_fail(self) -> None:
         assert result_of(Composed((without_ratio, volatility.sigma_from_prior))).p_value < 1e-4
 

@@ -114,6 +114,7 @@ def test_conclusions_are_those_of_the_intervals(study: Any) -> None:
     assert "best fixed level has the lower risk in 1, the best fall in 1" in says([worse, better, unclear])
 
 
+@pytest.mark.slow
 def test_a_page_of_a_short_study(study: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(study.run.SIZES, "small", (6, (3,)))
     monkeypatch.setattr(study.run, "FIXED", (0.0, 0.005, 0.2))

@@ -86,6 +86,7 @@ def test_a_falling_level_is_taken_only_where_it_is_worth_it() -> None:
     assert best_of([*opposite, exact], BUDGET) is exact
 
 
+@pytest.mark.slow
 def test_the_data_that_a_run_uses() -> None:
     """Shares of the data at fixed levels foretell that of a falling one; that of its first level does not."""
     y = np.random.default_rng(3).standard_normal(1000)

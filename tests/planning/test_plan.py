@@ -285,6 +285,7 @@ def multilevel(rng: np.random.Generator) -> dict[str, Any]:
     return {"N": N, "J": 6, "K": 9, "y": y, "x": x, "g": g + 1, "h": h + 1}
 
 
+@pytest.mark.slow
 def test_where_a_run_would_take_surrogate_transitions_so_does_the_plan(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,7 @@ def test_another_model_is_refused() -> None:
         compare_draws(fakes.draws(rng(1)), fakes.reference(rng(2), attrs={"reference_for": "another"}))
 
 
+@pytest.mark.slow
 def test_the_cost_grows_with_the_parameters_and_not_with_their_pairs() -> None:
     def cost(size: int) -> int:
         draws, reference = fakes.draws(rng(1), size=size), fakes.reference(rng(2), size=size)

@@ -32,6 +32,7 @@ def compared(rng: np.random.Generator, own: FloatArray, other: FloatArray) -> Pa
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0.0, 0.9, 0.99, 0.9999])
 def test_level(correlation: float) -> None:
     """Few draws beside many that are held, which the error of 1 - r of normal scores depends on."""

@@ -155,6 +155,7 @@ def stray(comparison: Comparison) -> int:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("autocorrelation", [0.0, 0.9])
 def test_the_bands_of_ranks_hold_under_agreement(autocorrelation: float) -> None:
     own = {"draws": 1000 if autocorrelation == 0 else 5000, "autocorrelation": autocorrelation}

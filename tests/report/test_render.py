@@ -276,6 +276,7 @@ def test_the_terminal_shows_verdict_parameters_and_cost(capsys: pytest.CaptureFi
     assert max(map(len, said.splitlines())) <= 100
 
 
+@pytest.mark.slow
 def test_sixty_parameters_cost_little_more_than_fifteen(tmp_path: Path) -> None:
     def cost(size: int) -> int:
         own, other = (make(np.random.default_rng(1), size=size) for make in (fakes.draws, fakes.reference))

@@ -48,6 +48,7 @@ def without_order(values: FloatArray) -> None:
     values[:] = rng.permuted(values.reshape(-1, values.shape[2]), axis=0).reshape(values.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["independent", "correlated"])
 def test_false_alarms(sampler: str) -> None:
     """A level at which 60 pairs tell something; the binomial limit of 99.9 %."""

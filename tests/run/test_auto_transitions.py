@@ -80,6 +80,7 @@ def test_moves_about_the_mode_stay_where_the_posterior_is_near_to_normal(
     np.testing.assert_array_equal(draws(idata), draws(stansub.sample(centred, data, **QUIET, **short)))
 
 
+@pytest.mark.slow
 def test_they_are_left_where_the_user_asks_for_what_they_have_not(multilevel: CompiledModel) -> None:
     idata = stansub.sample(multilevel, crossed(), test="pocock", iter_warmup=50, iter_sampling=50, **QUIET)
     assert "surrogate" not in inference_data.attrs(idata)["choices"]

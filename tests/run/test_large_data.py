@@ -104,6 +104,7 @@ def test_a_posterior_in_shares_holds_no_model_of_all_rows(
     assert posterior.population.evaluator().block_log_lik(np.zeros(4)).sum() == pytest.approx(N * np.log(0.5))
 
 
+@pytest.mark.slow
 def test_a_program_that_is_no_sum_of_shares_is_proved_on_all_rows(
     data: dict[str, Any], little_memory: None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -233,6 +233,7 @@ def check_kills(n_kills: int, folder: Path, values: dict[str, Any], *, executor:
     assert_same(whole, inference_data.read(folder / "killed.nc"))
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(logistic_data: dict[str, Any], tmp_path: Path) -> None:
     check_kills(3, tmp_path, logistic_data)
 

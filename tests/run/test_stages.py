@@ -129,6 +129,7 @@ def test_a_skewed_posterior_is_true_and_a_wrong_total_is_not(
     assert largest_z(wrong, *rare_truth) > 2 * MAX_Z
 
 
+@pytest.mark.slow
 def test_an_expansion_point_that_is_off_is_left(
     logistic: CompiledModel, logistic_data: dict[str, Any], displaced: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

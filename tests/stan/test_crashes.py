@@ -9,6 +9,7 @@ from stansub.stan.analysis import NotASumError
 from stansub.stan.compilation import compile_model
 
 
+@pytest.mark.slow
 def test_one_length_under_several_names_is_found_though_single_names_make_literals_fail() -> None:
     rng = np.random.default_rng(3)
     data = {"N": 53, "N_a": 53, "a": rng.standard_normal(53), "N_b": 53, "b": rng.standard_normal(53)}

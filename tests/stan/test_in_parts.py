@@ -222,6 +222,7 @@ def test_values_that_are_not_those_of_all_data_are_refused(compiled: Compiled, m
         model.with_data(data, block_size=8)
 
 
+@pytest.mark.slow
 def test_transformed_data_of_all_types() -> None:
     code = """
 data {

@@ -432,6 +432,7 @@ def posterior(data: dict[str, Any]) -> stansub.Posterior:
     return stansub.compile_model(MODELS / "logistic.stan").with_data(data, block_size=8, seed=3)
 
 
+@pytest.mark.slow
 def test_of_a_program(posterior: stansub.Posterior, data: dict[str, Any]) -> None:
     """In the order of the data, with that of the population beside it."""
     found = posterior.predictors()

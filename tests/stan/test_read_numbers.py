@@ -146,7 +146,7 @@ def test_text_that_is_broken_anywhere_is_judged_alike_in_pieces() -> None:
     rng = np.random.default_rng(4)
     good = json.dumps({"x": rng.standard_normal((12, 3)).round(2).tolist(), "n": 12, "y": [1, 0] * 6}).encode()
     n_read = 0
-    for _ in range(3000):
+    for _ in range(600):
         text = broken(rng, good)
         whole = _loop.read_json_numbers(text)
         n_read += whole is not None
@@ -157,7 +157,7 @@ def test_text_that_is_broken_anywhere_is_judged_alike_in_pieces() -> None:
                 assert all(same(found[name], whole[name]) for name in whole), text
         if whole is not None:
             assert all(same(whole[name], np.asarray(value)) for name, value in orjson.loads(text).items()), text
-    assert 300 < n_read < 2700
+    assert 60 < n_read < 540
 
 
 def test_a_ragged_row_of_a_large_file_is_named(tmp_path: Path) -> None:
