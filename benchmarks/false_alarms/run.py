@@ -153,8 +153,8 @@ def page(found: Findings, header: dict[str, Any]) -> str:
         "",
         "## Programs",
         "",
-        "A detectable difference is found with probability 0.9, in whatever quantity; the figures are of the pair in "
-        "the middle. Copies are linear functions of another quantity, which are not compared.",
+        "A detectable difference is found with probability 0.9, in whatever quantity; the figures are of the middle "
+        "one of the pairs that can be compared. Copies are linear functions of another quantity, and not compared.",
         "",
         "| program | quantities | copies | pairs | agree | differ | unfit | detectable mean, sd | detectable sd |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -170,12 +170,14 @@ def page(found: Findings, header: dict[str, Any]) -> str:
 
 def _program_row(name: str, some: Sequence[Row]) -> str:
     words = [row["word"] for row in some]
-    middle = sorted(some, key=lambda row: row["mean_detectable_sd"])[len(some) // 2]
+    fit = sorted((row for row in some if row["word"] != "do not use"), key=lambda row: row["mean_detectable_sd"])
+    # What would have shown means nothing where no pair can be compared.
+    detectable = "|"
+    if fit:
+        middle = fit[len(fit) // 2]
+        detectable = f"{middle['mean_detectable_sd']:.2f} | {middle['sd_detectable']:.0%}"
     counts = " | ".join(str(words.count(word)) for word in ("agrees", "differs", "do not use"))
-    return (
-        f"| `{name}` | {some[0]['quantities']} | {some[0]['copies']} | {len(some)} | {counts} | "
-        f"{middle['mean_detectable_sd']:.2f} | {middle['sd_detectable']:.0%} |"
-    )
+    return f"| `{name}` | {some[0]['quantities']} | {some[0]['copies']} | {len(some)} | {counts} | {detectable} |"
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -4,6 +4,7 @@ import gc
 import json
 import subprocess
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -441,9 +442,11 @@ def test_a_move_to_nowhere_is_rejected(logistic: CompiledModel, logistic_data: d
     assert inference_data.attrs(idata)["n_accepted"] == [0] * 3
 
 
-@pytest.mark.parametrize("error", [ValueError("no such\ndimension"), KeyboardInterrupt()], ids=["error", "interrupt"])
+@pytest.mark.parametrize(
+    "error", [lambda: ValueError("no such\ndimension"), KeyboardInterrupt], ids=["error", "interrupt"]
+)
 def test_whatever_fails_after_sampling_the_draws_are_kept(
-    error: BaseException,
+    error: Callable[[], BaseException],
     short: Any,
     logistic: CompiledModel,
     logistic_data: dict[str, Any],
@@ -451,7 +454,8 @@ def test_whatever_fails_after_sampling_the_draws_are_kept(
     tmp_path: Path,
 ) -> None:
     def broken(**_: Any) -> None:
-        raise error
+        # Made here: an exception that outlives the test keeps the chains that its traceback reaches.
+        raise error()
 
     monkeypatch.setattr(inference_data, "build", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
