@@ -1,11 +1,12 @@
 """The likelihood in its own arguments: log p(theta) = G(theta) + L(phi(theta)).
 
 phi are the quantities that the likelihood's statements read and that are no observation's own: parameters, transformed
-parameters and variables of the model block. Two programs are written from the user's. The likelihood's has phi for
-parameters and nothing but the likelihood in its model; in phi it is often affine in its predictors where it is not in
-theta, as with effects that are a scale times a standard normal. The other has all the rest, the map to phi, and in the
-likelihood's place a function of phi whose coefficients are data: so Stan differentiates the map, and a surrogate of the
-posterior costs no data.
+parameters and variables of the model block. Positive ones are read by their logarithm and probabilities by their logit:
+so what is `exp` or `inv_logit` of a linear predictor is that predictor again. Two programs are written from the user's.
+The likelihood's has phi for parameters and nothing but the likelihood in its model; in phi it is often affine in its
+predictors where it is not in theta, as with effects that are a scale times a standard normal. The other has all the
+rest, the map to phi, and in the likelihood's place a function of phi whose coefficients are data: so Stan
+differentiates the map, and a surrogate of the posterior costs no data.
 
 The text only proposes: that the two together are the user's log density is proved numerically.
 """
@@ -20,7 +21,20 @@ from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silent
 from stansub.stan.rewriting import checked
 from stansub.stan.sizes import data_declarations
-from stansub.stan.syntax import Declaration, Literal, Program, SizedType, Span, names, parse, writes
+from stansub.stan.syntax import (
+    Assign,
+    Bound,
+    Call,
+    Declaration,
+    Literal,
+    Program,
+    SizedType,
+    Span,
+    Statement,
+    names,
+    parse,
+    writes,
+)
 from stansub.target.approximation import LIMIT
 
 # Data of the program with the surrogate (`stansub.target.approximation`): the point of expansion, the slope, and by
@@ -35,6 +49,10 @@ PLACES, MEANS, WEIGHTS, WEIGHED, WEIGHTS_STARTS, SIZES, CUBIC, QUARTIC, QUINTIC 
 )
 _PHI = "stansub_phi"
 _ORDERED = "ordered"
+_LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
+# How arguments are read, by their bounds, and functions whose values have these bounds.
+_LINKS = {(): "{}", (_LOWER,): "log({})", (_LOWER, _UPPER): "logit({})"}
+_RANGES = {"exp": (_LOWER,), "inv_logit": (_LOWER, _UPPER)}
 
 
 class NotInArgumentsError(InputError):
@@ -48,8 +66,8 @@ class OwnArguments:
     Attributes
     ----------
     arguments : tuple of Declaration
-        phi, in its order, as parameters of the likelihood's program: positive ones are by their logarithm, ordered ones
-        by the first and the logarithms of differences.
+        phi, in its order, as parameters of the likelihood's program: positive ones are by their logarithm,
+        probabilities by their logit, ordered ones by the first and the logarithms of differences.
     likelihood : Program
         Nothing but the likelihood.
     surrogate : str
@@ -105,11 +123,14 @@ class _Reading:
         Variables that depend on observations, and on parameters.
     declared : mapping
         Parameters, transformed parameters, and variables of all the model block, by key.
+    writers : mapping
+        The statements that write a variable, by key.
     """
 
     observed: frozenset[str]
     changing: frozenset[str]
     declared: Mapping[str, Declaration]
+    writers: Mapping[str, Collection[Statement]]
 
     @classmethod
     def of(cls, program: Program, steps: Steps, size: str) -> _Reading:
@@ -129,7 +150,11 @@ class _Reading:
             frozenset(name for name, groups in depends.items() if group in groups)
             for group in ("observations", "parameters")
         )
-        return cls(observed, changing, declared)
+        writers: dict[str, list[Statement]] = {}
+        for step in (*steps.transformed, *steps.model):
+            for name in step.writes:
+                writers.setdefault(name, []).append(step.statement)
+        return cls(observed, changing, declared, writers)
 
     def of_observations(self, step: Step) -> bool:
         return bool((step.reads | step.writes) & self.observed)
@@ -151,10 +176,22 @@ class _Reading:
         plain = one.type.plain
         if plain.base not in ("real", "vector", "row_vector", "matrix"):
             raise NotInArgumentsError(f"the likelihood reads {one.name} of type {one.type}")
-        positive = [bound for bound in one.type.bounds if bound.kind == "lower" and bound.value == Literal("0")]
-        kept = tuple(positive) if len(one.type.bounds) == 1 else ()
+        kept = one.type.bounds or self._range(key)
+        kept = kept if kept in _LINKS else ()
         base = one.base if one.base == _ORDERED else plain.base
         return Declaration(SizedType(plain.array_dims, base, (), kept, plain.dims), one.name)
+
+    def _range(self, key: str) -> tuple[Bound, ...]:
+        """The bounds of all that is written to a variable, if the text shows them."""
+        ranges = {_range(one) for one in self.writers.get(key, ()) if not isinstance(one, Declaration) or one.computes}
+        return ranges.pop() if len(ranges) == 1 else ()
+
+
+def _range(statement: Statement) -> tuple[Bound, ...]:
+    """The bounds of what a statement writes."""
+    value = statement.computes[-1] if isinstance(statement, Declaration | Assign) else None
+    replaces = not isinstance(statement, Assign) or statement.operator == "="
+    return _RANGES.get(value.name, ()) if isinstance(value, Call) and replaces else ()
 
 
 def _likelihood(program: Program, arguments: Sequence[Declaration], kept: Collection[Span]) -> str:
@@ -253,7 +290,7 @@ def _unconstrained(one: Declaration, value: str) -> str:
     if one.base == _ORDERED:
         n = one.type.dims[0].within(6)
         return f"append_row({value}[1:1], log({value}[2 : {n}] - {value}[1 : {n} - 1]))"
-    return f"log({value})" if one.type.bounds else value
+    return _LINKS[one.type.bounds].format(value)
 
 
 def _phi(arguments: Sequence[Declaration]) -> str:

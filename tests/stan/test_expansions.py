@@ -1,15 +1,24 @@
-"""Stan's densities written out: values against scipy's at random points."""
+"""Stan's densities written out: values against scipy's, derivatives and bounds on these against mpmath's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from inspect import signature
+from itertools import combinations_with_replacement, permutations, product
+from typing import Any, NamedTuple
 
+import mpmath
 import numpy as np
 import pytest
+from mpmath import log, loggamma
 from scipy import stats
 
 from stansub.stan.expansions import DENSITIES, VECTORS
+from stansub.stan.row_program import in_program
+from stansub.stan.rowwise import affine, apply, data
+from stansub.target.programs import ProgramFamily
+from stansub.types import FloatArray
 
 SCALAR: dict[str, Callable[..., float]] = {
     "gumbel": lambda y, mu, beta: stats.gumbel_r.logpdf(y, mu, beta),
@@ -50,3 +59,128 @@ def test_vectors_of_shares_and_counts_are_those_of_scipy() -> None:
         logits = np.log(shares) + rng.standard_normal()
         assert VECTORS["multinomial"](list(counts), list(shares)) == pytest.approx(value, rel=1e-9, abs=1e-9)
         assert VECTORS["multinomial_logit"](list(counts), list(logits)) == pytest.approx(value, rel=1e-9, abs=1e-9)
+
+
+def _skew_normal(y: Any, xi: Any, omega: Any, alpha: Any) -> Any:
+    z = (y - xi) / omega
+    return log(2 * mpmath.npdf(z) / omega) + log(mpmath.ncdf(alpha * z))
+
+
+def _exp_mod_normal(y: Any, mu: Any, sigma: Any, rate: Any) -> Any:
+    tail = mpmath.erfc((mu + rate * sigma**2 - y) / (mpmath.sqrt(2) * sigma))
+    return log(rate / 2) + rate / 2 * (2 * mu + rate * sigma**2 - 2 * y) + log(tail)
+
+
+# How each argument depends on an unconstrained parameter: as it is, as its exponential, or not at all; and the density.
+FORMULAS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "gumbel": ("as_is exp", lambda y, mu, b: -log(b) - (y - mu) / b - mpmath.exp(-(y - mu) / b)),
+    "inv_gamma": ("exp exp", lambda y, a, b: a * log(b) - loggamma(a) - (a + 1) * log(y) - b / y),
+    "chi_square": ("exp", lambda y, nu: -nu / 2 * log(2) - loggamma(nu / 2) + (nu / 2 - 1) * log(y) - y / 2),
+    "inv_chi_square": (
+        "exp",
+        lambda y, nu: -nu / 2 * log(2) - loggamma(nu / 2) - (nu / 2 + 1) * log(y) - 1 / (2 * y),
+    ),
+    "scaled_inv_chi_square": (
+        "exp exp",
+        lambda y, nu, s: (
+            nu / 2 * log(nu / 2) - loggamma(nu / 2) + nu * log(s) - (nu / 2 + 1) * log(y) - nu * s**2 / (2 * y)
+        ),
+    ),
+    "rayleigh": ("exp", lambda y, s: log(y) - 2 * log(s) - (y / s) ** 2 / 2),
+    "loglogistic": ("exp exp", lambda y, a, b: log(b / a) + (b - 1) * log(y / a) - 2 * log(1 + (y / a) ** b)),
+    "pareto_type_2": ("as_is exp exp", lambda y, mu, s, a: log(a / s) - (a + 1) * log(1 + (y - mu) / s)),
+    "pareto": ("known exp", lambda y, y_min, a: log(a) + a * log(y_min) - (a + 1) * log(y)),
+    "frechet": ("exp exp", lambda y, a, s: log(a / s) - (1 + a) * log(y / s) - (y / s) ** -a),
+    "skew_normal": ("as_is exp as_is", _skew_normal),
+    "exp_mod_normal": ("as_is exp exp", _exp_mod_normal),
+    "von_mises": ("as_is known", lambda y, mu, k: k * mpmath.cos(y - mu) - log(2 * mpmath.pi * mpmath.besseli(0, k))),
+}
+Y, GIVEN = np.array([1.3, 2.1]), (0.4, 0.8, 0.6)
+
+
+class Held(NamedTuple):
+    """A program of a density beside the density.
+
+    Attributes
+    ----------
+    family : ProgramFamily
+    centre : ndarray, shape (q, n)
+        Values of its arguments.
+    densities : list of callable
+        Of each observation, as functions of these.
+    """
+
+    family: ProgramFamily
+    centre: FloatArray
+    densities: list[Callable[..., Any]]
+
+
+def _held(name: str) -> Held:
+    links, formula = FORMULAS[name][0].split(), FORMULAS[name][1]
+    free = [k for k, link in enumerate(links) if link != "known"]
+    values: list[Any] = list(GIVEN[: len(links)])
+    for place, k in enumerate(free):
+        one = affine(np.eye(len(free))[place : place + 1], np.zeros(1))
+        values[k] = apply("exp", one) if links[k] == "exp" else one
+    family, rows = in_program(DENSITIES[name](data(Y), *values), len(Y))
+    theta = np.array([np.log(GIVEN[k]) if links[k] == "exp" else GIVEN[k] for k in free])
+    slopes, offsets = np.stack([row.slopes[0] for row in rows]), np.stack([row.offset + 0 * Y for row in rows])
+    back = np.linalg.inv(slopes)
+
+    def density(i: int, *eta: Any) -> Any:
+        own: list[Any] = [mpmath.mpf(one) for one in GIVEN[: len(links)]]
+        for place, k in enumerate(free):
+            x = sum(back[place, j] * (eta[j] - offsets[j, i]) for j in range(len(eta)))
+            own[k] = mpmath.exp(x) if links[k] == "exp" else x
+        return formula(mpmath.mpf(Y[i]), *own)
+
+    return Held(family, slopes @ theta[:, np.newaxis] + offsets, [partial(density, i) for i in range(len(Y))])
+
+
+def _partials(of: Callable[..., Any], at: FloatArray, order: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """All partial derivatives of an order, by the variables that they are taken with respect to."""
+    for places in combinations_with_replacement(range(len(at)), order):
+        counts = tuple(places.count(k) for k in range(len(at)))
+        with mpmath.workdps(25):
+            point = tuple(mpmath.mpf(x) for x in at)
+            found = mpmath.diff(of, point, counts) if len(at) > 1 else mpmath.diff(of, point[0], order)
+            yield places, float(found)
+
+
+def _near(value: float) -> Any:
+    return pytest.approx(value, rel=1e-9, abs=1e-11)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_derivatives_of_densities_are_those_of_mpmath(name: str) -> None:
+    family, centre, densities = _held(name)
+    start, gradient, hessian = family.derivatives((0, 1, 2), centre)
+    change = family.log_lik(centre + 0.1) - start
+    for i, of in enumerate(densities):
+        at = centre[:, i]
+        assert change[i] == _near(float(of(*(at + 0.1)) - of(*at)))
+        for (j,), value in _partials(of, at, 1):
+            assert gradient[j, i] == _near(value)
+        for (j, k), value in _partials(of, at, 2):
+            assert hessian[j, k, i] == _near(value)
+
+
+@pytest.mark.parametrize("length", [2e-4, 0.1])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_bounds_of_densities_hold(name: str, length: float) -> None:
+    """Third derivatives at the corners of boxes are below their bounds, and by less than 1 % where the box is small."""
+    family, centre, densities = _held(name)
+    q, radius = len(centre), 2.0
+    bound = family.largest(3, centre, np.full(centre.shape, length), radius)
+    for i, of in enumerate(densities):
+        found = 0.0
+        for corner in product((-1, 1), repeat=q):
+            partials = _partials(of, centre[:, i] + radius * length * np.array(corner), 3)
+            found = max(found, sum(abs(value) * _orders(places) for places, value in partials) * length**3)
+        assert found <= bound[i]
+        assert length > 0.01 or found > 0.99 * bound[i]
+
+
+def _orders(places: tuple[int, ...]) -> int:
+    """In how many orders derivatives are taken with respect to some variables."""
+    return len(set(permutations(places)))

@@ -57,6 +57,29 @@ def test_cutpoints_are_by_their_differences() -> None:
     assert "log(cut[2 : 3] - cut[1 : 3 - 1])" in split(code).surrogate
 
 
+def test_probabilities_are_by_their_logit_and_positive_values_by_their_logarithm() -> None:
+    code = program(
+        data="array[N] int<lower=0> c;",
+        parameters="real<lower=0, upper=1> zi; vector[J] z; real<lower=0> tau; vector[J] w;",
+        transformed="vector[J] p = inv_logit(tau * w); vector[J] rate; rate[1 : J] = exp(tau * z);",
+        model="""for (n in 1:N)
+            target += log_mix(zi * p[g[n]], poisson_lpmf(c[n] | rate[g[n]]), poisson_lpmf(c[n] | 2 * rate[g[n]]));""",
+    )
+    found = ["real<lower=0, upper=1> zi", "vector<lower=0, upper=1>[J] p", "vector<lower=0>[J] rate"]
+    assert arguments(code) == found
+    own = split(code)
+    assert all(f"to_vector({name})" in own.surrogate for name in ("logit(p)", "log(rate)"))
+
+
+def test_the_range_of_what_several_statements_write_is_not_assumed() -> None:
+    code = program(
+        parameters="vector[J] z; real<lower=0> tau;",
+        transformed="vector[J] u = exp(tau * z); u[1] = z[1]; vector[J] v = exp(z); v -= 1;",
+        model="z ~ std_normal(); y ~ normal(u[g] + v[g], 1);",
+    )
+    assert arguments(code) == ["vector[J] u", "vector[J] v"]
+
+
 def test_variables_of_the_model_block_are_arguments() -> None:
     code = program(
         parameters="real a; vector[J] z; real<lower=0> tau;",

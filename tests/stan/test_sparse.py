@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import expit
 
 from stansub.stan import parameters
 from stansub.stan.analysis import Analysis
@@ -45,7 +46,7 @@ def data() -> dict[str, Any]:
 
 @pytest.mark.parametrize("dense", [True, False])
 def test_rows_of_a_program_are_sparse(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, dense: bool) -> None:
-    """The likelihood in a, b, p and u is that of the formula, however slopes are kept while the text is followed."""
+    """The likelihood in a, b, logit p and u is that of the formula, however slopes are kept while it is followed."""
     if not dense:
         monkeypatch.setattr(parameters, "_MOST_DENSE", 0)
     own = Analysis.of(parse(CODE)).halves("N")
@@ -60,8 +61,16 @@ def test_rows_of_a_program_are_sparse(data: dict[str, Any], monkeypatch: pytest.
     rng = np.random.default_rng(5)
     for _ in range(3):
         values = {"a": rng.standard_normal(1), "b": rng.standard_normal(1), "u": 0.5 * rng.standard_normal(LEVELS)}
-        values["p"] = rng.uniform(0.1, 0.9, 1)
+        values["p"] = rng.standard_normal(1)
         phi = np.concatenate([values[name] for name in order])
-        mean = np.exp(values["a"] + values["b"] * data["x"] + values["u"][data["g"] - 1])
-        each = values["p"] * (data["y"] == 0) + (1 - values["p"]) * stats.poisson.pmf(data["y"], mean)
+        mean, p = np.exp(values["a"] + values["b"] * data["x"] + values["u"][data["g"] - 1]), expit(values["p"])
+        each = p * (data["y"] == 0) + (1 - p) * stats.poisson.pmf(data["y"], mean)
         assert found.log_lik(phi) == pytest.approx(np.log(each).sum(), rel=1e-10)
+
+
+def test_a_probability_is_an_argument_where_an_expansion_can_begin(data: dict[str, Any]) -> None:
+    found = sparse_predictors(Analysis.of(parse(CODE)).halves("N"), data, N, of_family=False)
+    here = found.expansion(np.zeros(found.dim))
+    assert np.isfinite(here.value)
+    assert np.isfinite(here.gradient).all()
+    assert np.isfinite(here.values).all()
