@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from stansub.errors import InputError
 from stansub.stan.dependence import Step, Steps, needed, text_of
-from stansub.stan.rewrite import silent
+from stansub.stan.rewrite import silenced
 from stansub.stan.rewriting import checked
 from stansub.stan.sizes import data_declarations
 from stansub.stan.syntax import (
@@ -32,7 +32,6 @@ from stansub.stan.syntax import (
     Span,
     Statement,
     names,
-    parse,
     writes,
 )
 from stansub.target.approximation import LIMIT
@@ -90,8 +89,7 @@ def in_own_arguments(program: Program, size: str) -> OwnArguments:
     NotInArgumentsError
         When the text shows no way.
     """
-    if (code := silent(program.code)) != program.code:
-        program = parse(code)
+    program = silenced(program)
     steps = Steps.of(program)
     reading = _Reading.of(program, steps, size)
     inside = [step for step in (*steps.transformed, *steps.model) if reading.of_observations(step)]
@@ -196,11 +194,12 @@ def _range(statement: Statement) -> tuple[Bound, ...]:
 
 def _likelihood(program: Program, arguments: Sequence[Declaration], kept: Collection[Span]) -> str:
     transformed, model = program.transformed_parameters.statements, program.model.statements
-    lines = [program.text(block.span) for block in (program.functions_block, program.data, program.transformed_data)]
-    lines += ["parameters {", *(f"  {one.type} {one.name};" for one in arguments), "}"]
-    if inside := text_of(program, transformed, kept):
-        lines.append(f"transformed parameters {{\n{inside}\n}}")
-    return "\n".join([*lines, "model {", text_of(program, model, kept), "}"])
+    return program.with_blocks(
+        parameters="\n".join(f"  {one.type} {one.name};" for one in arguments),
+        transformed_parameters=text_of(program, transformed, kept) or None,
+        model=text_of(program, model, kept),
+        generated_quantities=None,
+    )
 
 
 def _data_of(program: Program, steps: Steps, rest: Sequence[Step]) -> tuple[tuple[Declaration, ...], Collection[Span]]:
@@ -225,12 +224,8 @@ def _surrogate(
     transformed_data: Collection[Span],
     kept: Collection[Span],
 ) -> str:
-    transformed = text_of(program, program.transformed_parameters.statements, kept)
-    model = text_of(program, program.model.statements, kept)
     locals_ = {one.name for one in program.model.declarations} & {one.name for one in arguments}
-    lines = [
-        program.text(program.functions_block.span),
-        "data {",
+    data = [
         *(f"  {one.type} {one.name};" for one in declarations),
         f"  int {SIZE};",
         *(f"  vector[{SIZE}] {name};" for name in (POINT, GRADIENT)),
@@ -244,22 +239,14 @@ def _surrogate(
         f"  array[{WEIGHTS}_n] int {WEIGHED};",
         f"  array[{WEIGHTS_STARTS}_n] int {WEIGHTS_STARTS};",
         *(f"  vector[{PLACES}_n] {name};" for name in (SIZES, CUBIC, QUARTIC, QUINTIC)),
-        "}",
     ]
-    if transformed_data:
-        inside = text_of(program, program.transformed_data.statements, transformed_data)
-        lines.append(f"transformed data {{\n{inside}\n}}")
-    lines.append(program.text(program.parameters.span))
-    if transformed:
-        lines.append(f"transformed parameters {{\n{transformed}\n}}")
     phi = _phi(arguments)
     change = f"{_PHI} - {POINT}"
     product = f"csr_matrix_times_vector({SIZE}, {SIZE}, {VALUES}, {COLUMNS}, {STARTS}, stansub_change)"
     sparse = f"{WEIGHTS}, {WEIGHED}, {WEIGHTS_STARTS}"
     means = f"csr_matrix_times_vector({WEIGHTS_STARTS}_n - 1, {SIZE}, {sparse}, stansub_change)"
-    lines += [
-        "model {",
-        model,
+    model = [
+        text_of(program, program.model.statements, kept),
         f"{{\n{phi}",
         f"vector[{SIZE}] stansub_change = {change};",
         f"target += dot_product({GRADIENT}, stansub_change) - 0.5 * dot_product(stansub_change, {product});",
@@ -267,16 +254,23 @@ def _surrogate(
         f"vector[{PLACES}_n] stansub_s = stansub_t ./ sqrt(1 + square(stansub_t / {LIMIT}));",
         f"vector[{PLACES}_n] stansub_factor = {CUBIC} + stansub_s .* ({QUARTIC} + stansub_s .* {QUINTIC});",
         "target += dot_product(square(stansub_s) .* stansub_s, stansub_factor);",
-        "}\n}",
-        "generated quantities {",
+        "}",
+    ]
+    quantities = [
         f"  vector[{SIZE}] {_PHI}_now;",
         "  {",
         _without_effects(program, kept) if locals_ else "",
         phi,
         f"{_PHI}_now = {_PHI};",
-        "  }\n}",
+        "  }",
     ]
-    return "\n".join(lines)
+    return program.with_blocks(
+        data="\n".join(data),
+        transformed_data=text_of(program, program.transformed_data.statements, transformed_data) or None,
+        transformed_parameters=text_of(program, program.transformed_parameters.statements, kept) or None,
+        model="\n".join(model),
+        generated_quantities="\n".join(quantities),
+    )
 
 
 def _without_effects(program: Program, kept: Collection[Span]) -> str:

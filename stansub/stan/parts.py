@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from stansub.stan.dependence import Step, Steps, needed, text_of, together
-from stansub.stan.rewrite import silent
+from stansub.stan.rewrite import silenced
 from stansub.stan.syntax import (
     Assign,
     Declaration,
@@ -27,7 +27,6 @@ from stansub.stan.syntax import (
     calls,
     find,
     names,
-    parse,
     walk,
 )
 from stansub.stan.transformed_data import exporting, is_copied
@@ -77,8 +76,7 @@ def divide(program: Program) -> Parts | None:
     program : Program
         The parsed program.
     """
-    if (code := silent(program.code)) != program.code:
-        program = parse(code)
+    program = silenced(program)
     taken = any(name.startswith(SWITCHES) for name in names(program))
     if taken or any(find(Jump, [program])) or any(call.name == "target" for call in calls(program)):
         return None
@@ -234,19 +232,15 @@ def _code(
     places: Sequence[Collection[Span]],
 ) -> str:
     transformed, model = program.transformed_parameters.statements, program.model.statements
-    lines = [
-        program.text(program.functions_block.span),
-        "data {",
-        *(f"  {one.type.plain} {one.name};" for one in declarations),
-    ]
-    lines += [f"  array[{len(places)}] int {SWITCHES};", "}"]
-    if anew:
-        lines.append(f"transformed data {{\n{text_of(program, program.transformed_data.statements, anew)}\n}}")
-    lines.append(program.text(program.parameters.span))
-    if staying:
-        lines.append(f"transformed parameters {{\n{text_of(program, transformed, staying)}\n}}")
-    lines.append("model {")
+    data = [*(f"  {one.type.plain} {one.name};" for one in declarations), f"  array[{len(places)}] int {SWITCHES};"]
+    groups = list[str]()
     for k, kept in enumerate(places, start=1):
         inside = [text_of(program, block, kept) for block in (transformed, model)]
-        lines += [f"if ({SWITCHES}[{k}]) {{", *filter(None, inside), "}"]
-    return "\n".join([*lines, "}"])
+        groups += [f"if ({SWITCHES}[{k}]) {{", *filter(None, inside), "}"]
+    return program.with_blocks(
+        data="\n".join(data),
+        transformed_data=text_of(program, program.transformed_data.statements, anew) or None,
+        transformed_parameters=text_of(program, transformed, staying) or None,
+        model="\n".join(groups),
+        generated_quantities=None,
+    )

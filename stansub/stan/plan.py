@@ -112,8 +112,8 @@ def _whole(program: Program) -> Planned:
 
 
 def _silenced(program: Program) -> Iterator[Planned]:
-    if (silenced := rewrite.silent(program.code)) != program.code:
-        yield Planned(SILENT, silenced, "the program without print and profile, which threads must not do at once")
+    if (silenced := rewrite.silenced(program)) is not program:
+        yield Planned(SILENT, silenced.code, "the program without print and profile, which threads must not do at once")
 
 
 def _programs(

@@ -7,14 +7,13 @@ each block's log likelihood to the header and have no variables of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from stansub.errors import InputError
 from stansub.stan.recognise import Form, bracketed, normalised, partial_sums
 from stansub.stan.sizes import changing_names, data_declarations
 from stansub.stan.syntax import (
-    Block,
     Braces,
     Call,
     Empty,
@@ -97,17 +96,12 @@ def block_program(program: Program, form: Form) -> str:
     else:
         raise ValueError("a program of form 'sum' is not rewritten")
     quantities, _ = _carried(program, program.model.statements, form.span, in_quantities)
-    return "\n".join(
-        [
-            _block("functions", program.text(program.functions_block.inside), functions),
-            program.text(program.data.span),
-            _block("transformed data", program.text(program.transformed_data.inside), hoisted),
-            program.text(program.parameters.span),
-            program.text(program.transformed_parameters.span),
-            _block("model", model),
-            # Braces make the variables local: generated quantities would otherwise be output.
-            _block("generated quantities", "{", quantities, "}"),
-        ]
+    return program.with_blocks(
+        functions_block=_lines(program.text(program.functions_block.inside), functions),
+        transformed_data=_lines(program.text(program.transformed_data.inside), hoisted),
+        model=_lines(model),
+        # Braces make the variables local: generated quantities would otherwise be output.
+        generated_quantities=_lines("{", quantities, "}"),
     )
 
 
@@ -122,11 +116,13 @@ def silent(code: str) -> str:
     code : str
         Stan code, for example the canonical text.
     """
-    if "print" not in code and "profile" not in code:
-        return code
-    program = parse(code)
+    return silenced(parse(code)).code
+
+
+def silenced(program: Program) -> Program:
+    """Return a program without such statements: itself if it has none."""
     quiet = changed(program, _silenced)
-    return code if quiet is program else str(quiet)
+    return program if quiet is program else parse(str(quiet))
 
 
 def _silenced(node: Node) -> Node | None:
@@ -148,9 +144,8 @@ def reserve_names(program: Program) -> None:
         )
 
 
-def _block(name: str, *parts: str) -> str:
-    inside = "\n".join(part.strip("\n") for part in parts if part.strip())
-    return f"{name} {{\n{inside}\n}}"
+def _lines(*parts: str) -> str:
+    return "\n".join(part.strip("\n") for part in parts if part.strip())
 
 
 def replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, str]]) -> str:
@@ -162,7 +157,7 @@ def replaced(program: Program, span: Span, replacements: Iterable[tuple[Span, st
     return "".join([*pieces, program.code[at : span.end]])
 
 
-def extended(program: Program, lines: Iterable[str], replacements: Iterable[tuple[Span, str]]) -> str:
+def extended(program: Program, lines: Iterable[str], replacements: Collection[tuple[Span, str]]) -> str:
     """The program with more transformed data, and with parts of transformed parameters and model replaced.
 
     Parameters
@@ -171,27 +166,16 @@ def extended(program: Program, lines: Iterable[str], replacements: Iterable[tupl
         The parsed program.
     lines : iterable of str
         Stan code for the end of transformed data.
-    replacements : iterable of (Span, str)
+    replacements : collection of (Span, str)
         Parts of the other two blocks, and what stands in their place.
     """
-    replacements = list(replacements)
-
-    def changed(block: Block) -> str:
-        inside = [(span, text) for span, text in replacements if block.span.contains(span)]
-        return replaced(program, block.span, inside)
-
+    inside = {
+        name: replaced(program, block.inside, found)
+        for name in ("transformed_parameters", "model")
+        if (found := [one for one in replacements if (block := getattr(program, name)).span.contains(one[0])])
+    }
     filled = "\n".join([program.text(program.transformed_data.inside), *lines])
-    return "\n".join(
-        [
-            program.text(program.functions_block.span),
-            program.text(program.data.span),
-            f"transformed data {{\n{filled}\n}}",
-            program.text(program.parameters.span),
-            changed(program.transformed_parameters),
-            changed(program.model),
-            program.text(program.generated_quantities.span),
-        ]
-    )
+    return program.with_blocks(transformed_data=filled, **inside)
 
 
 def _units(loop: For, total: str) -> str:
@@ -366,18 +350,13 @@ def constants_program(program: Program, function: str, n: str, *, first: str = "
     declared = f"int {METRIC_SIZE};\n  matrix[{METRIC_SIZE}, {METRIC_SIZE}] {METRIC};" if metric else ""
     index = "stansub_i" if first == "1" else f"{bracketed(parse_expression(first))} - 1 + stansub_i"
     call = f"{function}({', '.join([index, *arguments])})"
-    return "\n".join(
-        [
-            program.text(program.functions_block.span),
-            _block("data", program.text(program.data.inside), declared),
-            program.text(program.transformed_data.span),
-            "generated quantities {",
-            f"  vector[{n}] stansub_constants;",
-            f"  for (stansub_i in 1 : {n}) {{",
-            f"    stansub_constants[stansub_i] = {call};",
-            "  }",
-            "}",
-        ]
+    loop = f"  for (stansub_i in 1 : {n}) {{\n    stansub_constants[stansub_i] = {call};\n  }}"
+    return program.with_blocks(
+        data=_lines(program.text(program.data.inside), declared),
+        parameters=None,
+        transformed_parameters=None,
+        model=None,
+        generated_quantities=f"  vector[{n}] stansub_constants;\n{loop}",
     )
 
 
@@ -414,18 +393,12 @@ def range_program(program: Program) -> str:
         )
     arguments = _by_name(program, "log_lik_range", 0, known | set(at_proposal.values()), "data or parameters")
     declared = program.text(program.parameters.inside)
-    return "\n".join(
-        [
-            *_up_to_data(program),
-            _block("parameters", declared, renamed(declared, at_proposal)),
-            _block("generated quantities", f"  real stansub_range = log_lik_range({', '.join(arguments)});"),
-        ]
+    return program.with_blocks(
+        parameters=_lines(declared, renamed(declared, at_proposal)),
+        transformed_parameters=None,
+        model=None,
+        generated_quantities=f"  real stansub_range = log_lik_range({', '.join(arguments)});",
     )
-
-
-def _up_to_data(program: Program) -> list[str]:
-    """The program's blocks before the parameters."""
-    return [program.text(block.span) for block in (program.functions_block, program.data, program.transformed_data)]
 
 
 def _data_names(program: Program) -> set[str]:

@@ -35,15 +35,14 @@ def exporting(program: Program, variables: Sequence[Declaration]) -> str:
         Of its transformed data.
     """
     sizes = ", ".join(f"1.0 * ({dim})" for one in variables for dim in one.all_dims)
-    lines = [program.text(block.span) for block in (program.functions_block, program.data, program.transformed_data)]
-    if sizes:
-        count = sum(len(one.all_dims) for one in variables)
-        lines.append(f"transformed parameters {{\n  vector[{count}] stansub_sizes = [{sizes}]';\n}}")
-    lines.append("generated quantities {")
-    for k, one in enumerate(variables):
-        name = f"stansub_{k}"
-        lines.append(f"  {one.type.plain} {name} = {one.name};")
-    return "\n".join([*lines, "}"])
+    count = sum(len(one.all_dims) for one in variables)
+    values = (f"  {one.type.plain} stansub_{k} = {one.name};" for k, one in enumerate(variables))
+    return program.with_blocks(
+        parameters=None,
+        transformed_parameters=f"  vector[{count}] stansub_sizes = [{sizes}]';" if sizes else None,
+        model=None,
+        generated_quantities="\n".join(values),
+    )
 
 
 def values(library: Library, variables: Sequence[Declaration], data: Data, *, seed: int) -> dict[str, Any]:

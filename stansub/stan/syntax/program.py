@@ -87,6 +87,22 @@ class Program(Node):
         """Return the program's text within a span."""
         return self.code[span.start : span.end]
 
+    def with_blocks(self, **inside: str | None) -> str:
+        """Return the code of the program with some blocks written anew; the others as they stand.
+
+        Parameters
+        ----------
+        **inside : str or None
+            What is between the braces of a block; None to leave it out.
+        """
+        lines = []
+        for name in ("functions_block", *BLOCKS):
+            if name not in inside:
+                lines.append(self.text(getattr(self, name).span))
+            elif (text := inside[name]) is not None:
+                lines.append(f"{name.removesuffix('_block').replace('_', ' ')} {{\n{text}\n}}")
+        return "\n".join(lines)
+
     def __str__(self) -> str:
         blocks = []
         if self.functions or self.functions_block.span != NOWHERE:
