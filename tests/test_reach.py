@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import zipfile
@@ -235,3 +236,12 @@ def test_some_programs(reach: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [name for name in (*sums, *others) if rows[name]["qualifies"]] == sums
     assert all(rows[name]["proof"] < 1e-10 and rows[name]["observations"] == 400 for name in sums)
     assert all(rows[name]["reason"] and rows[name]["offered"] is None for name in others)
+
+
+def test_what_the_script_says_of_formulas_is_known(reach: Any) -> None:
+    """Every obstacle that the script names is one of those of the corpus."""
+    text = reach.brms.SCRIPT.read_text(encoding="utf-8")
+    named = text[text.index("NOT_A_SUM <- list(") :].partition(")\n")[0]
+    found = re.findall(r'= "([^"]+)"', named)
+    assert len(found) > 3
+    assert set(found) <= reach.brms._OBSTACLES.keys()

@@ -57,6 +57,7 @@ PARTIAL = Obstacle("a partial likelihood", ("partial likelihood", "cox", "at ris
 CHANGE_POINT = Obstacle("a change point that is summed out", ("change point", "summed out", "takes one observation"))
 SUMMARY = Obstacle("a density of the data's mean and sd", ("summar", "all observations"))
 SCALED = Obstacle("a predictor scaled by its mean over the data", ("all observations", "mean of"))
+SUPPORT = Obstacle("a bound of a parameter by the residuals of all observations", ("all observations", "residual"))
 NO_LIKELIHOOD = Obstacle("a program without likelihood", ("no likelihood", "nothing that counts observations"))
 
 

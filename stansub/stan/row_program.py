@@ -141,7 +141,8 @@ class _Arguments:
                 raise NoPredictorsError(f"an observation has more than {MOST_ARGUMENTS} arguments")
             shares = [_Share(len(self.slopes), np.ones(1))]
             self.slopes.append(slopes)
-            self.offsets.append(np.asarray(one.values, np.float64))
+            # Where an observation's branch is another, data may give no number, as the logarithm of 0.
+            self.offsets.append(np.nan_to_num(np.asarray(one.values, np.float64), posinf=0.0, neginf=0.0))
             if sum(each.size for each in self.slopes) > _MOST_NUMBERS:
                 raise NoPredictorsError("the rows of its arguments take too much memory")
         self._known[_key(slopes)] = shares

@@ -16,7 +16,7 @@ from stansub import _loop
 from stansub.stan.observation import follow
 from stansub.stan.predictors import _dense, is_proved
 from stansub.stan.row_program import _tail_rounding, in_program
-from stansub.stan.rowwise import NotFollowedError
+from stansub.stan.rowwise import NotFollowedError, affine, apply, data, select
 from stansub.stan.syntax import parse
 from stansub.target.blocks import Blocks
 from stansub.target.programs import Code, ProgramFamily
@@ -490,3 +490,16 @@ def test_programs_that_read_what_is_not_there_are_refused() -> None:
         program(("argument", 1, 0))
     with pytest.raises(ValueError, match="reads what is not there"):
         program(("exp", 0, 0))
+
+
+def test_what_data_make_of_a_branch_that_is_not_taken_does_not_matter() -> None:
+    """The logarithm of an observation that is 0 stands in the branch of the others."""
+    y, theta = np.array([0.0, 2.0, 3.0]), 0.3
+    with np.errstate(divide="ignore"):
+        log_y = np.log(y)
+    a = affine(np.ones((1, 1)), np.zeros(1))
+    with np.errstate(all="raise"):
+        family, (row,) = in_program(select(y == 0, apply("inv_logit", a), apply("exp", a - data(log_y))), len(y))
+    eta = theta * row.slopes[:, 0] + row.offset
+    truth = [special.expit(theta), *np.exp(theta - log_y[1:])]
+    assert family.log_lik(np.broadcast_to(eta, (1, len(y)))) == pytest.approx(truth, rel=1e-14)
