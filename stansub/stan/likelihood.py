@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from stansub.errors import InputError
+from stansub.stan.densities import SPECS
 from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silenced
 from stansub.stan.rewriting import checked
@@ -26,11 +27,19 @@ from stansub.stan.syntax import (
     Bound,
     Call,
     Declaration,
+    Expression,
+    Infix,
     Literal,
+    Prefix,
     Program,
     SizedType,
     Span,
     Statement,
+    Tilde,
+    Transpose,
+    bare,
+    find,
+    name_of,
     names,
     writes,
 )
@@ -52,6 +61,7 @@ _LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
 # How arguments are read, by their bounds, and functions whose values have these bounds.
 _LINKS = {(): "{}", (_LOWER,): "log({})", (_LOWER, _UPPER): "logit({})"}
 _RANGES = {"exp": (_LOWER,), "inv_logit": (_LOWER, _UPPER)}
+_SUMS, _PRODUCTS = ("+", "-"), ("*", ".*", "/", "./")
 
 
 class NotInArgumentsError(InputError):
@@ -98,7 +108,8 @@ def in_own_arguments(program: Program, size: str) -> OwnArguments:
         raise NotInArgumentsError("no statement of the model adds what depends on observations")
     kept = needed([*inside, *(step for step in steps.model if not reading.changes(step))], adding)
     free = frozenset().union(*(step.reads for step in kept)) - frozenset().union(*(step.writes for step in kept))
-    arguments = tuple(reading.argument(key) for key in reading.in_order(free))
+    linear = frozenset[str]().union(*(_linear(step.statement) for step in kept))
+    arguments = tuple(reading.argument(key, linear) for key in reading.in_order(free))
     if not arguments:
         raise NotInArgumentsError("the likelihood reads no parameters")
     spans = {step.statement.span for step in kept}
@@ -168,16 +179,20 @@ class _Reading:
             raise NotInArgumentsError(f"the likelihood reads {name}, which is declared within a branch or loop")
         return [key for key in self.declared if key in found]
 
-    def argument(self, key: str) -> Declaration:
-        """A variable as a parameter of the likelihood's program."""
+    def argument(self, key: str, linear: Collection[str]) -> Declaration:
+        """A variable as a parameter of the likelihood's program; ``linear`` ones have no link.
+
+        But for those that are declared positive, which are scales far more often than coefficients.
+        """
         one = self.declared[key]
-        plain = one.type.plain
-        if plain.base not in ("real", "vector", "row_vector", "matrix"):
+        plain = one.name in linear and one.type.bounds != (_LOWER,)
+        free = one.type.plain
+        if free.base not in ("real", "vector", "row_vector", "matrix"):
             raise NotInArgumentsError(f"the likelihood reads {one.name} of type {one.type}")
         kept = one.type.bounds or self._range(key)
-        kept = kept if kept in _LINKS else ()
-        base = one.base if one.base == _ORDERED else plain.base
-        return Declaration(SizedType(plain.array_dims, base, (), kept, plain.dims), one.name)
+        kept = kept if kept in _LINKS and not plain else ()
+        base = one.base if one.base == _ORDERED else free.base
+        return Declaration(SizedType(free.array_dims, base, (), kept, free.dims), one.name)
 
     def _range(self, key: str) -> tuple[Bound, ...]:
         """The bounds of all that is written to a variable, if the text shows them."""
@@ -190,6 +205,50 @@ def _range(statement: Statement) -> tuple[Bound, ...]:
     value = statement.computes[-1] if isinstance(statement, Declaration | Assign) else None
     replaces = not isinstance(statement, Assign) or statement.operator == "="
     return _RANGES.get(value.name, ()) if isinstance(value, Call) and replaces else ()
+
+
+def _linear(statement: Statement) -> set[str]:
+    """Variables that a statement takes as coefficients or predictors: their link would bend what is affine in them.
+
+    They are added to what does not contain them (the share in ``z + (1 - z) * p`` is no coefficient), or are an
+    argument that a density takes as it is.
+    """
+    sums = [_terms(one) for one in find(Infix, [statement]) if one.operator in _SUMS]
+    if isinstance(statement, Assign) and statement.operator in ("+=", "-="):
+        sums.append([statement.place, statement.expression])
+    found = set[str]()
+    for terms in sums:
+        for k, term in enumerate(terms):
+            others = [names(one) for place, one in enumerate(terms) if place != k and names(one)]
+            found |= {name for name in _factors(term) if any(name not in one for one in others)}
+    drawn = [one.distribution for one in find(Tilde, [statement])]
+    densities = [(one.name, one.arguments) for one in drawn]
+    densities += [(one.name.rpartition("_")[0], one.arguments[1:]) for one in find(Call, [statement]) if one.bar]
+    for name, arguments in densities:
+        if name.endswith("_glm"):
+            found |= names(*arguments)
+        elif name in SPECS:
+            as_it_is = (one for link, one in zip(SPECS[name].links, arguments, strict=False) if link.words == "{}")
+            found = found.union(*map(_factors, as_it_is))
+    return found
+
+
+def _terms(expression: Expression) -> list[Expression]:
+    """What a sum adds or subtracts."""
+    expression = bare(expression)
+    if isinstance(expression, Infix) and expression.operator in _SUMS:
+        return [*_terms(expression.left), *_terms(expression.right)]
+    return [expression]
+
+
+def _factors(expression: Expression) -> set[str]:
+    """Variables that are factors of an expression."""
+    expression = bare(expression)
+    if isinstance(expression, Infix) and expression.operator in _PRODUCTS:
+        return _factors(expression.left) | _factors(expression.right)
+    if isinstance(expression, Prefix | Transpose):
+        return _factors(expression.operand)
+    return {name} if (name := name_of(expression)) else set()
 
 
 def _likelihood(program: Program, arguments: Sequence[Declaration], kept: Collection[Span]) -> str:

@@ -71,6 +71,42 @@ def test_probabilities_are_by_their_logit_and_positive_values_by_their_logarithm
     assert all(f"to_vector({name})" in own.surrogate for name in ("logit(p)", "log(rate)"))
 
 
+@pytest.mark.parametrize(
+    ("model", "is_plain"),
+    [
+        ("y ~ normal(share * x + u[g], 1);", True),
+        ("y ~ normal(u[g] - x * (-share), 1);", True),
+        ("vector[N] mu = u[g]; mu += share * x; y ~ normal(mu, 1);", True),
+        ("for (n in 1:N) y[n] ~ normal(share, exp(u[g[n]]));", True),
+        ("for (n in 1:N) y[n] ~ normal(share * x[n], exp(u[g[n]]));", True),
+        ("y ~ normal_id_glm(to_matrix(x), u[g], [share]', 1);", True),
+        ("for (n in 1:N) c[n] ~ bernoulli(share);", False),
+        ("for (n in 1:N) target += log(share + (1 - share) * exp(-exp(u[g[n]])));", False),
+        (
+            "for (n in 1:N) target += bernoulli_lpmf(0 | share) + poisson_log_lpmf(c[n] | u[g[n]]);",
+            False,
+        ),
+    ],
+)
+def test_a_bounded_coefficient_is_read_as_it_is(model: str, is_plain: bool) -> None:
+    code = program(
+        data="vector[N] x; array[N] int<lower=0> c;",
+        parameters="real<lower=0, upper=1> share; vector[J] u;",
+        model=f"u ~ std_normal(); {model}",
+    )
+    assert ("real share" in arguments(code)) == is_plain
+    assert ("real<lower=0, upper=1> share" in arguments(code)) != is_plain
+
+
+def test_what_a_density_takes_as_it_is_is_not_read_by_its_logarithm() -> None:
+    code = program(
+        parameters="vector[J] z;",
+        transformed="vector[J] rate = exp(z);",
+        model="z ~ std_normal(); y ~ normal(rate[g], 1);",
+    )
+    assert arguments(code) == ["vector[J] rate"]
+
+
 def test_the_range_of_what_several_statements_write_is_not_assumed() -> None:
     code = program(
         parameters="vector[J] z; real<lower=0> tau;",
