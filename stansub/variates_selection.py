@@ -206,7 +206,7 @@ class VariatesGivenUp(Chosen):
 
 @dataclass(frozen=True)
 class ExpansionPoint(Chosen):
-    """What came of a meeting of the chains."""
+    """What a comparison of the chains has shown."""
 
     about = "expansion point"
     n_steps: int

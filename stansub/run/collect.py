@@ -144,7 +144,7 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
 
 
 def keep_unconstrained(chains: Sequence[Chain], kept: Path | None = None) -> Path | None:
-    """Write the draws there are where they can still be found; None where there are none.
+    """Write the draws made so far to a file; None where there are none.
 
     Parameters
     ----------

@@ -203,7 +203,7 @@ class SampleConfig:
         Named(TEST_NAMES),
         type_="name or StoppingRule",
         metavar="NAME",
-        means="pocock",
+        means="exact decisions where bounds are proved, otherwise pocock",
         common=True,
     )
     bounds: Literal["proved", "learned"] | str | None = _option(
