@@ -839,7 +839,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = run(["sample", "--help"], capsys)
     assert code == 0
-    assert f"[default: ({decisions.DEFAULT_TEST})]" in out
+    assert f"[default: (exact decisions where bounds are proved, otherwise {decisions.DEFAULT_TEST})]" in out
     assert run(["--version"], capsys)[1].startswith("stansub ")
     code, out, err = run([], capsys)
     assert (code, err) == (0, "")
