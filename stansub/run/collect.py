@@ -144,7 +144,7 @@ def usable(chains: Sequence[Chain], outcome: Outcome, *, before: str = "") -> tu
 
 
 def keep_unconstrained(chains: Sequence[Chain], kept: Path | None = None) -> Path | None:
-    """Write the draws made so far to a file; None where there are none.
+    """Write the draws made so far to a file and return its path, or None if no draws have been made.
 
     Parameters
     ----------
