@@ -64,11 +64,11 @@ def doctor(
     debug: Debug = False,
 ) -> None:
     """Show compiler, stanc, BridgeStan, versions and cache, with a remedy for anything missing or damaged."""
-    from stansub.stan import toolchain
+    from stansub.stan import doctor
 
     if clear:
-        typer.echo(toolchain.clear(), err=True)
-    checks = toolchain.examine()
+        typer.echo(doctor.clear(), err=True)
+    checks = doctor.examine()
     console = FlagConsole()
     width = max(len(one.name) for one in checks)
     for one in checks:

@@ -22,6 +22,7 @@ from stansub.output.layout import Layout, by_variable
 from stansub.run.progress import stage_progress
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
+from stansub.stan.home import find_home
 from stansub.stan.library import Library, Model
 
 # nutpie's names of statistics, and ArviZ's.
@@ -152,7 +153,7 @@ def _with_data(path: Path, program: Program, data: Data, *, seed: int) -> Any:
         import bridgestan
         import nutpie
 
-        bridgestan.set_bridgestan_path(str(toolchain.find_home().path))
+        bridgestan.set_bridgestan_path(str(find_home().path))
         name = toolchain.stem_of(program.name)
         return nutpie.compile_stan_model(code=program.code, model_name=name).with_data(**data.values)
 

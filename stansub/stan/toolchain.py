@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import os
-import platform
 import re
 import shlex
 import shutil
-import stat
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
-from stansub.errors import RunError, StansubError
+from stansub.errors import RunError
 from stansub.progress import Progress, as_progress
 from stansub.stan import processes
 from stansub.stan.cache import FOLDERS, cache_dir, cache_errors, is_damaged, is_intact, is_ours, keep, make_folder
-from stansub.stan.download import bridgestan_version, failed_download
+from stansub.stan.compiler import environment, is_clang, make, make_variables, require_tools, surroundings
 from stansub.stan.headers import Headers
 from stansub.stan.home import Home, find_home
 from stansub.stan.stanc import STANC_ERROR, explain
 
-__all__ = ["Check", "Home", "compile_library", "examine", "find_home"]
-
 _RELEVANT = re.compile(
     r"error:|unknown option|undefined reference|no space left|killed|not found|no such file|\*\*\*", re.IGNORECASE
 )
-# Variables of make and of the Makefile; environment modules on clusters set INCLUDE and LIB for other ends.
-_MAKES_OWN = ("MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
-_MAKEFILES_OWN = ("BS_ROOT", "BRIDGE_O", "BRIDGESTAN_AD_HESSIAN", "INCLUDE", "LIB", "SRC", "STANC", "STANCFLAGS")
-_NOT_FOR_MAKE = frozenset((*_MAKES_OWN, *_MAKEFILES_OWN, "USER_HEADER", "USER_INCLUDE"))
 _WAIT_SECONDS = 0.2
 # Headers are precompiled when so many programs have been compiled, more than a first run needs, since that takes as
 # long as three programs save by it; and where so many bytes of the disk are free.
 _PROGRAMS_FIRST, _HEADER_ROOM = 4, 2e9
-_INSTALL = (
-    "install a C++17 compiler and make (Debian, Ubuntu: apt install g++ make; Fedora: dnf install gcc-c++ make; "
-    "macOS: xcode-select --install)"
-)
 
 
 def compile_library(
@@ -103,7 +87,7 @@ def compile_library(
     if is_intact(library):
         return library
 
-    _require_tools()
+    require_tools()
     with cache_errors(cache):
         for folder in FOLDERS:
             make_folder(cache / folder)
@@ -116,27 +100,31 @@ def compile_library(
                 f"{again if is_damaged(library) else f'Compiling {name}'} (about half a minute)",
                 remedy="compile it before with `stansub check`",
             )
-            _remove_abandoned(cache)
+            remove_abandoned(cache)
             with _scratch(cache / "build" / wanted.key) as build:
                 (build / f"{wanted.stem}.stan").write_text(code, encoding="utf-8")
-                variables = [f"STANCFLAGS={shlex.join(wanted.flags)}"]
-                if wanted.header is not None:
-                    (build / "user_header.hpp").write_bytes(wanted.header)
-                    variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
-                target = build / f"{wanted.stem}_model.so"
-                headers = _headers(wanted, build, variables, log, check)
-                try:
-                    _run_make(
-                        wanted, target, [*variables, *([f"HEADERS={' '.join(headers)}"] if headers else [])], check
-                    )
-                except RunError as error:
-                    if not headers or type(error) is not RunError or (stop is not None and stop.is_set()):
-                        raise
-                    log(f"Compiling {name} again with all of Stan's headers")
-                    _remove_precompiled(wanted)  # it may be damaged
-                    _run_make(wanted, target, variables, check)
-                keep(target, library)
+                keep(_made(wanted, build, name, log, check), library)
     return library
+
+
+def _made(wanted: _Wanted, build: Path, name: str, log: Progress, check: Callable[[], None]) -> Path:
+    """Make the library in a folder that has its program: with few headers, or with all if that fails."""
+    variables = [f"STANCFLAGS={shlex.join(wanted.flags)}"]
+    if wanted.header is not None:
+        (build / "user_header.hpp").write_bytes(wanted.header)
+        variables.append(f"USER_HEADER={build / 'user_header.hpp'}")
+    target = build / f"{wanted.stem}_model.so"
+    headers = _headers(wanted, build, variables, log, check)
+    try:
+        _run_make(wanted, target, [*variables, *([f"HEADERS={' '.join(headers)}"] if headers else [])], check)
+    except RunError as error:
+        if not headers or type(error) is not RunError:
+            raise
+        check()
+        log(f"Compiling {name} again with all of Stan's headers")
+        _remove_precompiled(wanted)  # it may be damaged
+        _run_make(wanted, target, variables, check)
+    return target
 
 
 class _Wanted(NamedTuple):
@@ -168,7 +156,7 @@ class _Wanted(NamedTuple):
         if not any(flag.startswith("--name") for flag in flags):
             flags.append(f"--name={stem}_model")
         header = None if user_header is None else user_header.read_bytes()
-        foundation = _hash(home.identity, *_variables(), *_surroundings())
+        foundation = _hash(home.identity, *make_variables(), *surroundings())
         key = _hash(foundation, *flags, code, header or b"")
         return cls(home, cache_dir(), stem, flags, header, foundation, key)
 
@@ -217,7 +205,7 @@ def _locked(path: Path, on_wait: Callable[[], None], check: Callable[[], None]) 
         lock.release()
 
 
-def _remove_abandoned(cache: Path) -> None:
+def remove_abandoned(cache: Path) -> None:
     """Remove the build folders of processes that were killed: those that nobody holds the lock of."""
     for folder in (cache / "build").iterdir():
         lock = FileLock(cache / "locks" / f"{folder.name}.lock")
@@ -269,7 +257,7 @@ def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check
     Precompiled headers of clang would have to be made again whenever the headers were touched.
     """
     precompiled = header.with_suffix(".hpp.gch")
-    if is_ours(precompiled) or "clang" in _first_line(_compiler()):
+    if is_ours(precompiled) or is_clang():
         return
     precompiled.unlink(missing_ok=True)
     with (header.parent / "programs").open("ab") as programs:  # a byte for each
@@ -318,14 +306,8 @@ def _run_make(wanted: _Wanted, target: Path, variables: Sequence[str], check: Ca
 def _make_target(
     wanted: _Wanted, target: Path, variables: Sequence[str], check: Callable[[], None]
 ) -> subprocess.CompletedProcess[str]:
-    command = [*shlex.split(_make()), "-j2", *_variables(), *variables, str(target)]
-    return processes.run(command, cwd=wanted.home.path, env=_environment(target.parent), check=check)
-
-
-def _environment(scratch: Path) -> dict[str, str]:
-    """Our environment for make: messages in English, and nothing that the Makefile would take for its own variables."""
-    ours = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_MAKE}
-    return ours | {"LC_ALL": "C", "TMPDIR": str(scratch), "CPPFLAGS": _preprocessor_flags()}
+    command = [*shlex.split(make()), "-j2", *make_variables(), *variables, str(target)]
+    return processes.run(command, cwd=wanted.home.path, env=environment(target.parent), check=check)
 
 
 def _reason(output: str) -> str:
@@ -346,189 +328,3 @@ def _hash(*parts: str | bytes) -> str:
         data = part.encode() if isinstance(part, str) else part
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()[:20]
-
-
-def _compiler() -> str:
-    return os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
-
-
-def _make() -> str:
-    return os.environ.get("MAKE") or "make"
-
-
-def _variables() -> tuple[str, ...]:
-    """Make variables of every compilation. TARGET_ARCH is make's own variable for what its rules for C++ add."""
-    native = "-mcpu=native" if (sys.platform, platform.machine()) == ("darwin", "arm64") else "-march=native"
-    target = os.environ.get("TARGET_ARCH", native)
-    return ("STAN_THREADS=true", "O=3", f"TARGET_ARCH={target}", f"CXX={_compiler()}")
-
-
-def _preprocessor_flags() -> str:
-    """Return the flags for any home's Makefile: those of the environment, and one that leaves out Eigen's assertions.
-
-    A failed assertion ends the process. Stan checks sizes and indices itself, and throws an exception.
-    """
-    return f"{os.environ.get('CPPFLAGS', '')} -DEIGEN_NO_DEBUG".strip()
-
-
-def _surroundings() -> tuple[str, ...]:
-    """What else a library depends on: compiler version, processor, flags in the environment, package version."""
-    flags = [_preprocessor_flags(), *(os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS", "LDLIBS"))]
-    return (_first_line(_compiler()), *_processor(), bridgestan_version(), *flags)
-
-
-@functools.cache
-def _first_line(program: str) -> str:
-    """What a program says to ``--version``, or nothing if it cannot be run."""
-    try:
-        done = subprocess.run([*shlex.split(program), "--version"], capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return done.stdout.partition("\n")[0].strip()
-
-
-@functools.cache
-def _processor() -> tuple[str, str]:
-    """Name and instruction sets of the processor, which ``-march=native`` compiles for."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
-    except OSError:
-        return platform.processor() or platform.machine(), ""
-    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    return fields.get("model name", platform.machine()), fields.get("flags", fields.get("Features", ""))
-
-
-def _require_tools() -> None:
-    for what, program in (("C++ compiler", _compiler()), ("make", _make())):
-        if shutil.which(shlex.split(program)[0]) is None:
-            raise RunError(f"no {what} found ({program} is not on the PATH): {_INSTALL}")
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that ``stansub doctor`` looked at.
-
-    Attributes
-    ----------
-    name : str
-        What was looked at.
-    ok : bool
-        Whether it will do.
-    value : str
-        What it is.
-    remedy : str
-        What to do about it, empty if nothing.
-    """
-
-    name: str
-    ok: bool
-    value: str
-    remedy: str = ""
-
-
-def examine() -> list[Check]:
-    """What compiling needs, and what to do about each thing missing. Makes the home if there is none."""
-    return [*_tool_checks(), *_home_checks(), *_cache_checks(), _processor_check()]
-
-
-def _problem(name: str, error: StansubError) -> Check:
-    """An error as a check that failed: what comes after the semicolon is the remedy."""
-    what, _, remedy = str(error).rpartition("; ")
-    return Check(name, False, what, remedy)
-
-
-def _tool_checks() -> list[Check]:
-    checks = []
-    for name, program in (("C++ compiler", _compiler()), ("make", _make())):
-        version = _first_line(program)
-        checks.append(
-            Check(name, True, version) if version else Check(name, False, f"{program} does not run", _INSTALL)
-        )
-    return checks
-
-
-def _home_checks() -> list[Check]:
-    checks = [Check("bridgestan", True, bridgestan_version())]
-    try:
-        home = find_home()
-    except StansubError as error:
-        return [*checks, _problem("BridgeStan home", error)]
-    reason = failed_download(cache_dir())
-    origin = {"BRIDGESTAN": "from BRIDGESTAN", "made": "made from the httpstan package"}.get(home.origin, "downloaded")
-    stanc = _first_line(shlex.quote(str(home.stanc)))
-    checks += [
-        Check("BridgeStan home", True, f"{home.path} ({origin}, version {home.version})"),
-        Check("Stan", True, home.stan_version),
-        Check("stanc", bool(stanc), stanc or f"{home.stanc} does not run", "" if stanc else "reinstall httpstan"),
-    ]
-    if home.origin == "made" and reason:
-        checks.append(Check("BridgeStan download", True, f"failed; next attempt after a day ({reason})"))
-    return checks
-
-
-def _cache_checks() -> list[Check]:
-    elsewhere = "set STANSUB_CACHE to a writable folder with free space"
-    try:
-        cache = cache_dir()
-    except RunError as error:
-        return [_problem("cache", error)]
-    try:
-        make_folder(cache)
-        free = shutil.disk_usage(cache).free
-    except OSError as error:
-        return [Check("cache", False, f"{cache}: {error.strerror}", elsewhere)]
-    value = f"{cache}, {_size([cache])}, {free / 1e9:.1f} GB free on the disk"
-    if not os.access(cache, os.W_OK):
-        return [Check("cache", False, f"{value}, not writable", elsewhere), _kept_check(cache)]
-    return [Check("cache", free > 2e8, value, "" if free > 2e8 else elsewhere), _kept_check(cache)]
-
-
-def _kept_check(cache: Path) -> Check:
-    """The compiled programs in the cache, each compared with its digest."""
-    programs = sorted((cache / "libraries").glob("*.so"))
-    damaged = [file.name for file in (*programs, *(cache / "api").glob("*.o")) if is_damaged(file)]
-    value = f"{len(programs)}, {_size(programs)}"
-    if damaged:
-        remedy = "stansub compiles them again when needed; if this recurs, check the disk"
-        return Check("compiled programs", False, f"{value}, {len(damaged)} damaged ({', '.join(damaged)})", remedy)
-    return Check("compiled programs", True, f"{value}, none damaged (`stansub doctor --clear` removes them)")
-
-
-def clear() -> str:
-    """Remove all compiled programs from the cache; a sentence on what was removed.
-
-    Programs in use go on; what is being compiled is left alone.
-
-    Raises
-    ------
-    RunError
-        When a file cannot be removed.
-    """
-    cache = cache_dir()
-    kept = [cache / name for name in ("libraries", "api", "cmdstan", "headers")]
-    count = len(list(kept[0].glob("*.so"))) + sum(1 for file in kept[2].glob("*/*.stan"))
-    removed = f"Removed the compiled programs in {cache}: {count}, {_size(kept)}"
-    with cache_errors(cache):
-        for folder in kept:
-            if folder.is_dir():
-                shutil.rmtree(folder)
-        if (cache / "build").is_dir():
-            _remove_abandoned(cache)
-    return removed
-
-
-def _size(places: Sequence[Path]) -> str:
-    """The size of files and of all that is in folders."""
-    size = 0
-    for place in places:
-        for file in (place, *place.rglob("*")):
-            with suppress(OSError):  # gone in the meantime
-                facts = file.lstat()
-                size += 0 if stat.S_ISDIR(facts.st_mode) else facts.st_size
-    return f"{size / 1e6:.0f} MB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
-
-
-def _processor_check() -> Check:
-    name, features = _processor()
-    wide = [feature for feature in ("avx2", "fma", "avx512f") if feature in features.split()]
-    return Check("processor", True, f"{name}, {os.cpu_count()} cores{', ' if wide else ''}{' '.join(wide)}")

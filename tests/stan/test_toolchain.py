@@ -23,7 +23,7 @@ from filelock import FileLock
 import stansub
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress, TimeLimitError
-from stansub.stan import download, home, stanc, toolchain
+from stansub.stan import compiler, doctor, download, home, stanc, toolchain
 from stansub.stan.home import _find_home, find_home
 
 CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
@@ -486,7 +486,7 @@ def test_headers_are_precompiled_for_each_compiler_and_old_ones_removed(no_downl
 @pytest.mark.parametrize("hindrance", ["clang", "no room", "BridgeStan's own sources", "made by another process"])
 def test_programs_do_without_precompiled_headers(no_download, fake_make, tmp_path, monkeypatch, hindrance):
     if hindrance == "clang":
-        monkeypatch.setattr(toolchain, "_first_line", lambda program: "Debian clang version 14.0.6")
+        monkeypatch.setattr(compiler, "first_line", lambda program: "Debian clang version 14.0.6")
     if hindrance == "no room":
         monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1e9))
     if hindrance == "BridgeStan's own sources":
@@ -564,9 +564,9 @@ def test_everything_that_matters_is_in_the_name(no_download, fake_make, tmp_path
     libraries.append(toolchain.compile_library(CODE, name="m"))
     monkeypatch.setenv("TARGET_ARCH", "")
     libraries.append(toolchain.compile_library(CODE, name="m"))
-    monkeypatch.setattr(toolchain, "_processor", lambda: ("another", "avx"))
+    monkeypatch.setattr(compiler, "processor", lambda: ("another", "avx"))
     libraries.append(toolchain.compile_library(CODE, name="m"))
-    monkeypatch.setattr(toolchain, "_first_line", lambda program: "another version")
+    monkeypatch.setattr(compiler, "first_line", lambda program: "another version")
     libraries.append(toolchain.compile_library(CODE, name="m"))
     assert len(set(libraries)) == len(libraries) == len(fake_make())
 
@@ -680,7 +680,7 @@ def test_a_cache_whose_name_make_cannot_take(monkeypatch, tmp_path):
     monkeypatch.setenv("STANSUB_CACHE", str(tmp_path / "my cache"))
     with pytest.raises(RunError, match="STANSUB_CACHE"):
         toolchain.compile_library(CODE, name="m")
-    assert any(not check.ok for check in toolchain.examine())
+    assert any(not check.ok for check in doctor.examine())
 
 
 @pytest.mark.slow
@@ -729,7 +729,7 @@ def test_exact_hessian(tmp_path, monkeypatch):
 
 
 def test_examine_when_all_is_well(no_download):
-    checks = {check.name: check for check in toolchain.examine()}
+    checks = {check.name: check for check in doctor.examine()}
     assert all(check.ok for check in checks.values())
     assert {"C++ compiler", "make", "stanc", "BridgeStan home", "Stan", "bridgestan", "cache"} <= checks.keys()
     assert str(no_download) in checks["cache"].value
@@ -741,7 +741,7 @@ def test_examine_says_what_to_do(no_download, monkeypatch):
     monkeypatch.setenv("MAKE", "/nonexistent/make")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (no_download.parent / "cache").touch()
-    bad = {check.name: check for check in toolchain.examine() if not check.ok}
+    bad = {check.name: check for check in doctor.examine() if not check.ok}
     assert bad.keys() == {"C++ compiler", "make", "BridgeStan home", "cache"}
     assert all(check.remedy for check in bad.values())
     assert "pip install httpstan" in bad["BridgeStan home"].remedy
@@ -749,11 +749,11 @@ def test_examine_says_what_to_do(no_download, monkeypatch):
 
 def test_examine_counts_damaged_libraries(no_download, fake_make):
     libraries = [toolchain.compile_library(CODE, name=name) for name in ("one", "two")]
-    programs = {check.name: check for check in toolchain.examine()}["compiled programs"]
+    programs = {check.name: check for check in doctor.examine()}["compiled programs"]
     assert programs.ok
     assert programs.value.startswith("2, 0.0 MB, none damaged")
     truncate(libraries[1])
-    programs = {check.name: check for check in toolchain.examine()}["compiled programs"]
+    programs = {check.name: check for check in doctor.examine()}["compiled programs"]
     assert not programs.ok
     assert f"1 damaged ({libraries[1].name})" in programs.value
 
@@ -762,7 +762,7 @@ def test_clear_removes_what_was_compiled(no_download, fake_make):
     home = find_home()
     for name in ("one", "two"):
         toolchain.compile_library(CODE, name=name)
-    assert toolchain.clear() == f"Removed the compiled programs in {no_download}: 2, 0.0 MB"
+    assert doctor.clear() == f"Removed the compiled programs in {no_download}: 2, 0.0 MB"
     assert not (no_download / "libraries").exists()
     assert not (no_download / "api").exists()
     assert home.stanc.exists()

@@ -1,0 +1,94 @@
+"""The compiler and make of this machine, and what make is told: what compiled programs depend on besides code."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from stansub.errors import RunError
+from stansub.stan.download import bridgestan_version
+
+# Variables of make and of the Makefile; environment modules on clusters set INCLUDE and LIB for other ends.
+_MAKES_OWN = ("MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
+_MAKEFILES_OWN = ("BS_ROOT", "BRIDGE_O", "BRIDGESTAN_AD_HESSIAN", "INCLUDE", "LIB", "SRC", "STANC", "STANCFLAGS")
+_NOT_FOR_MAKE = frozenset((*_MAKES_OWN, *_MAKEFILES_OWN, "USER_HEADER", "USER_INCLUDE"))
+INSTALL = (
+    "install a C++17 compiler and make (Debian, Ubuntu: apt install g++ make; Fedora: dnf install gcc-c++ make; "
+    "macOS: xcode-select --install)"
+)
+
+
+def environment(scratch: Path) -> dict[str, str]:
+    """Our environment for make: messages in English, and nothing that the Makefile would take for its own variables."""
+    ours = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_MAKE}
+    return ours | {"LC_ALL": "C", "TMPDIR": str(scratch), "CPPFLAGS": _preprocessor_flags()}
+
+
+def compiler() -> str:
+    """Return the command of the C++ compiler."""
+    return os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+
+
+def make() -> str:
+    """Return the command of make."""
+    return os.environ.get("MAKE") or "make"
+
+
+def is_clang() -> bool:
+    """Whether the compiler is clang."""
+    return "clang" in first_line(compiler())
+
+
+def make_variables() -> tuple[str, ...]:
+    """Make variables of every compilation. TARGET_ARCH is make's own variable for what its rules for C++ add."""
+    native = "-mcpu=native" if (sys.platform, platform.machine()) == ("darwin", "arm64") else "-march=native"
+    target = os.environ.get("TARGET_ARCH", native)
+    return ("STAN_THREADS=true", "O=3", f"TARGET_ARCH={target}", f"CXX={compiler()}")
+
+
+def _preprocessor_flags() -> str:
+    """Return the flags for any home's Makefile: those of the environment, and one that leaves out Eigen's assertions.
+
+    A failed assertion ends the process. Stan checks sizes and indices itself, and throws an exception.
+    """
+    return f"{os.environ.get('CPPFLAGS', '')} -DEIGEN_NO_DEBUG".strip()
+
+
+def surroundings() -> tuple[str, ...]:
+    """What else a library depends on: compiler version, processor, flags in the environment, package version."""
+    flags = [_preprocessor_flags(), *(os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS", "LDLIBS"))]
+    return (first_line(compiler()), *processor(), bridgestan_version(), *flags)
+
+
+@functools.cache
+def first_line(program: str) -> str:
+    """What a program says to ``--version``, or nothing if it cannot be run."""
+    try:
+        done = subprocess.run([*shlex.split(program), "--version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.partition("\n")[0].strip()
+
+
+@functools.cache
+def processor() -> tuple[str, str]:
+    """Name and instruction sets of the processor, which ``-march=native`` compiles for."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").partition("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor() or platform.machine(), ""
+    fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    return fields.get("model name", platform.machine()), fields.get("flags", fields.get("Features", ""))
+
+
+def require_tools() -> None:
+    """Raise RunError, with what to install, unless there are a compiler and make."""
+    for what, program in (("C++ compiler", compiler()), ("make", make())):
+        if shutil.which(shlex.split(program)[0]) is None:
+            raise RunError(f"no {what} found ({program} is not on the PATH): {INSTALL}")
