@@ -36,11 +36,12 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
 
 
 def usable(interpreter: str) -> str | None:
-    """Return the interpreter's path if it is there, starts, and can make environments."""
+    """Return the interpreter's full path, past any shim, if it starts, has pip, and can make environments."""
     path = shutil.which(interpreter)
     if path is None:
         return None
-    done = subprocess.run([path, "-c", "import ensurepip, sys; print(sys.executable)"], capture_output=True, text=True)
+    probe = "import ensurepip, pip, sys, venv; print(sys.executable)"
+    done = subprocess.run([path, "-c", probe], capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else None
 
 
@@ -125,7 +126,7 @@ def main() -> None:
     wanted = chosen.python or INTERPRETERS
     interpreters = {name: usable(name) for name in wanted}
     for name in [name for name, path in interpreters.items() if path is None]:
-        print(f"left out: {name} is not installed, or cannot make environments")
+        print(f"left out: {name} does not start, or has no pip, venv or ensurepip (pyenv: `--python FULL_PATH`)")
     found = [path for path in interpreters.values() if path]
     if not found:
         raise SystemExit(f"none of {', '.join(wanted)} can be used")

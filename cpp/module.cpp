@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <variant>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "evaluators.hpp"
 #include "functions.hpp"
 #include "json.hpp"
+#include "mapped.hpp"
 #include "observations.hpp"
 #include "programs.hpp"
 #include "stretch.hpp"
@@ -562,10 +564,12 @@ std::int64_t run_stretch(Decider& decider, std::int64_t n_steps, const Proposals
 }  // namespace
 
 NB_MODULE(_loop, m) {
-  // As the package's own error, which is a line for a user.
+  // As Python's error of the system, and as the package's own, which is a line for a user.
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
+    } catch (const std::system_error& error) {
+      PyErr_SetObject(PyExc_OSError, nb::make_tuple(error.code().value(), error.code().message()).ptr());
     } catch (const BoundExceeded& error) {
       PyErr_SetString(nb::module_::import_("stansub.errors").attr("RunError").ptr(), error.what());
     }
@@ -573,6 +577,18 @@ NB_MODULE(_loop, m) {
   m.doc() = "Decisions of Metropolis-Hastings steps from blocks of data.";
 
   m.def("read_json_numbers", &read_json_numbers, "text"_a, "threads"_a = 1, "piece"_a = std::size_t{1} << 20);
+
+  nb::class_<MappedFile>(m, "MappedFile")
+      .def(nb::init<const char*>(), "path"_a)
+      .def_prop_ro(
+          "bytes",
+          [](MappedFile& file) {
+            return nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>(file.data(), {file.size()}, nb::find(&file));
+          },
+          nb::rv_policy::reference)
+      .def_prop_ro("is_lost", &MappedFile::is_lost)
+      .def("__enter__", &MappedFile::promise)
+      .def("__exit__", [](MappedFile& file, const nb::args&) { file.release(); });
 
   nb::class_<EvaluatorObject>(m, "Evaluator")
       .def_prop_ro("dim", [](const EvaluatorObject& e) { return e.functions().dim; })

@@ -10,51 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "cholesky.hpp"
 #include "coordinates.hpp"
 #include "evaluators.hpp"
 #include "nuts.hpp"
 
 namespace stansub {
-
-// A sparse Cholesky factor of a precision, P A P' = L L', columns compressed and each begun by its diagonal.
-struct SparseCholesky {
-  std::vector<std::int32_t> starts, rows, order;  // order[k]: which parameter stands at place k
-  std::vector<double> values;
-
-  std::size_t dim() const { return order.size(); }
-
-  void check() const {
-    if (starts.size() != dim() + 1 || starts[0] != 0 || rows.size() != values.size() ||
-        starts.back() != static_cast<std::int32_t>(rows.size()))
-      throw std::invalid_argument("the Cholesky factor's parts do not fit together");
-    for (std::size_t j = 0; j < dim(); ++j) {
-      if (starts[j] >= starts[j + 1] || rows[starts[j]] != static_cast<std::int32_t>(j) || !(values[starts[j]] > 0))
-        throw std::invalid_argument("a column of the Cholesky factor does not begin with a positive diagonal");
-      for (std::int32_t k = starts[j] + 1; k < starts[j + 1]; ++k)
-        if (rows[k] <= static_cast<std::int32_t>(j) || rows[k] >= static_cast<std::int32_t>(dim()))
-          throw std::invalid_argument("the Cholesky factor is not lower triangular");
-      if (order[j] < 0 || order[j] >= static_cast<std::int32_t>(dim()))
-        throw std::invalid_argument("the order of the Cholesky factor is no permutation");
-    }
-  }
-
-  // x := L^-1 x
-  void forward(std::vector<double>& x) const {
-    for (std::size_t j = 0; j < dim(); ++j) {
-      const double one = x[j] /= values[starts[j]];
-      for (std::int32_t k = starts[j] + 1; k < starts[j + 1]; ++k) x[rows[k]] -= values[k] * one;
-    }
-  }
-
-  // x := L'^-1 x
-  void backward(std::vector<double>& x) const {
-    for (std::size_t j = dim(); j-- > 0;) {
-      double one = x[j];
-      for (std::int32_t k = starts[j] + 1; k < starts[j + 1]; ++k) one -= values[k] * x[rows[k]];
-      x[j] = one / values[starts[j]];
-    }
-  }
-};
 
 // Positions are z with centre + P' L'^-1 z the parameters in their inner coordinates: the precision of z is the identity,
 // and so is the metric.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "arrays.hpp"
+#include "cholesky.hpp"
 #include "grouped.hpp"
 #include "surrogate_nuts.hpp"
 #include "transitions.hpp"
@@ -228,7 +229,7 @@ void bind_transitions(nb::module_& m) {
                 from_address<BridgeStan::LogDensityGradient>(log_density_gradient, "log_density_gradient_address")};
             new (self) SurrogateNuts(
                 from_address<const void*>(model, "model"), api, to_vector(centre),
-                SparseCholesky{to_vector(starts), to_vector(rows), to_vector(order), to_vector(values)}, coordinates);
+                SparseCholesky{{to_vector(starts), to_vector(rows), to_vector(values)}, to_vector(order)}, coordinates);
           },
           "model"_a, "log_density_gradient_address"_a, "free_error_address"_a, "centre"_a, "starts"_a, "rows"_a,
           "values"_a, "order"_a, "coordinates"_a, "owner"_a, nb::keep_alive<1, 11>())
@@ -289,6 +290,13 @@ void bind_transitions(nb::module_& m) {
       .def_prop_ro("n_candidates", [](const SurrogateDecider& self) { return self.counters().candidates; })
       .def_prop_ro("bound_tightness", [](const SurrogateDecider& self) { return self.counters().tightness; });
 
+  m.def(
+      "modified_cholesky",
+      [](const Vector<std::int32_t>& starts, const Vector<std::int32_t>& rows, const Vector<double>& values) {
+        const LowerTriangle found = modified_cholesky({to_vector(starts), to_vector(rows), to_vector(values)});
+        return nb::make_tuple(found.starts, found.rows, found.values);
+      },
+      "starts"_a, "rows"_a, "values"_a);
   m.def("table_transitions", &table_transitions, "energies"_a, "start"_a, "stops"_a, "max_tree_depth"_a);
 }
 

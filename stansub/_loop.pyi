@@ -31,6 +31,34 @@ def read_json_numbers(
         Characters that are worth a thread.
     """
 
+class MappedFile:
+    """A file mapped into memory, which may be cut short while it is read.
+
+    Within a ``with`` block, pages that the file no longer has read as zeros: ask `is_lost` at its end. Elsewhere,
+    reading such a page ends the process with one line on standard error.
+
+    Parameters
+    ----------
+    path : str
+
+    Raises
+    ------
+    OSError
+        When it cannot be mapped, as a file of no bytes.
+    """
+
+    def __init__(self, path: str) -> None: ...
+    @property
+    def bytes(self) -> NDArray[np.uint8]:
+        """What the file holds, of which nothing is copied; read-only."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a page was read that the file no longer has."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
 class Evaluator:
     """A model as the loop sees it. An evaluator may hold scratch memory: one per chain."""
 
@@ -1117,6 +1145,22 @@ class SurrogateNuts:
         ValueError
             When the density is not defined at the start.
         """
+
+def modified_cholesky(
+    starts: NDArray[np.int32], rows: NDArray[np.int32], values: NDArray[np.float64]
+) -> tuple[list[int], list[int], list[float]]:
+    """L with L L' = A + E, E diagonal and not negative, and 0 where A is positive definite.
+
+    Parameters
+    ----------
+    starts, rows, values : ndarray
+        The lower triangle of A, which is scaled to a diagonal of 1, by columns that begin with their diagonal.
+
+    Returns
+    -------
+    starts, rows, values : list
+        The same of L.
+    """
 
 def table_transitions(
     energies: NDArray[np.float64], start: int, stops: Callable[[int, int], bool], max_tree_depth: int

@@ -121,16 +121,9 @@ def report(
     verdict = found.verdict(read.text)
     console.print(Text(str(verdict), style="bold"), soft_wrap=True)
     costs = _measure(found.posterior) if found.posterior is not None else None
-    more = _inside(read, observations) if verbose else ()
     surrogate = _surrogate(read.analysis, observations or "", found.posterior)
-    moves = _moves(surrogate, found.posterior)
-    for label, text in (
-        *_refusal(found, read.text),
-        *_origins(found),
-        *_lines(read, found, observations, costs, surrogate),
-        *moves,
-        *more,
-    ):
+    lines = [*_refusal(found, read.text), *_origins(found), *_lines(read, found, observations, costs, surrogate)]
+    for label, text in (*lines, *_moves(surrogate, found.posterior), *(_inside(read, observations) if verbose else ())):
         console.print(Text(f"{label:<{_LABEL}}{text}"), soft_wrap=True)
     for warning in _warnings(found, read.text, costs):
         console.print(Text(f"Warning: {warning}", style="yellow"), soft_wrap=True)

@@ -15,7 +15,7 @@ import typer
 
 from stansub.cli.flags import as_flags, flag_of
 from stansub.run import config, limits
-from stansub.run.config import DATA, DECISIONS, OUTPUT
+from stansub.run.options import DATA, DECISIONS, OUTPUT
 
 if TYPE_CHECKING:
     from stansub.stan.sources import DataSources
@@ -123,7 +123,7 @@ def shared(name: str, *value: Any, hidden: bool = False, **changes: Any) -> insp
     hidden : bool
         Whether only `--help-all` shows it.
     changes
-        What else is declared otherwise (see `stansub.run.config.Option`).
+        What else is declared otherwise (see `stansub.run.option.Option`).
     """
     option = replace(config.declared(name), **changes)
     kind: Any = config.plain_type(name)

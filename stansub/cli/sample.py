@@ -26,12 +26,15 @@ from stansub.cli.options import (
 )
 from stansub.errors import MISSED_MODE, InputError, InterruptError, NotMixingError, RunError
 from stansub.run import config
+from stansub.run.options import CHAINS, DATA, DECISIONS
 
 if TYPE_CHECKING:
+    import xarray
+
     from stansub.stan.sources import DataSources
 
 
-_OPTIONS = config.names(config.CHAINS, config.DECISIONS, config.DATA, config.OUTPUT)
+_OPTIONS = config.names(CHAINS, DECISIONS, DATA, OUTPUT)
 
 
 class OutputFormat(StrEnum):
@@ -47,47 +50,54 @@ class Fallback(StrEnum):
     NUTS = "nuts"
 
 
+_Output = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.nc",
+        help="NetCDF file to write.",
+        show_default="MODEL.nc in this folder",
+        rich_help_panel=OUTPUT,
+    ),
+]
+_OutputFormat = Annotated[
+    OutputFormat,
+    typer.Option(
+        help="netcdf, or cmdstan-csv for one CSV file per chain in addition (see `stansub export`).",
+        rich_help_panel=OUTPUT,
+        hidden=True,
+    ),
+]
+_Force = Annotated[bool, forcing("Overwrite the output file.", OUTPUT)]
+_Budget = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="Choose test, error level and lengths for this total time, such as 10m, including planning (see "
+        "`stansub plan`).",
+        show_default="none",
+        rich_help_panel=CHAINS,
+    ),
+]
+_Fallback = Annotated[
+    Fallback | None,
+    typer.Option(
+        help="Sampler to use instead if the chains would hardly move, which stansub detects before sampling.",
+        show_default="none",
+        rich_help_panel=CHAINS,
+        hidden=True,
+    ),
+]
+
+
 @taking(*(shared(name, hidden=not config.declared(name).common) for name in _OPTIONS))
 def sample(
     model: Model,
     data: Data,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.nc",
-            help="NetCDF file to write.",
-            show_default="MODEL.nc in this folder",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    output_format: Annotated[
-        OutputFormat,
-        typer.Option(
-            help="netcdf, or cmdstan-csv for one CSV file per chain in addition (see `stansub export`).",
-            rich_help_panel=OUTPUT,
-            hidden=True,
-        ),
-    ] = OutputFormat.netcdf,
-    force: Annotated[bool, forcing("Overwrite the output file.", OUTPUT)] = False,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Choose test, error level and lengths for this total time, such as 10m, including planning (see "
-            "`stansub plan`).",
-            show_default="none",
-            rich_help_panel=config.CHAINS,
-        ),
-    ] = None,
-    fallback: Annotated[
-        Fallback | None,
-        typer.Option(
-            help="Sampler to use instead if the chains would hardly move, which stansub detects before sampling.",
-            show_default="none",
-            rich_help_panel=config.CHAINS,
-            hidden=True,
-        ),
-    ] = None,
+    output: _Output = None,
+    output_format: _OutputFormat = OutputFormat.netcdf,
+    force: _Force = False,
+    budget: _Budget = None,
+    fallback: _Fallback = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
     columns: Columns = None,
@@ -102,10 +112,8 @@ def sample(
     Exit codes: 0 done, 1 failure at run time, 2 wrong usage or input, 3 interrupted with draws saved, 4 a mode that no
     chain visited, 130 interrupted without draws.
     """
-    from stansub.output import export, files, inference_data, summary
-    from stansub.output.record import missed_modes
+    from stansub.output import export, files
     from stansub.run import sample as run
-    from stansub.run.executors import BROKEN
 
     target = output or Path(f"{model.stem}.nc")
     # Draws of the run that is resumed may be replaced by more of them.
@@ -138,14 +146,33 @@ def sample(
         console.print(f"NUTS takes over, because the chains would hardly move. {error}", soft_wrap=True)
         _by_nuts(model, sources, settings, str(error), target, overwrite=replacing, verbose=verbose)
         return
+    _finish(result, target, exporting, options["checkpoint"], overwrite=replacing, verbose=verbose)
+
+
+def _finish(
+    result: xarray.DataTree,
+    target: Path,
+    exporting: tuple[Path, str, str] | None,
+    checkpoint: Path | str,
+    *,
+    overwrite: bool,
+    verbose: bool,
+) -> None:
+    """Check, write and show the draws of a run, then end as it ended."""
+    from stansub.output import export, inference_data, summary
+    from stansub.output.record import missed_modes
+    from stansub.run import sample as run
+    from stansub.run.executors import BROKEN
+
+    console = FlagConsole(stderr=True)
     found = run.check(result)
     written: Path | None = target
     trouble = ""
     if "every" not in result.attrs:
-        written, trouble = inference_data.write_anywhere(result, target, overwrite=replacing)
+        written, trouble = inference_data.write_anywhere(result, target, overwrite=overwrite)
     try:
         if exporting is not None:
-            paths = export.write(result, *exporting, overwrite=replacing)
+            paths = export.write(result, *exporting, overwrite=overwrite)
             console.print(f"CmdStan's CSV: {', '.join(map(str, paths))}", soft_wrap=True)
         summary.render(result, FlagConsole(), summary=found, verbose=verbose)
     except KeyboardInterrupt:
@@ -156,7 +183,7 @@ def sample(
         console.print(f"Draws: {written}. Next: stansub report {file}{details}", soft_wrap=True)
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []
-    if stopped.startswith(BROKEN) and (checkpoint := Path(options["checkpoint"])).is_file():
+    if stopped.startswith(BROKEN) and Path(checkpoint).is_file():
         failures.append(f"resume the run with `resume={checkpoint}`")
     if failures or trouble:
         raise RunError("; ".join([*failures, *([trouble] if trouble else [])]))

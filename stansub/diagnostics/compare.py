@@ -84,12 +84,11 @@ def compare(
         If NUTS fails.
     """
     console = console or default_console()
+    show = wanted(show_progress, console)
     own = read_draws(draws) if isinstance(draws, str | Path) else draws
     safe: AbstractContextManager[None] = nullcontext()
-    if isinstance(reference, str | Path):
-        other = inference_data.read(reference, foreign=True)
-    elif reference is not None:
-        other = reference
+    if reference is not None:
+        other = inference_data.read(reference, foreign=True) if isinstance(reference, str | Path) else reference
     else:
         check_comparable(own, var_names)
         settings = {"chains": chains, "iter_warmup": iter_warmup, "iter_sampling": iter_sampling, "seed": seed}
@@ -100,11 +99,10 @@ def compare(
             parallel_chains=parallel_chains,
         )
         folder = Path(draws).parent if isinstance(draws, str | Path) else None
-        show = wanted(show_progress, console)
         other = _obtain(inference_data.attrs(own), data, folder, wish, force=force, show=show, console=console)
         if folder is None:
             safe = files.rescuing(lambda: inference_data.keep(other, "reference.nc"))
-    with safe, stage_progress(console, show=wanted(show_progress, console)) as log:
+    with safe, stage_progress(console, show=show) as log:
         log("Comparing the draws")
         return compare_draws(own, other, var_names=var_names, level=level)
 

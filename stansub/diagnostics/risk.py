@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,17 +23,19 @@ from rich.console import Console
 from stansub import clock
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Exact, StoppingRule
+from stansub.diagnostics.risk_config import REFERENCES, RiskConfig
 from stansub.diagnostics.risk_curves import MIN_REPEATS
 from stansub.diagnostics.risk_functions import Functions
 from stansub.diagnostics.risk_result import Risk, curves, label, losses, settings
-from stansub.diagnostics.risk_runs import Budget, Course, Key, Lane, Run
+from stansub.diagnostics.risk_runs import Course, Key, Lane, Run
 from stansub.diagnostics.risk_truth import MAX_R_HAT, Truth, check_same, make_truth
 from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 from stansub.memory import reason
 from stansub.output import files, inference_data
-from stansub.run import choices, collect, decisions, executors, inits, limits
+from stansub.run import collect, executors, inits
+from stansub.run.option import taking
 from stansub.run.posteriors import make_posterior
-from stansub.run.progress import default_console, stage_progress, wanted
+from stansub.run.progress import stage_progress
 from stansub.run.sample import sample
 from stansub.stan.compilation import CompiledModel
 from stansub.stan.posterior import Posterior
@@ -46,43 +47,14 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import InferenceData
 
 
-EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
-TESTS = ("pocock", "austerity")
-REFERENCES = ("nuts", "exact")
-MAX_TIME = 10.0
-
-# Key of the random streams of runs.
-_STREAMS = 2
-_ENDLESS = 2**62
 # Share of the truth's own error in the lowest risk from which it is noted.
 _LARGE_FLOOR = 0.3
 # The exact chains that stand for the truth where NUTS does not: how many, steps of each, draws kept of each.
 _EXACT_CHAINS, _EXACT_STEPS, _EXACT_KEPT = 4, (5_000, 400_000), 10_000
 
 
-def risk(
-    model: str | Path | CompiledModel | Posterior,
-    data: DataLike | None = None,
-    *,
-    epsilons: Sequence[float] = EPSILONS,
-    test: str = "pocock",
-    repeats: int = 8,
-    max_time: float | None = None,
-    max_steps: int | None = None,
-    reference: InferenceData | str | Path | None = None,
-    quantities: Sequence[str] | None = None,
-    inits: inits.Inits | None = None,
-    parallel_chains: int | None = None,
-    looks: str | None = None,
-    first_look: int | None = None,
-    audit: float = 0.02,
-    block_size: int | None = None,
-    observations: str | None = None,
-    evaluator: str = "auto",
-    seed: int | None = None,
-    show_progress: bool | None = None,
-    console: Console | None = None,
-) -> Risk:
+@taking(RiskConfig)
+def risk(model: str | Path | CompiledModel | Posterior, data: DataLike | None, config: RiskConfig) -> Risk:
     """Run each error level several times and estimate the risk of the posterior means on the way.
 
     All settings are on equal terms: one random walk with the covariance of the reference draws, one order of the data,
@@ -92,36 +64,7 @@ def risk(
     ----------
     model, data
         As in `stansub.sample`.
-    epsilons : sequence of float
-        Error levels; 0 stands for exact decisions.
-    test : {"pocock", "austerity"}
-        StoppingRule of the decisions; the papers' is ``austerity``.
-    repeats : int
-        Runs of each setting, at least 3.
-    max_time : float, optional
-        Seconds of a run, as processor time of its thread: wall time where cores are free. 10 if neither this nor
-        ``max_steps`` is given.
-    max_steps : int, optional
-        Steps of a run. What is given by steps does not depend on the machine.
-    reference : InferenceData, path, "nuts" or "exact", optional
-        Draws that stand for the truth, or what is to make them; NUTS by default. The exact chains run twice as
-        long as all repeats of one setting do, but for 5,000 to 400,000 steps.
-    quantities : sequence of str, optional
-        Transformed parameters or generated quantities whose means are followed too, over about 250 to 500 positions of
-        each run and at most 300 values each. By default ``log_lik`` and ``y_rep`` where the program has them.
-    inits : optional
-        Where runs start, as in `stansub.sample` (one file or mapping a repeat): curves then include the way to the
-        posterior. By default runs start from reference draws.
-    parallel_chains : int, optional
-        Runs at once; one a core by default.
-    looks, first_look, block_size, observations, evaluator
-        As in `stansub.sample`; all settings have the same blocks.
-    audit : float
-        After its time each run goes on for this share of its steps, all of them audited.
-    seed : int, optional
-        Seed of everything random; drawn when not given.
-    show_progress, console
-        As in `stansub.sample`.
+    {options}
 
     Returns
     -------
@@ -135,121 +78,51 @@ def risk(
     RunError
         When too few runs come to their end.
     """
-    console = console or default_console()
-    rules = _rules(epsilons, test, looks, first_look)
-    budget = _budget(max_time, max_steps)
-    _check_counts(repeats, parallel_chains, block_size, seed, audit)
+    reference = config.reference
     given = reference if reference is None or isinstance(reference, str | Path) else "given draws"
     stored = _stored(reference)
-    experiment = _Experiment(
-        rules=rules,
-        repeats=repeats,
-        budget=budget,
-        audit=audit,
-        seed=secrets.randbits(31) if seed is None else int(seed),
-        parallel=parallel_chains or choices.cores(),
-        show_progress=show_progress,
-        console=console,
-    )
-    looser = next((rule for rule in rules.values() if not rule.exact), Exact())
-    with stage_progress(console, show=experiment.show) as log:
+    looser = next((rule for rule in config.rules.values() if not rule.exact), Exact())
+    with stage_progress(config.terminal, show=config.show) as log:
         posterior, _ = make_posterior(
             model,
             data,
-            block_size=block_size
+            block_size=config.block_size
             or (lambda _, n, instances: looser.block_size(n, instances=instances, variates=False)),
-            seed=experiment.seed,
-            observations=observations,
-            evaluator=evaluator,
+            seed=config.root_seed,
+            observations=config.observations,
+            evaluator=config.evaluator,
             log=log,
         )
         about = _about(posterior, looser)
-        functions = Functions(posterior, quantities)
+        functions = Functions(posterior, config.quantities)
         if stored is not None:
             check_same(stored, about, str(given))
     if stored is None:
-        stored, given = _made(str(given or "nuts"), posterior, experiment)
-    about |= {"test": test, "max_steps": max_steps, "starts": "reference draws" if inits is None else "inits"}
-    return _run(experiment, posterior, functions, (stored, str(given)), inits, about)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Experiment:
-    """Runs of every error level.
-
-    Attributes
-    ----------
-    rules : dict of float to StoppingRule
-        By error level.
-    repeats : int
-        Runs of each level.
-    budget : Budget
-        Of a run.
-    audit : float
-        Steps audited after each run, as a share of its steps.
-    seed : int
-    parallel : int
-        Runs at once.
-    show_progress : bool or None
-    console : Console
-    """
-
-    rules: dict[float, StoppingRule]
-    repeats: int
-    budget: Budget
-    audit: float
-    seed: int
-    parallel: int
-    show_progress: bool | None
-    console: Console
-
-    @property
-    def show(self) -> bool:
-        """Whether progress is shown."""
-        return wanted(self.show_progress, self.console)
-
-    def generator(self, repeat: int, stream: int) -> np.random.Generator:
-        """One of the random streams of a repeat, the same for all error levels."""
-        return np.random.default_rng(self.streams(repeat, stream))
-
-    def streams(self, *place: int) -> np.random.SeedSequence:
-        """Seeds apart from those of `sample`, whose draws may be the truth."""
-        return np.random.SeedSequence(self.seed, spawn_key=(_STREAMS, *place))
-
-    def record(self) -> dict[str, Any]:
-        """What does not depend on the posterior, for the facts."""
-        return {
-            "epsilons": list(self.rules),
-            "repeats": self.repeats,
-            "max_time": self.budget.seconds if self.budget.axis == "seconds" else None,
-            "budget_axis": self.budget.axis,
-            "audit": self.audit,
-            "seed": self.seed,
-        }
+        stored, given = _made(str(given or "nuts"), posterior, config)
+    return _run(config, posterior, functions, (stored, str(given)), about)
 
 
 def _run(
-    experiment: _Experiment,
+    config: RiskConfig,
     posterior: Posterior,
     functions: Functions,
     reference: tuple[InferenceData, str],
-    inits: inits.Inits | None,
     about: Mapping[str, Any],
 ) -> Risk:
     """The experiment with these draws, and where they are from, for the truth; ``about`` are facts on the posterior."""
     stored, source = reference
-    rules, console, show = experiment.rules, experiment.console, experiment.show
+    rules, console, show = config.rules, config.terminal, config.show
     with stage_progress(console, show=show) as log:
         log("Reading the truth off the reference draws")
-        truth = make_truth(stored, posterior, functions, source=source, seed=experiment.streams())
-        starts = _starts(posterior, truth, inits, experiment)
+        truth = make_truth(stored, posterior, functions, source=source, seed=config.streams())
+        starts = _starts(posterior, truth, config)
     if show:
-        console.print(_announced(experiment), highlight=False, soft_wrap=True)
-    courses, failures, stopped = _run_all(experiment, posterior, truth, functions, starts)
+        console.print(_announced(config), highlight=False, soft_wrap=True)
+    courses, failures, stopped = _run_all(config, posterior, truth, functions, starts)
     kept = _kept(courses, failures, stopped, rules)
     left_out = [epsilon for epsilon in rules if epsilon not in kept]
     notes = tuple(_notes(truth, failures, stopped, left_out))
-    facts = {**about, **experiment.record(), "stopped": stopped}
+    facts = {**about, **config.facts(), "stopped": stopped}
     return _found(kept, rules, truth, posterior.blocks.n_observations, facts, notes)
 
 
@@ -272,21 +145,6 @@ def _kept(
         reason = _too_few(failures, stopped, len(courses))
         raise InterruptError(reason) if stopped and not failures else RunError(reason)
     return kept
-
-
-def _check_counts(
-    repeats: int, parallel_chains: int | None, block_size: int | None, seed: int | None, audit: float
-) -> None:
-    for name, value, least in (
-        ("repeats", repeats, MIN_REPEATS),
-        ("parallel_chains", parallel_chains, 1),
-        ("block_size", block_size, 1),
-        ("seed", seed, 0),
-    ):
-        if value is not None:
-            limits.check_count(name, value, at_least=least)
-    if not 0 <= audit <= 1:
-        raise InputError(f"`audit={audit}` must be between 0 and 1")
 
 
 def _found(
@@ -344,33 +202,6 @@ def parse_epsilons(text: str) -> tuple[float, ...]:
         raise InputError(f"`epsilon={text}`: give numbers separated by commas, such as 0,0.01,0.05") from error
 
 
-def _rules(
-    epsilons: Sequence[float], test: str, looks: str | None, first_look: int | None
-) -> dict[float, StoppingRule]:
-    if test not in TESTS:
-        raise InputError(f"the test {test!r} has no epsilon to vary; choose from {', '.join(TESTS)}")
-    if not epsilons:
-        raise InputError("`epsilon`: give at least one error level")
-    if len(set(epsilons)) < len(epsilons):
-        raise InputError(f"`epsilon={','.join(f'{one:g}' for one in epsilons)}`: give each level once")
-    return {
-        float(one): decisions.choose_test(test, epsilon=one, delta=None, looks=looks, first_look=first_look)
-        if one
-        else Exact()
-        for one in sorted(epsilons)
-    }
-
-
-def _budget(max_time: float | None, max_steps: int | None) -> Budget:
-    if max_steps is not None:
-        limits.check_count("max_steps", max_steps, at_least=100)
-    if max_time is not None and not 0 < max_time < math.inf:
-        raise InputError(f"`max_time={max_time}` must be a number of seconds above 0")
-    if max_time is None:
-        max_time = MAX_TIME if max_steps is None else math.inf
-    return Budget(max_time, max_steps or _ENDLESS)
-
-
 def _stored(reference: InferenceData | str | Path | None) -> InferenceData | None:
     """Draws that were given, or read; None where they are to be made."""
     if reference is None or (isinstance(reference, str) and reference in REFERENCES):
@@ -384,7 +215,7 @@ def _about(posterior: Posterior, rule: StoppingRule) -> dict[str, Any]:
     return {**{name: facts[name] for name in names}, "versions": json.loads(facts["versions"])}
 
 
-def _made(how: str, posterior: Posterior, experiment: _Experiment) -> tuple[InferenceData, str]:
+def _made(how: str, posterior: Posterior, config: RiskConfig) -> tuple[InferenceData, str]:
     """Reference draws and where they came from."""
     if how == "nuts":
         from stansub.nuts.reference import Program, reference
@@ -393,60 +224,60 @@ def _made(how: str, posterior: Posterior, experiment: _Experiment) -> tuple[Infe
         made = reference(
             program,
             posterior.values.values,
-            parallel_chains=min(4, experiment.parallel),
-            seed=experiment.seed,
-            show_progress=experiment.show_progress,
-            console=experiment.console,
+            parallel_chains=min(4, config.parallel),
+            seed=config.root_seed,
+            show_progress=config.show_progress,
+            console=config.terminal,
         )
         engine = inference_data.attrs(made)
         return made, f"NUTS ({engine['engine']} {engine['engine_version']})"
-    steps = _exact_steps(posterior, experiment)
+    steps = _exact_steps(posterior, config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DrawsWarning)  # the truth's own R-hat and ESS stand with the result
         made = sample(
             posterior,
             chains=_EXACT_CHAINS,
-            parallel_chains=min(_EXACT_CHAINS, experiment.parallel),
+            parallel_chains=min(_EXACT_CHAINS, config.parallel),
             test="exact",
             iter_sampling=steps,
             thin=max(1, steps // _EXACT_KEPT),
             audit=0.0,
-            seed=experiment.seed,
+            seed=config.root_seed,
             generated_quantities=False,
-            show_progress=experiment.show_progress,
-            console=experiment.console,
+            show_progress=config.show_progress,
+            console=config.terminal,
         )
     if str(made.attrs["stopped"]).startswith("interrupted"):
         raise InterruptError("the reference chains were interrupted: there are no results")
     return made, "exact Metropolis-Hastings"
 
 
-def _exact_steps(posterior: Posterior, experiment: _Experiment) -> int:
+def _exact_steps(posterior: Posterior, config: RiskConfig) -> int:
     """Steps of each exact chain, for all of them to take about twice as much as the repeats of one setting."""
-    budget, steps = experiment.budget, experiment.budget.steps
+    budget, steps = config.budget, config.budget.steps
     if math.isfinite(budget.seconds):
         evaluator, theta = posterior.population.evaluator(), np.zeros(posterior.dim)
         began = clock.computed()
         evaluator.block_log_lik(theta)
         steps = min(steps, int(budget.seconds / max(clock.computed() - began, 1e-9)))
-    return int(np.clip(2 * experiment.repeats * steps // _EXACT_CHAINS, *_EXACT_STEPS))
+    return int(np.clip(2 * config.repeats * steps // _EXACT_CHAINS, *_EXACT_STEPS))
 
 
-def _starts(posterior: Posterior, truth: Truth, given: inits.Inits | None, experiment: _Experiment) -> list[FloatArray]:
+def _starts(posterior: Posterior, truth: Truth, config: RiskConfig) -> list[FloatArray]:
     """Where the runs of each repeat start."""
-    generators = [experiment.generator(repeat, 0) for repeat in range(experiment.repeats)]
-    if given is None:
+    generators = [config.generator(repeat, 0) for repeat in range(config.repeats)]
+    if config.inits is None:
         return [truth.draws[rng.integers(len(truth.draws))] for rng in generators]
-    places = inits.load(given, experiment.repeats)
+    places = inits.load(config.inits, config.repeats)
     return [
         inits.start(posterior, init, rng, chain=repeat)
         for repeat, (init, rng) in enumerate(zip(places, generators, strict=True))
     ]
 
 
-def _announced(experiment: _Experiment) -> str:
+def _announced(config: RiskConfig) -> str:
     """What is going to be done, and how long it takes where that is known."""
-    n, budget, parallel = len(experiment.rules) * experiment.repeats, experiment.budget, experiment.parallel
+    n, budget, parallel = len(config.rules) * config.repeats, config.budget, config.parallel
     if not math.isfinite(budget.seconds):
         return f"{n} runs of {budget.steps:,} steps, {min(parallel, n)} at once"
     minutes, seconds = divmod(math.ceil(math.ceil(n / parallel) * budget.seconds), 60)
@@ -454,10 +285,10 @@ def _announced(experiment: _Experiment) -> str:
 
 
 def _run_all(
-    experiment: _Experiment, posterior: Posterior, truth: Truth, functions: Functions, starts: Sequence[FloatArray]
+    config: RiskConfig, posterior: Posterior, truth: Truth, functions: Functions, starts: Sequence[FloatArray]
 ) -> tuple[dict[Key, Course], dict[Key, Exception], str]:
     """Courses and failures by (place of the setting, repeat), and why the runs ended early, if they did."""
-    stop, rules, console = np.zeros(1, dtype=np.int32), list(experiment.rules.values()), experiment.console
+    stop, rules, console = np.zeros(1, dtype=np.int32), list(config.rules.values()), config.terminal
 
     def make(place: int, repeat: int) -> Run:
         decider = make_decider(posterior.population.evaluator(), posterior.blocks.sizes, rules[place])
@@ -467,11 +298,11 @@ def _run_all(
             truth.proposal,
             functions,
             truth.centre,
-            budget=experiment.budget,
-            audit=experiment.audit,
-            rng=experiment.generator(repeat, 1),
-            audit_rng=experiment.generator(repeat, 2),
-            quantity_rng=functions.generator(experiment.streams(repeat, 3)),
+            budget=config.budget,
+            audit=config.audit,
+            rng=config.generator(repeat, 1),
+            audit_rng=config.generator(repeat, 2),
+            quantity_rng=functions.generator(config.streams(repeat, 3)),
             n_observations=posterior.blocks.n_observations,
             stop=stop,
         )
@@ -481,13 +312,13 @@ def _run_all(
     queue: deque[tuple[Key, Callable[[], Run]]] = deque((key, partial(make, *key)) for key in keys)
     courses: dict[Key, Course] = {}
     failures: dict[Key, Exception] = {}
-    lanes = [Lane(queue, courses, failures) for _ in range(min(experiment.parallel, len(keys)))]
+    lanes = [Lane(queue, courses, failures) for _ in range(min(config.parallel, len(keys)))]
 
     def done() -> float:
         running = [lane.run for lane in lanes]
         return len(courses) + len(failures) + sum(run.share_done for run in running if run is not None)
 
-    with _progress(len(keys), done, show=experiment.show, console=console) as watch:
+    with _progress(len(keys), done, show=config.show, console=console) as watch:
         outcome = executors.run(
             [executors.Local(lane) for lane in lanes],
             parallel=len(lanes),

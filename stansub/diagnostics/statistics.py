@@ -135,46 +135,16 @@ def compare_marginals(names: Sequence[str], draws: Side, reference: Side, *, lev
     """
     import pandas as pd
 
-    n = len(names)
     with np.errstate(all="ignore"):
-        sd = reference.sd
-        means = _Difference(
-            draws.mean - reference.mean,
-            (draws.mcse_mean, reference.mcse_mean),
-            (_mean_df(draws), _mean_df(reference)),
-        )
-        log_sds = _Difference(
-            np.log(draws.sd / sd), _log_sd_errors(draws, reference), (draws.ess / 8, reference.ess / 8)
-        )
-        resolved = log_sds.error < RESOLVED
         columns = {
             "mean": draws.mean,
             "mean_reference": reference.mean,
             "sd": draws.sd,
-            "sd_reference": sd,
-            "mean_diff": means.value,
-            "mean_diff_sd": means.value / sd,
-            "mean_z": means.z,
-            "mean_p": means.p,
-            "mean_limit_sd": (np.abs(means.value) + means.error * critical(level, n, means.df)) / sd,
-            "mean_detectable_sd": means.error * detectable(level, n, means.df) / sd,
-            "sd_ratio": draws.sd / sd,
-            "sd_z": np.where(resolved, log_sds.z, np.nan),
-            "sd_p": np.where(resolved, log_sds.p, np.nan),
-            "sd_limit": np.expm1(
-                np.where(resolved, np.abs(log_sds.value) + log_sds.error * critical(level, n, log_sds.df), np.nan)
-            ),
-            "sd_detectable": np.expm1(np.where(resolved, log_sds.error * detectable(level, n, log_sds.df), np.nan)),
-        }
-        for k, p in enumerate(PROBABILITIES):
-            shares = _shares(draws, reference, k)
-            columns |= {
-                f"q{100 * p:g}_diff_sd": (draws.quantiles[k] - reference.quantiles[k]) / sd,
-                f"q{100 * p:g}_z": shares.z,
-                f"q{100 * p:g}_p": shares.p,
-            }
-        columns |= _distances(draws, reference)
-        columns |= {
+            "sd_reference": reference.sd,
+            **_of_means(draws, reference, level, len(names)),
+            **_of_sds(draws, reference, level, len(names)),
+            **_of_quantiles(draws, reference),
+            **_distances(draws, reference),
             "ess_bulk": draws.ess_bulk,
             "ess_tail": draws.ess_tail,
             "ess_bulk_reference": reference.ess_bulk,
@@ -190,6 +160,50 @@ def compare_marginals(names: Sequence[str], draws: Side, reference: Side, *, lev
         z["ks"] = stats.norm.isf(np.maximum(frame["ks_p"], _TINY) / 2)
         frame["worst"] = z.max(axis=1).where(~(still(draws.values) | still(reference.values)), np.inf).fillna(np.inf)
     return frame.sort_values("worst", ascending=False, kind="stable")
+
+
+def _of_means(draws: Side, reference: Side, level: float, n: int) -> dict[str, FloatArray]:
+    sd = reference.sd
+    means = _Difference(
+        draws.mean - reference.mean,
+        (draws.mcse_mean, reference.mcse_mean),
+        (_mean_df(draws), _mean_df(reference)),
+    )
+    return {
+        "mean_diff": means.value,
+        "mean_diff_sd": means.value / sd,
+        "mean_z": means.z,
+        "mean_p": means.p,
+        "mean_limit_sd": (np.abs(means.value) + means.error * critical(level, n, means.df)) / sd,
+        "mean_detectable_sd": means.error * detectable(level, n, means.df) / sd,
+    }
+
+
+def _of_sds(draws: Side, reference: Side, level: float, n: int) -> dict[str, FloatArray]:
+    """Those of log sds, as far as these are known."""
+    ratio = draws.sd / reference.sd
+    logs = _Difference(np.log(ratio), _log_sd_errors(draws, reference), (draws.ess / 8, reference.ess / 8))
+    limit = np.abs(logs.value) + logs.error * critical(level, n, logs.df)
+    tests = {
+        "sd_z": logs.z,
+        "sd_p": logs.p,
+        "sd_limit": np.expm1(limit),
+        "sd_detectable": np.expm1(logs.error * detectable(level, n, logs.df)),
+    }
+    resolved = logs.error < RESOLVED
+    return {"sd_ratio": ratio, **{name: np.where(resolved, values, np.nan) for name, values in tests.items()}}
+
+
+def _of_quantiles(draws: Side, reference: Side) -> dict[str, FloatArray]:
+    columns = dict[str, FloatArray]()
+    for k, p in enumerate(PROBABILITIES):
+        shares = _shares(draws, reference, k)
+        columns |= {
+            f"q{100 * p:g}_diff_sd": (draws.quantiles[k] - reference.quantiles[k]) / reference.sd,
+            f"q{100 * p:g}_z": shares.z,
+            f"q{100 * p:g}_p": shares.p,
+        }
+    return columns
 
 
 class _Difference(NamedTuple):

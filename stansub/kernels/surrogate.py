@@ -24,10 +24,11 @@ from stansub.kernels.direct import DirectKernel
 from stansub.kernels.metropolis import COUNTS, STATS
 from stansub.kernels.recipes import Bench, Leaves
 from stansub.target.approximation import Approximation
+from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, shared
 from stansub.target.sparse import SparsePredictors
-from stansub.target.split import Factor, Split
+from stansub.target.split import Split
 from stansub.types import FloatArray
 
 MAX_TREE_DEPTH = 8

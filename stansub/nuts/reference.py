@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import platform
 import secrets
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,10 +77,8 @@ def reference(
     reference_model : path or Program, optional
         A faster formulation of the same posterior, to be run in the model's place. Where its parameters have the same
         names and shapes, the two log densities are compared first.
-    chains, parallel_chains : int
-        Number of chains, and how many run at once (default: one a core).
-    iter_warmup, iter_sampling : int
-        Iterations a chain.
+    chains, parallel_chains, iter_warmup, iter_sampling : int
+        Number of chains, how many run at once (default: one a core), and iterations of each.
     seed : int, optional
         Random seed; drawn and written to the output when not given.
     adapt_delta : float
@@ -89,10 +87,8 @@ def reference(
         Limit of the leapfrog steps of an iteration, as a power of two.
     install_cmdstan : bool
         Whether to have cmdstanpy install CmdStan where there is none.
-    show_progress : bool, optional
-        Progress; by default where someone is looking (a terminal, a notebook).
-    console : rich.console.Console, optional
-        Where progress goes.
+    show_progress, console
+        As in `stansub.sample`.
 
     Returns
     -------
@@ -115,49 +111,95 @@ def reference(
     show = wanted(show_progress, console)
     settings = _settings(chains, parallel_chains, iter_warmup, iter_sampling, seed, adapt_delta, max_treedepth)
     engine = _asked_engine(engine, install_cmdstan=install_cmdstan)
-    began = clock.now()
-    program = _program(model)
-    parsed_at = clock.now()
-    values = _read(program, data)
-    read_at = clock.now()
-    ran, ran_values, found = program, values, ""
+    task = _Task.of(model, data)
     with stage_progress(console, show=show) as log:
         if install_cmdstan:
             cmdstan.install(log=log)
         chosen, reason = choose_engine(engine)
         making = _ENGINES[chosen] if isinstance(engine, str) else engine
         if reference_model is not None:
-            ran = _program(reference_model)
-            ran_values = _read(ran, data)
-            found = equivalence.check(program, values, ran, ran_values, log=log)
-    tall = ran.observation_level(ran_values)
-    lean = _lean(ran, tall, settings)
-    run = making.run(lean, ran_values, settings, console=console, show=show)
+            task = task.by(_program(reference_model), data, log=log)
+    lean, not_kept = _lean(task.ran, task.ran_values, settings)
+    run = making.run(lean, task.ran_values, settings, console=console, show=show)
     with files.rescuing(lambda: files.keep_arrays(run.posterior)):
-        gone = [one.name for one in ran.syntax.generated_quantities.declarations] if lean is not ran else []
-        posterior = {name: draws for name, draws in run.posterior.items() if name.partition(":")[0] not in tall}
-        attrs = {
-            **_identity(program, ran, values, data),
-            "equivalence": found,
-            "engine": chosen,
-            "method": run.method,
-            "engine_version": run.version,
-            "engine_reason": reason,
-            "versions": _versions(),
-            "settings": asdict(settings),
-            "not_kept": ", ".join(sorted({*tall, *gone})),
-            "time_split": run.time_split,
-            **run.facts,
-            "compile_time": run.compile_time + parsed_at - began,
-            "setup_time": run.setup_time + read_at - parsed_at,
-            "wall_time": run.wall_time,
+        facts = {**task.identity(data), "engine": chosen, "engine_reason": reason, "settings": asdict(settings)}
+        return _recorded(run, task, facts, not_kept)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is to be sampled.
+
+    Attributes
+    ----------
+    program, values : Program, Data
+        The posterior.
+    ran, ran_values : Program, Data
+        What is run for it.
+    parse_time, read_time : float
+        Seconds.
+    equivalence : str
+        What was found of the two.
+    """
+
+    program: Program
+    values: Data
+    ran: Program
+    ran_values: Data
+    parse_time: float
+    read_time: float
+    equivalence: str = ""
+
+    @classmethod
+    def of(cls, model: str | Path | Program, data: DataLike) -> _Task:
+        """Read a program and data."""
+        began = clock.now()
+        program = _program(model)
+        parsed_at = clock.now()
+        values = _read(program, data)
+        return cls(program, values, program, values, parsed_at - began, clock.now() - parsed_at)
+
+    def by(self, other: Program, data: DataLike, *, log: Callable[[str], None]) -> _Task:
+        """Return the same by another program, once that is known to have the same posterior."""
+        values = _read(other, data)
+        found = equivalence.check(self.program, self.values, other, values, log=log)
+        return replace(self, ran=other, ran_values=values, equivalence=found)
+
+    def identity(self, data: DataLike) -> dict[str, Any]:
+        """Return which program and data a reference is for, and which program was run."""
+        return {
+            "model": self.program.name,
+            "model_code": self.ran.code,
+            "model_hash": self.ran.hash,
+            "reference_for": self.program.hash,
+            "reference_model": self.ran.name,
+            "data_hash": self.values.digest(),
+            "data_file": DataSources.of(data).recorded,
+            "n_observations": self.program.n_observations(self.values),
+            "equivalence": self.equivalence,
         }
-        attrs |= _quality(posterior, run.sample_stats)
-        return inference_data.container(
-            inference_data.build(
-                posterior=posterior, sample_stats=run.sample_stats, chain_stats=_chain_stats(run), attrs=attrs
-            )
-        )
+
+
+def _recorded(run: Run, task: _Task, facts: Mapping[str, Any], not_kept: Collection[str]) -> InferenceData:
+    """The draws of a run but for some variables, with what it was."""
+    posterior = {name: draws for name, draws in run.posterior.items() if name.partition(":")[0] not in not_kept}
+    attrs = {
+        **facts,
+        "method": run.method,
+        "engine_version": run.version,
+        "versions": _versions(),
+        "not_kept": ", ".join(sorted(not_kept)),
+        "time_split": run.time_split,
+        **run.facts,
+        "compile_time": run.compile_time + task.parse_time,
+        "setup_time": run.setup_time + task.read_time,
+        "wall_time": run.wall_time,
+        **_quality(posterior, run.sample_stats),
+    }
+    chain_stats = _chain_stats(run)
+    return inference_data.container(
+        inference_data.build(posterior=posterior, sample_stats=run.sample_stats, chain_stats=chain_stats, attrs=attrs)
+    )
 
 
 def _asked_engine(engine: str | Engine, *, install_cmdstan: bool) -> str | Engine:
@@ -171,20 +213,6 @@ def _asked_engine(engine: str | Engine, *, install_cmdstan: bool) -> str | Engin
 
 def _program(model: str | Path | Program) -> Program:
     return model if isinstance(model, Program) else Program.read(model)
-
-
-def _identity(program: Program, ran: Program, values: Data, data: DataLike) -> dict[str, str | int | None]:
-    """Which program and data a reference is for, and which program was run."""
-    return {
-        "model": program.name,
-        "model_code": ran.code,
-        "model_hash": ran.hash,
-        "reference_for": program.hash,
-        "reference_model": ran.name,
-        "data_hash": values.digest(),
-        "data_file": DataSources.of(data).recorded,
-        "n_observations": program.n_observations(values),
-    }
 
 
 def _chain_stats(run: Run) -> dict[str, NDArray[Any]]:
@@ -288,14 +316,15 @@ def _read(program: Program, data: DataLike) -> Data:
     return data_module.read(data, program.syntax.data.declarations)
 
 
-def _lean(program: Program, tall: Mapping[str, int], settings: Settings) -> Program:
-    """The program without generated quantities where they have so many values that every draw's would not be kept.
+def _lean(program: Program, values: Data, settings: Settings) -> tuple[Program, set[str]]:
+    """The program without generated quantities where these take much memory, and names of variables not to be kept.
 
     Raises
     ------
     InputError
         When the transformed parameters alone, as the engine keeps them and as draws, do not fit into memory.
     """
+    tall = program.observation_level(values)
     rows = 8.0 * settings.chains * (settings.iter_warmup + settings.iter_sampling)
     blocks = program.syntax.transformed_parameters, program.syntax.generated_quantities
     transformed, generated = (rows * sum(tall.get(one.name, 0) for one in block.declarations) for block in blocks)
@@ -308,9 +337,10 @@ def _lean(program: Program, tall: Mapping[str, int], settings: Settings) -> Prog
             "program as `reference_model`"
         )
     if generated <= _MAX_UNUSED:
-        return program
+        return program, set(tall)
     start, end = blocks[1].span
-    return Program(program.name, program.code[:start] + program.code[end:])
+    gone = {one.name for one in blocks[1].declarations}
+    return Program(program.name, program.code[:start] + program.code[end:]), gone.union(tall)
 
 
 def _quality(posterior: Mapping[str, NDArray[Any]], sample_stats: Mapping[str, NDArray[Any]]) -> dict[str, float]:

@@ -267,6 +267,7 @@ class Keeper:
         saved, self._saved = self._saved, set()
         if self.failure or not saved:
             return
+        self._prepared.posterior.values.check_files()
         try:
             self._store.write(self._root())
             for one in self._stretches.values():

@@ -20,13 +20,13 @@ from stansub.run import state
 from stansub.run.moments import Moments
 from stansub.target import (
     approximation,
+    cholesky,
     coordinates,
     group_candidates,
     laplace,
     observations,
     remainders,
     sparse,
-    split,
     taylor,
 )
 from stansub.tuning import adapt, mode, mode_setup
@@ -101,7 +101,7 @@ _ABOUT_THE_MODE = (
     approximation.Profiles,
     approximation.Approximation,
     coordinates.Coordinates,
-    split.Factor,
+    cholesky.Factor,
     group_candidates.Joint,
     Moments,
 )

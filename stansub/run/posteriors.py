@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,10 @@ class Given(NamedTuple):
             return self.model.dim
         assert self.values is not None
         return n_parameters(self.model.program, self.values)
+
+    def unchanged(self) -> AbstractContextManager[None]:
+        """Return a block in which the data may be read from files, which are checked at its end."""
+        return nullcontext() if self.values is None else self.values.unchanged()
 
 
 def read(model: Model | Source, data: Data, log: Callable[[str], None]) -> Given:

@@ -171,15 +171,22 @@ def prepare(model: Model, data: Data, config: SampleConfig, progress: Progress, 
     if isinstance(model, Posterior | FunctionFactors):
         _check_given(data, config)
     inits = load(RADIUS if config.inits is None else config.inits, config.chains)
-    given, left = read(model, data, progress), None
+    given = read(model, data, progress)
+    with given.unchanged():
+        prepared = _prepared(given, inits, config, progress, folder)
+    return replace(prepared, data_file=recorded_of(data))
+
+
+def _prepared(
+    given: Given, inits: Sequence[Init], config: SampleConfig, progress: Progress, folder: Path | None
+) -> Prepared:
+    left = None
     if config.surrogate or config.moves_free:
         found = transitions.find(given, config, progress)
         if isinstance(found, transitions.Taken):
-            prepared = _of_transitions(found, inits, config, folder)
-            return replace(prepared, data_file=recorded_of(data))
+            return _of_transitions(found, inits, config, folder)
         left = found
-    prepared = _in_parts(given, inits, config.of_length(transitions=False), left, progress, folder)
-    return replace(prepared, data_file=recorded_of(data))
+    return _in_parts(given, inits, config.of_length(transitions=False), left, progress, folder)
 
 
 def _of_transitions(

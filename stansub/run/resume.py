@@ -13,9 +13,11 @@ from stansub.run import choices
 from stansub.run.chain import Chain
 from stansub.run.checkpoint import Checkpoint, check_same, undamaged
 from stansub.run.config import SampleConfig
-from stansub.run.posteriors import Data, Model, make_posterior, make_uncut, read, recorded_of
+from stansub.run.posteriors import Data, Given, Model, make_posterior, make_uncut, read, recorded_of
 from stansub.run.prepare import Prepared, Setup, make_chains, moves_of
 from stansub.run.stages import Meetings
+from stansub.run.state import Facts
+from stansub.stan.posterior import Posterior
 
 
 def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, progress: Progress) -> Prepared:
@@ -33,19 +35,10 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
         raise InputError(f"{found.path} belongs to a run with other options; resume it with the same ones: {shown}")
     config = config.continuing(before)
     facts, given = found.facts(config), read(model, data, progress)
-    if facts.evaluator == "uncut":
-        posterior, compiled_at = make_uncut(given, seed=facts.seed, observations=config.observations, log=progress)
-    else:
-        posterior, compiled_at = make_posterior(
-            given.model,
-            given.values,
-            block_size=facts.block_size,
-            seed=facts.seed,
-            observations=config.observations,
-            evaluator=facts.evaluator,
-            log=progress,
-        )
-    check_same(facts, found.path, model_hash=posterior.model_hash, data_hash=posterior.values.digest())
+    with given.unchanged():
+        posterior, compiled_at = _posterior(given, facts, config, progress)
+        digest = posterior.values.digest()
+    check_same(facts, found.path, model_hash=posterior.model_hash, data_hash=digest)
     kind = "auto" if facts.range_kind == "none" else facts.range_kind
     ranges = choices.choose_range(facts.asked_rule, posterior, kind, order=config.order, progress=progress)
     threads = min(config.chains, config.parallel_chains or choices.cores())
@@ -64,6 +57,20 @@ def prepare(model: Model, data: Data, config: SampleConfig, found: Checkpoint, p
         notes=facts.notes,
     )
     return Prepared(setup, posterior, ranges, compiled_at, recorded_of(data))
+
+
+def _posterior(given: Given, facts: Facts, config: SampleConfig, progress: Progress) -> tuple[Posterior, float]:
+    if facts.evaluator == "uncut":
+        return make_uncut(given, seed=facts.seed, observations=config.observations, log=progress)
+    return make_posterior(
+        given.model,
+        given.values,
+        block_size=facts.block_size,
+        seed=facts.seed,
+        observations=config.observations,
+        evaluator=facts.evaluator,
+        log=progress,
+    )
 
 
 def chains_of(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,15 +30,17 @@ from stansub.run import checkpoint, remote, resume, stages, store
 from stansub.run.chain import Chain
 from stansub.run.checkpoint import Checkpoint
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
-from stansub.run.config import SampleConfig, documented
+from stansub.run.config import SampleConfig
 from stansub.run.constrain import PARAMETERS, constrain
 from stansub.run.early_stopping import Until
 from stansub.run.executors import Outcome
+from stansub.run.option import taking
 from stansub.run.posteriors import Data, Model
 from stansub.run.prepare import Prepared, Setup, make_chains, prepare, request_of
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
 from stansub.selection import TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.compilation import compile_model
+from stansub.stan.data import Data as Values
 from stansub.types import FloatArray
 
 if TYPE_CHECKING:
@@ -51,42 +51,8 @@ if TYPE_CHECKING:
 # Seconds between two R-hats.
 _R_HAT_EVERY = 2.0
 
-_Options = ParamSpec("_Options")
 
-
-class _Sampler(Protocol[_Options]):
-    def __call__(
-        self, model: Model, data: Data = None, *args: _Options.args, **options: _Options.kwargs
-    ) -> InferenceData: ...
-
-
-def _taking(
-    config: Callable[_Options, SampleConfig],
-) -> Callable[[Callable[[Model, Data, SampleConfig], InferenceData]], _Sampler[_Options]]:
-    """Make a function of a configuration one of its options, which its signature and docstring then name."""
-
-    def decorate(function: Callable[[Model, Data, SampleConfig], InferenceData]) -> _Sampler[_Options]:
-        own = inspect.signature(function)
-        options = [*inspect.signature(config).parameters.values()]
-        data = own.parameters["data"].replace(default=None)
-        signature = own.replace(parameters=[own.parameters["model"], data, *options])
-
-        @wraps(function)
-        def sample(model: Model, data: Data = None, *args: _Options.args, **options: _Options.kwargs) -> InferenceData:
-            signature.bind(model, data, *args, **options)  # its TypeError names this function
-            return function(model, data, config(*args, **options))
-
-        vars(sample)["__signature__"] = signature
-        sample.__annotations__ = {
-            **{one.name: one.annotation for one in signature.parameters.values()},
-            "return": own.return_annotation,
-        }
-        return documented(sample)
-
-    return decorate
-
-
-@_taking(SampleConfig)
+@taking(SampleConfig)
 def sample(model: Model, data: Data, config: SampleConfig) -> InferenceData:
     """Sample the posterior of a Stan program by Metropolis-Hastings with subsampled decisions.
 
@@ -184,15 +150,17 @@ def draw(
     def keep() -> Path | None:
         return keep_unconstrained(ready.chains, keeper.path if keeper is not None and not keeper.failure else None)
 
-    with files.rescuing(keep, failures=(Exception,), called="unconstrained draws"):
+    values = prepared.posterior.values
+    with files.rescuing(keep, failures=(Exception,), called="unconstrained draws"), values.unchanged():
         finished = run_chains(ready, keeper, stop, meeting, max_time=progress.left(), console=console, show=show)
-        prepared.posterior.values.check_files()
     with (
         files.rescuing(keep, called="unconstrained draws"),
+        values.unchanged(),
         DrawsFile(target) if target is not None else contextlib.nullcontext() as file,
     ):
         tree = collect(prepared, finished, progress, console=console, show=show, file=file)
         if file is not None and file.is_begun:
+            values.check_files()
             check(tree)
             file.note(warnings=tree.attrs["warnings"])
             file.commit()
@@ -231,7 +199,8 @@ def read_checkpoint(path: str | Path, *, show_progress: bool | None = None) -> I
         setup = replace(setup, found=ready.meetings.found, rule=ready.meetings.test)
     outcome = Outcome("" if found.finished else "this is its last checkpoint")
     finished = Finished(ready.chains, outcome, setup, clock.now(), found.seconds)
-    idata = collect(ready.prepared, finished, progress, console=console, show=show)
+    with ready.prepared.posterior.values.unchanged():
+        idata = collect(ready.prepared, finished, progress, console=console, show=show)
     check(idata)
     return container(idata)
 
@@ -305,8 +274,9 @@ def _ready(
     kept = config.checkpoint or config.resume
     folder = files.locate(kept)[0].parent if target is not None and kept is not None else None
     prepared = prepare(model, data, config, progress, folder)
-    prepared.posterior.values.check_files()
-    return _Ready(prepared, make_chains(prepared, stop, progress), _meetings(prepared, meeting), None)
+    with prepared.posterior.values.unchanged():
+        chains = make_chains(prepared, stop, progress)
+    return _Ready(prepared, chains, _meetings(prepared, meeting), None)
 
 
 def _resumed(
@@ -321,7 +291,9 @@ def _resumed(
     """Chains where they were."""
     prepared = resume.prepare(model, data, config, found, progress)
     meetings = _meetings(prepared, meeting)
-    return _Ready(prepared, resume.chains_of(prepared, found, meetings, stop, progress), meetings, found)
+    with prepared.posterior.values.unchanged():
+        chains = resume.chains_of(prepared, found, meetings, stop, progress)
+    return _Ready(prepared, chains, meetings, found)
 
 
 def run_chains(
@@ -364,7 +336,7 @@ def run_chains(
             keeper=keeper,
             until=until,
             max_time=max_time,
-            watch=_Watch(chains, view),
+            watch=_Watch(chains, view, prepared.posterior.values),
             on_interrupt=lambda: console.print(
                 "Stopping after the current step to save the draws; Ctrl-C again discards them"
             ),
@@ -457,14 +429,15 @@ def _import_ahead(arviz: bool) -> None:
 
 
 class _Watch:
-    """Shows how far chains are, and now and then how well they agree."""
+    """Checks that the data are what they were, shows how far chains are, and now and then how well they agree."""
 
-    def __init__(self, chains: Sequence[Chain], view: View | None) -> None:
-        self._chains, self._view = chains, view
+    def __init__(self, chains: Sequence[Chain], view: View | None, values: Values) -> None:
+        self._chains, self._view, self._values = chains, view, values
         self._r_hat: float | None = None
         self._next = clock.now() + _R_HAT_EVERY
 
     def __call__(self) -> None:
+        self._values.check_files()
         if self._view is None:
             return
         if clock.now() > self._next:

@@ -1,4 +1,4 @@
-"""The compiler and make of this machine, and what make is told: what compiled programs depend on besides code."""
+"""The compiler and make of this machine, and the flags for make: what compiled programs depend on besides code."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import numbers
 import reprlib
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from stansub.stan.library import Library, Model
 from stansub.stan.sources import DataLike, DataSources
 from stansub.stan.syntax import Declaration, names
 from stansub.stan.tables import Table
-from stansub.stan.watched import Watched
+from stansub.stan.watched import Watched, unchanged
 from stansub.types import Places
 
 # Places along an axis: a range with both ends given, or indices.
@@ -111,6 +112,10 @@ class Data:
         """Raise RunError if a file in which values stay has changed."""
         for file in self.files:
             file.check()
+
+    def unchanged(self) -> AbstractContextManager[None]:
+        """Return a block in which values may be read from files, which are checked at its end (see `watched`)."""
+        return unchanged(self.files)
 
     def digest(self) -> str:
         """Hash of the values, independent of the file's formatting."""
@@ -226,6 +231,10 @@ class Raw:
         InputError
             When a variable is missing, or has the wrong type or size.
         """
+        with unchanged(self.files):
+            return self._checked(declarations)
+
+    def _checked(self, declarations: tuple[Declaration, ...]) -> Data:
         found, origins = read_columns(declarations, self.values, self.tables, self.columns)
         given = {**self.values, **found}
         values = {one.name: _convert(given[one.name], one, self.source) for one in declarations if one.name in given}
@@ -260,21 +269,20 @@ def load(source: DataLike) -> Raw:
     sources = DataSources.of(source)
     values: dict[str, Any] = {}
     homes: dict[str, str] = {}
-    tables, files = [], []
+    tables: list[Table] = []
+    files: list[Watched] = []
     for part in sources.parts:
         name = Path(part).name if isinstance(part, str | Path) else "data"
-        watched = Watched.of(Path(part)) if isinstance(part, str | Path) else None
         found = opened(part, name)
         if isinstance(found, Table):
             tables.append(found)
             continue
-        twice = next((key for key in found if key in values), None)
+        twice = next((key for key in found.by_name if key in values), None)
         if twice is not None:
             raise InputError(f"variable {twice!r} is given twice, in {homes[twice]} and in {name}: remove one")
-        if watched is not None and any(isinstance(value, np.memmap) for value in found.values()):
-            files.append(watched)
-        values |= found
-        homes |= dict.fromkeys(found, name)
+        files.extend(found.files)
+        values |= found.by_name
+        homes |= dict.fromkeys(found.by_name, name)
     return Raw(values, sources.name, tuple(tables), sources.columns, tuple(files))
 
 

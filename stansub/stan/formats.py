@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -20,6 +20,7 @@ from stansub import _loop
 from stansub.errors import InputError
 from stansub.stan import rdump
 from stansub.stan.tables import Table, of_stream, open_file
+from stansub.stan.watched import Watched
 from stansub.target.gradients import THREADS
 
 # Bare words for values that are not finite, which Python's reader of JSON does not take.
@@ -38,7 +39,21 @@ _FORMATS = {
 }
 
 
-def opened(part: Any, name: str) -> Table | Mapping[str, Any]:
+class Values(NamedTuple):
+    """Values by name.
+
+    Attributes
+    ----------
+    by_name : mapping
+    files : tuple of Watched
+        Files in which they stay while they are used.
+    """
+
+    by_name: Mapping[str, Any]
+    files: tuple[Watched, ...] = ()
+
+
+def opened(part: Any, name: str) -> Table | Values:
     """Open a table, or read the values of a file.
 
     Parameters
@@ -53,7 +68,7 @@ def opened(part: Any, name: str) -> Table | Mapping[str, Any]:
         When it cannot be read.
     """
     if isinstance(part, Mapping):
-        return part
+        return Values(part)
     if not isinstance(part, str | Path):
         return of_stream(part, name)
     path = Path(part)
@@ -68,20 +83,23 @@ def opened(part: Any, name: str) -> Table | Mapping[str, Any]:
         return open_file(path, kind)
     text = _text(path)
     if kind == "rdump":
-        return rdump.parse(text.decode(errors="replace"), name)
+        return Values(rdump.parse(text.decode(errors="replace"), name))
     # Numbers alone, which tall data are, need no Python object each; the complete reader takes all else.
-    numbers_alone: Mapping[str, Any] = _loop.read_json_numbers(text, threads=THREADS) or _parse(text, path)
-    return numbers_alone
+    return Values(_loop.read_json_numbers(text, threads=THREADS) or _parse(text, path))
 
 
-def _arrays(path: Path) -> Mapping[str, Any]:
+def _arrays(path: Path) -> Values:
     """Arrays of numpy's files: those of npz by name, that of npy, which stays in the file, by the file's."""
     try:
         held = np.load(path, mmap_mode="r", allow_pickle=False)
-        return {path.stem: held} if isinstance(held, np.ndarray) else {name: held[name] for name in held.files}
+        if not isinstance(held, np.memmap):
+            return Values({name: held[name] for name in held.files})
+        file = Watched.of(path).mapped()
+        array = np.ndarray[Any, Any](held.shape, held.dtype, file.bytes, held.offset, held.strides)
+        return Values({path.stem: array}, (file,))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (OSError, ValueError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, TypeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: cannot read an array of numbers: {error}") from error
 
 

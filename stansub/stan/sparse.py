@@ -44,27 +44,31 @@ def sparse_predictors(
         raise NoPredictorsError(f"its likelihood is not followed: {error}") from error
     family, arguments = arguments_of(followed, n, of_family=of_family)
     variables = [places for shape in followed.shapes for places in _vectors(shape)]
+    del followed  # its terms have rows of their own, as large as those of the arguments
     return SparsePredictors(tuple(_rows(one, variables, n) for one in arguments), family)
 
 
 def _rows(argument: Argument, variables: Sequence[NDArray[np.int64]], n: int) -> SparseRows:
     """The rows of an argument: columns of some variables, and of the others what each observation reads."""
-    columns, m = sp.csc_array(argument.slopes), argument.slopes.shape[1]
+    slopes = sp.csr_array(argument.slopes)
+    n_rows, m = slopes.shape
+    row = np.repeat(np.arange(n_rows, dtype=np.int32), np.diff(slopes.indptr))
     dense: list[FloatArray] = []
     places: list[int] = []
     gathered = sp.csr_array((n, m))
     for variable in variables:
-        own = columns[:, variable].tocoo()
-        reads = np.bincount(own.row, minlength=columns.shape[0])
-        if not own.nnz:
+        own = np.isin(np.arange(m), variable)[slopes.indices]
+        if not own.any():
             continue
-        if len(variable) > _FEW and len(reads) == n and reads.max() <= 1:
-            gathered = gathered + sp.csr_array((own.data, (own.row, variable[own.col])), shape=(n, m))
+        reads = np.bincount(row[own], minlength=n_rows)
+        if len(variable) > _FEW and n_rows == n and reads.max() <= 1:
+            gathered = gathered + sp.csr_array((slopes.data[own], (row[own], slopes.indices[own])), shape=(n, m))
             continue
-        some = np.unique(own.col)
-        places += variable[some].tolist()
-        dense += [_short(column) for column in own.tocsc()[:, some].toarray().T]
-    return SparseRows(stacked(dense), np.array(places, np.int64), sp.csr_array(gathered), argument.offset)
+        some, column = np.unique(slopes.indices[own], return_inverse=True)
+        places += some.tolist()
+        block = sp.coo_array((slopes.data[own], (row[own], column)), shape=(n_rows, len(some))).toarray(order="F")
+        dense += [_short(one) for one in block.T]
+    return SparseRows(stacked(dense), np.array(places, np.int64), gathered, argument.offset)
 
 
 def _vectors(places: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

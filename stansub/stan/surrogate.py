@@ -18,10 +18,10 @@ from stansub.stan.library import Library, Model
 from stansub.stan.sparse import sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.approximation import Approximation
+from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
-from stansub.target.split import Factor
 from stansub.types import FloatArray
 
 # Relative rounding by which surrogate and likelihood together may differ from the user's log density, and so for the

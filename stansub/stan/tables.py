@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
-from stansub.stan.watched import Watched
+from stansub.stan.watched import Watched, unchanged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,12 +36,15 @@ class Table:
     n_rows : int
     batches : callable
         From names of columns to batches of these, in order.
+    files : tuple of Watched
+        Files that batches are read from.
     """
 
     name: str
     types: Mapping[str, pa.DataType]
     n_rows: int
     batches: Callable[[list[str]], Iterator[pa.RecordBatch]] = field(repr=False)
+    files: tuple[Watched, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -76,39 +79,42 @@ def open_file(path: Path, kind: str) -> Table:
     """
     from pyarrow import dataset
 
-    watched = Watched.of(path)
     with _reading(path):
         if kind in ("csv", "tsv"):
             from pyarrow import csv
 
             parsing = csv.ParseOptions(delimiter="\t" if kind == "tsv" else ",", newlines_in_values=True)
             return of_stream(csv.read_csv(path, parse_options=parsing), path.name)
+        file = Watched.of(path)
         found = dataset.dataset(str(path), format=kind)
         types, n_rows = _types(found.schema, path.name), found.count_rows()
+        if not path.is_dir():
+            file = file.mapped()
 
     def batches(columns: list[str]) -> Iterator[pa.RecordBatch]:
-        with _reading(path, watched):
+        with _reading(path):
             if path.is_dir():
                 scanner = found.scanner(
                     columns=columns, batch_size=_BATCH, batch_readahead=_AHEAD, fragment_readahead=1
                 )
                 yield from scanner.to_batches()
             else:
-                yield from _of_one_file(path, kind, columns)
+                yield from _of_one_file(file, kind, columns)
 
-    return Table(path.name, types, n_rows, batches)
+    return Table(path.name, types, n_rows, batches, (file,))
 
 
-def _of_one_file(path: Path, kind: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _of_one_file(file: Watched, kind: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield batches in this thread, from the file as it is mapped into memory: several times faster than a scanner."""
     import pyarrow as pa
     from pyarrow import parquet
 
+    content = pa.BufferReader(pa.py_buffer(file.bytes))
     if kind == "parquet":
-        with parquet.ParquetFile(path, memory_map=True) as file:
-            yield from file.iter_batches(_BATCH, columns=columns, use_threads=False)
+        with parquet.ParquetFile(content) as table:
+            yield from table.iter_batches(_BATCH, columns=columns, use_threads=False)
         return
-    with pa.memory_map(str(path)) as file, pa.ipc.open_file(file) as reader:
+    with pa.ipc.open_file(content) as reader:
         for number in range(reader.num_record_batches):
             yield reader.get_batch(number).select(columns)
 
@@ -137,7 +143,14 @@ def read(table: Table, wanted: Sequence[Wanted]) -> list[tuple[str, ...] | None]
     ------
     InputError
         When a value is missing, or is not what the array holds; the message names column and row.
+    RunError
+        When the table's file changes meanwhile.
     """
+    with unchanged(table.files):
+        return _read(table, wanted)
+
+
+def _read(table: Table, wanted: Sequence[Wanted]) -> list[tuple[str, ...] | None]:
     columns = list(dict.fromkeys(one.column for one in wanted))
     fillers = [_filler(table, one) for one in wanted]
     first = 0
@@ -275,17 +288,13 @@ def _types(schema: pa.Schema, name: str) -> dict[str, pa.DataType]:
 
 
 @contextmanager
-def _reading(path: Path, watched: Watched | None = None) -> Iterator[None]:
-    """Raise InputError where a file is damaged, and RunError where it has changed since it was opened."""
+def _reading(path: Path) -> Iterator[None]:
+    """Raise InputError where a file is damaged."""
     import pyarrow as pa
 
     try:
         yield
-        if watched is not None:
-            watched.check()
     except (pa.ArrowException, OSError) as error:
-        if watched is not None:
-            watched.check()
         raise InputError(f"{path}: cannot read the file: {_line(error)}") from error
 
 

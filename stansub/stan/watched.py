@@ -1,11 +1,18 @@
-"""Files that must not change while they are read."""
+"""Files that must not change while they are read, in whole or in place."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import MappedFile
 from stansub.errors import RunError
 
 
@@ -18,20 +25,76 @@ class Watched:
     path : Path
     state : tuple
         Name, identity, size and time of last change of each file.
+    mapping : MappedFile or None
+        The file in memory, if it is read in place.
     """
 
     path: Path
     state: tuple[tuple[str, int, int, int], ...]
+    mapping: MappedFile | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, path: Path) -> Watched:
-        """The file as it is now."""
+        """Return the file as it is now."""
         return cls(path, _state(path))
+
+    def mapped(self) -> Watched:
+        """Return the same file, mapped into memory.
+
+        Raises
+        ------
+        OSError
+            When it cannot be mapped.
+        """
+        return replace(self, mapping=MappedFile(os.fspath(self.path)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the mapping out: another process has copies of its values."""
+        return Watched, (self.path, self.state)
+
+    @property
+    def bytes(self) -> NDArray[np.uint8]:
+        """Bytes of a mapped file, not copied and read-only; read them within `unchanged`."""
+        assert self.mapping is not None
+        return self.mapping.bytes
 
     def check(self) -> None:
         """Raise RunError if the file is no longer what it was."""
         if _state(self.path) != self.state:
             raise RunError(f"{self.path} changed while it was read: run again with a file that nothing writes to")
+        if self.mapping is not None and self.mapping.is_lost:
+            raise RunError(f"{self.path}: the disk failed to read a part of the file; copy it to another disk")
+
+
+@contextmanager
+def unchanged(files: Sequence[Watched]) -> Iterator[None]:
+    """Check files when the block ends or fails: a change explains whatever went wrong.
+
+    Within the block, what a mapped file has lost reads as zeros. Elsewhere the process ends with a line that says so.
+
+    Raises
+    ------
+    RunError
+        When a file is no longer what it was.
+    """
+    with ExitStack() as stack:
+        for file in files:
+            if file.mapping is not None:
+                stack.enter_context(file.mapping)
+        try:
+            yield
+        except Exception as error:
+            _check(files, error)
+            raise
+        _check(files)
+
+
+def _check(files: Sequence[Watched], cause: Exception | None = None) -> None:
+    for file in files:
+        try:
+            file.check()
+        except RunError as change:
+            raise change from cause
 
 
 def _state(path: Path) -> tuple[tuple[str, int, int, int], ...]:

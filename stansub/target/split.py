@@ -5,32 +5,13 @@ Nothing here knows of Stan. `stansub.stan.surrogate.Split` is such a posterior.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Protocol
 
 from stansub.target.approximation import Approximation
+from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray
-
-
-class Factor(NamedTuple):
-    """A sparse Cholesky factor of a precision, P A P' = L L', by columns that begin with their diagonal.
-
-    Attributes
-    ----------
-    starts, rows : ndarray of int32
-    values : ndarray
-    order : ndarray of int32
-        Which parameter stands at each place.
-    """
-
-    starts: NDArray[np.int32]
-    rows: NDArray[np.int32]
-    values: FloatArray
-    order: NDArray[np.int32]
 
 
 class Transition(Protocol):

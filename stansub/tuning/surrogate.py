@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import splu
 
 from stansub.errors import RunError
 from stansub.kernels.surrogate import MAX_TREE_DEPTH, SurrogateTransition
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
 from stansub.target.approximation import Approximation, approximation
+from stansub.target.cholesky import Factor, cholesky
 from stansub.target.coordinates import Coordinates
 from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
-from stansub.target.split import Differentiable, Factor, Nuts, Split
+from stansub.target.split import Differentiable, Nuts, Split
 from stansub.tuning.coordinates import Effects, Inner, find_effects
 from stansub.tuning.differences import Differences
 from stansub.types import FloatArray
@@ -175,7 +175,7 @@ def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadr
     for _ in range(_NEWTON):
         progress.check()
         slope = here.gradient - _RIDGE * here.point
-        step = _solved(sp.csc_array(here.precision + ridge), slope)
+        step = cholesky(sp.csc_array(here.precision + ridge)).solve(slope)
         decrement = float(slope @ step)
         if not decrement > _DECREMENT:
             break
@@ -190,49 +190,6 @@ def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadr
         here = predictors.expansion(phi)
         n_passes += 1
     return here, n_passes
-
-
-def _solved(matrix: sp.csc_array, right: FloatArray) -> FloatArray:
-    """By a Cholesky factor of a positive definite matrix near it."""
-    factor = cholesky(matrix)
-    lower = sp.csc_array((factor.values, factor.rows, factor.starts), shape=matrix.shape)
-    x = right[factor.order]
-    x = sp.linalg.spsolve_triangular(lower.tocsr(), x, lower=True)
-    x = sp.linalg.spsolve_triangular(lower.T.tocsr(), x, lower=False)
-    out = np.empty_like(x)
-    out[factor.order] = x
-    return out
-
-
-def cholesky(precision: sp.csc_array) -> Factor:
-    """A sparse Cholesky factor of a matrix, with a larger diagonal where it is not positive definite."""
-    diagonal = np.abs(precision.diagonal())
-    diagonal = np.maximum(diagonal, 1e-10 * max(diagonal.max(), 1e-10))
-    more, share = np.zeros(len(diagonal)), 0.1
-    while True:
-        matrix = sp.csc_array(precision + sp.diags_array(more))
-        found = _eliminated(matrix)
-        if found is None:
-            more, share = more + share * diagonal, 2 * share
-            continue
-        order, pivots = np.argsort(found.perm_r).astype(np.int32), found.U.diagonal()
-        wrong = np.flatnonzero(~(pivots > 1e-9 * diagonal[order]))
-        if not wrong.size:
-            break
-        first = wrong[0]
-        more[order[first]] += diagonal[order[first]] + abs(pivots[first])
-    lower = sp.csc_array(found.L @ sp.diags_array(np.sqrt(pivots)))
-    lower.sort_indices()
-    return Factor(lower.indptr.astype(np.int32), lower.indices.astype(np.int32), lower.data, order)
-
-
-def _eliminated(matrix: sp.csc_array) -> Any:
-    """L U = P A P', without a choice of pivots; None where one is 0."""
-    try:
-        found = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    except RuntimeError:
-        return None
-    return found if np.array_equal(found.perm_r, found.perm_c) else None
 
 
 class _Explored(NamedTuple):

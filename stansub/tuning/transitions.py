@@ -6,15 +6,14 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from stansub.errors import RunError
 from stansub.kernels.surrogate import SurrogateTransition, SurrogateTransitions
 from stansub.progress import Progress
-from stansub.target.split import Factor, Split
+from stansub.target.cholesky import cholesky as cholesky_factor
+from stansub.target.split import Split
 from stansub.tuning.differences import Differences
 from stansub.tuning.surrogate import POINTS, Settled, mean_precision, spread
-from stansub.tuning.surrogate import cholesky as cholesky_factor
 from stansub.types import FloatArray
 
 # Transitions that are tried, after as many that are not counted: the first are accepted too often, from draws of the
@@ -62,7 +61,7 @@ def normal_approximation(split: Split, transition: SurrogateTransition, draws: F
     if not transition.coordinates.is_plain:
         centre = draws.mean(axis=0)
         factor = cholesky_factor(mean_precision(Differences(density, draws[-1]), density, spread(draws, POINTS)))
-    precision = _dense(factor)
+    precision = factor.matrix()
     cholesky = np.asarray(np.linalg.cholesky(precision), np.float64)
     with suppress(RunError):
         centre = centre + np.linalg.solve(precision, density.log_density_gradient(centre)[1])
@@ -83,15 +82,6 @@ def normal_rate(split: Split, settled: Settled, rng: np.random.Generator) -> flo
 
     own, new = (np.array([log_weight(theta) for theta in some]) for some in (draws, normal.draw(rng, len(draws))))
     return float(np.exp(np.minimum(0.0, new[np.newaxis] - own[:, np.newaxis])).mean())
-
-
-def _dense(factor: Factor) -> FloatArray:
-    """The precision itself."""
-    dim = len(factor.order)
-    lower = sp.csc_array((factor.values, factor.rows, factor.starts), shape=(dim, dim)).toarray()
-    precision = np.empty((dim, dim))
-    precision[np.ix_(factor.order, factor.order)] = lower @ lower.T
-    return precision
 
 
 def accepted_rate(split: Split, settled: Settled, rng: np.random.Generator, progress: Progress) -> float:

@@ -14,7 +14,6 @@ from clocks import Clock, wait_until
 import stansub
 from stansub import InputError, RunError
 from stansub.cli.risk import risk as command
-from stansub.diagnostics import risk as working
 from stansub.diagnostics import risk_functions, risk_runs
 from stansub.diagnostics.risk import parse_epsilons, risk
 from stansub.diagnostics.risk_curves import grid, split
@@ -422,6 +421,6 @@ class TestCommand:
         import inspect
 
         own, theirs = (inspect.signature(one).parameters for one in (command, risk))
-        assert parse_epsilons(own["epsilon"].default) == working.EPSILONS
+        assert parse_epsilons(own["epsilon"].default) == theirs["epsilons"].default
         for name in ("repeats", "audit", "max_steps", "parallel_chains", "block_size", "inits"):
             assert own[name].default == theirs[name].default

@@ -1,5 +1,9 @@
 """Files of data that are damaged, or change while they are read."""
 
+import os
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +67,84 @@ def test_a_folder_that_grows_while_it_is_read_is_refused(tmp_path: Path) -> None
     parquet.write_table(parquet.read_table(tmp_path / "a.parquet"), tmp_path / "b.parquet")
     with pytest.raises(RunError, match="changed while it was read"):
         raw.checked(DECLARATIONS)
+
+
+# Programs for a process of its own: reading a page that a file has lost would end it.
+CUT = """
+import os, sys
+from stansub import RunError
+from stansub.stan import data, tables
+from stansub.stan.syntax import parse
+
+path, declarations = sys.argv[1], parse("data { int N; vector[N] x; }").data.declarations
+"""
+PROGRAMS = {
+    "promised": """
+found = data.read(path, declarations)
+with found.unchanged():
+    os.truncate(path, 4096)
+    print(found.values["x"][-1], flush=True)
+""",
+    "failing": """
+found = data.read(path, declarations)
+with found.unchanged():
+    os.truncate(path, 4096)
+    1 / found.values["x"][-1].item()
+""",
+    "not promised": """
+found = data.read(path, declarations)
+os.truncate(path, 4096)
+print(found.values["x"][-1], flush=True)
+""",
+    "between batches": """
+read = tables._of_one_file
+def meanwhile(*given):
+    for n, batch in enumerate(read(*given)):
+        yield batch
+        os.truncate(path, 4096)
+tables._of_one_file = meanwhile
+data.read(path, declarations)
+""",
+}
+
+
+def after(program: str, path: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", f"{CUT}try:{program.replace(chr(10), chr(10) + ' ')}\nexcept RunError as error:\n"]
+    command[-1] += "    sys.exit(f'{type(error).__name__}: {error}')"
+    return subprocess.run([*command, path], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "printed"),
+    [
+        ("x.npy", "promised", "0.0\n"),
+        ("x.npy", "failing", ""),
+        ("x.parquet", "between batches", ""),
+        ("x.arrow", "between batches", ""),
+    ],
+)
+def test_a_file_cut_short_while_it_is_read_in_place_is_one_line(
+    tmp_path: Path, name: str, program: str, printed: str
+) -> None:
+    ended = after(PROGRAMS[program], written(tmp_path / name, 2_000_000))
+    assert (ended.returncode, ended.stdout) == (1, printed)
+    assert ended.stderr.startswith("RunError: ")
+    assert ended.stderr.endswith(f"{name} changed while it was read: run again with a file that nothing writes to\n")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_file_cut_short_where_nobody_checks_it_ends_the_process(tmp_path: Path) -> None:
+    ended = after(PROGRAMS["not promised"], written(tmp_path / "x.npy"))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == (
+        "stansub: error: a data file was cut short while it was read: run again with a file that nothing writes to\n"
+    )
+
+
+def test_values_in_place_go_to_another_process_as_copies(tmp_path: Path) -> None:
+    found = data.read(written(tmp_path / "x.npy"), DECLARATIONS)
+    there = pickle.loads(pickle.dumps(found))
+    os.truncate(tmp_path / "x.npy", 0)
+    assert there.values["x"][-1] != 0
+    with pytest.raises(RunError, match="changed while it was read"):
+        there.check_files()

@@ -1,0 +1,192 @@
+"""What an option of a function is, declared once as a field of a dataclass: signatures and docstrings follow from it.
+
+Nothing heavy is imported here, so that the command line answers at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, cast
+
+from stansub.run.limits import Bounds, Named
+
+_Documented = TypeVar("_Documented", bound=Callable[..., Any])
+_Config = TypeVar("_Config")
+_Model = TypeVar("_Model", contravariant=True)
+_Data = TypeVar("_Data", contravariant=True)
+_Result = TypeVar("_Result", covariant=True)
+_Options = ParamSpec("_Options")
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is declared of an option beside its name, type and default.
+
+    Attributes
+    ----------
+    text : str
+        What it does, in a sentence; names of other options in backticks.
+    group : str
+        In the command line's help; empty for what is given from Python alone.
+    bounds : Bounds or None
+    default : str
+        What None stands for, in words.
+    type_ : str
+        In docstrings, where the annotation does not say it briefly.
+    flag, metavar : str
+        On the command line, where they do not follow from the name.
+    resume : {"same", "longer", "any"}
+        What it must be where a run goes on: that of the beginning, that or more, or anything, because no draw depends
+        on it.
+    recorded : bool
+        Whether it is written to the output.
+    common : bool
+        Whether the short help of `sample` shows it.
+    """
+
+    text: str
+    group: str = ""
+    bounds: Bounds | None = None
+    default: str = ""
+    type_: str = ""
+    flag: str = ""
+    metavar: str | None = None
+    resume: Literal["same", "longer", "any"] = "same"
+    recorded: bool = True
+    common: bool = False
+
+
+def option(default: Any, text: str, group: str = "", bounds: Bounds | None = None, **more: Any) -> Any:
+    """A field of a configuration; ``means`` among ``more`` is `Option.default`."""
+    means = more.pop("means", "")
+    return field(default=default, metadata={"option": Option(text, group, bounds, means, **more)})
+
+
+def declared(config: Any) -> dict[str, Option]:
+    """Return what is declared of the options of a configuration, by their names."""
+    return {one.name: one.metadata["option"] for one in fields(config)}
+
+
+def check(option_of: Mapping[str, Option], values: Mapping[str, Any]) -> None:
+    """Raise InputError for a value out of its option's bounds; None is within them."""
+    for name, value in values.items():
+        bounds = option_of[name].bounds
+        if bounds is not None and value is not None:
+            bounds.check(name, value)
+
+
+def record(config: Any) -> dict[str, Any]:
+    """Return options by name in values that JSON has; what has no name of its own by type and digest."""
+    return {
+        name: as_json(getattr(config, name), exact=option.resume != "any")
+        for name, option in declared(config).items()
+        if option.recorded
+    }
+
+
+def differs(option: Option, now: Any, before: Any) -> bool:
+    """Return whether a run cannot resume with an option's value, given the earlier one; both as `record` has them."""
+    if option.resume == "longer":
+        return bool(now < (before or 0))
+    return option.resume == "same" and bool(now != before)
+
+
+def plain_type(annotation: str) -> type:
+    """Return the type of values as they are written on the command line, from an annotation such as "int | None"."""
+    return {"int": int, "float": float, "bool": bool}.get(annotation.removesuffix(" | None"), str)
+
+
+def documented(what: _Documented, config: Any = None) -> _Documented:
+    """Put the options of a configuration, itself by default, where a docstring has a line ``{options}``."""
+    text = what.__doc__ or ""
+    line = next(line for line in text.splitlines() if line.strip() == "{options}")
+    what.__doc__ = text.replace(line, textwrap.indent(_parameters(config or what), line.removesuffix("{options}")))
+    return what
+
+
+class Taking(Protocol[_Options, _Model, _Data, _Result]):
+    """A function of a model, data and options."""
+
+    def __call__(
+        self, model: _Model, data: _Data | None = None, *args: _Options.args, **options: _Options.kwargs
+    ) -> _Result:
+        """Call it."""
+
+
+def taking(
+    config: Callable[_Options, _Config],
+) -> Callable[[Callable[[_Model, _Data, _Config], _Result]], Taking[_Options, _Model, _Data, _Result]]:
+    """Make a function of a configuration one of its options, which its signature and docstring then name."""
+
+    def decorate(
+        function: Callable[[_Model, _Data, _Config], _Result],
+    ) -> Taking[_Options, _Model, _Data, _Result]:
+        own = inspect.signature(function)
+        options = [*inspect.signature(config).parameters.values()]
+        data = own.parameters["data"].replace(default=None)
+        signature = own.replace(parameters=[own.parameters["model"], data, *options])
+
+        @wraps(function)
+        def taken(
+            model: _Model, data: _Data | None = None, *args: _Options.args, **options: _Options.kwargs
+        ) -> _Result:
+            signature.bind(model, data, *args, **options)  # its TypeError names this function
+            return function(model, cast(_Data, data), config(*args, **options))
+
+        vars(taken)["__signature__"] = signature
+        taken.__annotations__ = {
+            **{one.name: one.annotation for one in signature.parameters.values()},
+            "return": own.return_annotation,
+        }
+        return cast(Taking[_Options, _Model, _Data, _Result], documented(taken, config))
+
+    return decorate
+
+
+def _parameters(config: Any) -> str:
+    """The options as entries of a numpydoc section."""
+    entries = []
+    for one in fields(config):
+        option: Option = one.metadata["option"]
+        text = option.text + (f" By default {option.default}." if option.default else "")
+        lines = textwrap.wrap(text, 112, initial_indent="    ", subsequent_indent="    ")
+        optional = ", optional" if one.default is None else ""
+        entries.append("\n".join([f"{one.name} : {_type_text(str(one.type), option)}{optional}", *lines]))
+    return "\n".join(entries)
+
+
+def _type_text(annotation: str, option: Option) -> str:
+    chosen = ", ".join(f'"{one}"' for one in option.bounds.names) if isinstance(option.bounds, Named) else ""
+    if option.type_ and not option.type_.startswith("or "):
+        return option.type_
+    if chosen:
+        return f"{{{chosen}}} {option.type_}".rstrip()
+    return plain_type(annotation).__name__
+
+
+def as_json(value: Any, *, exact: bool) -> Any:
+    """A value as JSON has it; what JSON does not have by name and, if it must be exact, a digest of what it holds."""
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if hasattr(value, "__fspath__"):
+        return str(value)
+    if isinstance(value, Sequence):
+        return [as_json(one, exact=exact) for one in value]
+    name = str(getattr(value, "__qualname__", type(value).__name__))
+    if not exact:
+        return name
+    from stansub.run.identity import digest_of
+
+    try:
+        return f"{name} {digest_of(value)}"
+    except Exception:  # values of any class fail in any way
+        return name

@@ -1,0 +1,315 @@
+"""The options of `sample`, each declared once: name, type, default, bounds and a sentence.
+
+Nothing heavy is imported here, so that the command line answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from stansub.acceptance.names import BOUNDS, TEST_NAMES
+from stansub.run.limits import FIRST_LOOK, MAX_ERROR, MOST, RANGES, Count, Interval, Named, OneOf, Suggested
+from stansub.run.option import option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stansub.acceptance.rules import StoppingRule
+    from stansub.kernels.proposals import Proposal
+    from stansub.kernels.recipes import Recipe
+    from stansub.run.executors import Executor
+    from stansub.run.inits import Inits
+
+# Groups of options, in the command line's help.
+CHAINS, DECISIONS, DATA, OUTPUT = "Chains", "Decisions", "Data", "Output"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainOptions:
+    """How many chains run, how long, and how they move."""
+
+    chains: int = option(4, "Number of chains.", CHAINS, Count(1, MOST["chains"]), common=True)
+    parallel_chains: int | None = option(
+        None,
+        "Number of chains to run at once. The draws do not depend on it.",
+        CHAINS,
+        Count(1, MOST["chains"]),
+        means="one per core",
+        resume="any",
+    )
+    executor: Literal["threads", "processes", "dask"] | str | Executor = option(
+        "threads",
+        "How to run the chains: threads of one process, processes that each load the data, or a dask cluster on this "
+        "machine or at dask:ADDRESS, which must see the same files. The draws do not depend on it.",
+        CHAINS,
+        Suggested(("threads", "processes", "dask")),
+        type_="or anything with the submit of concurrent.futures",
+        metavar="NAME",
+        resume="any",
+    )
+    iter_warmup: int = option(
+        None,
+        "Warmup steps of each chain, which adapt the proposal.",
+        CHAINS,
+        Count(0),
+        means="2,000, or 200 surrogate transitions; a resumed run keeps its own",
+        common=True,
+    )
+    iter_sampling: int = option(
+        None,
+        "Steps of each chain after warmup; the maximum if `until` is given.",
+        CHAINS,
+        Count(1),
+        means="10,000, or 1,000 surrogate transitions; 100,000 with `until`; a resumed run keeps its own",
+        resume="longer",
+        common=True,
+    )
+    thin: int = option(1, "Keep every n-th draw.", CHAINS, Count(1))
+    seed: int | None = option(
+        None,
+        "Seed of the random numbers.",
+        CHAINS,
+        Count(0, MOST["seed"]),
+        means="drawn, and written to the output",
+        common=True,
+    )
+    inits: Inits | None = option(
+        None,
+        "Radius of random inits on the unconstrained space, or constrained values (on the command line JSON files): "
+        "one for all chains or one a chain.",
+        CHAINS,
+        type_="float, path, mapping, or a sequence of them",
+        metavar="RADIUS|FILE[,FILE...]",
+        means="overdispersed around the mode; radius 2 if no mode exists",
+    )
+    proposal: (
+        Literal["auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate"]
+        | str
+        | Proposal
+    ) = option(
+        "auto",
+        "Proposal: independence or Langevin proposals around the mode (laplace-pcn, langevin), adaptive random walks "
+        "(random-walk, adaptive-metropolis), mini-batch gradients (sgld), or NUTS on an expansion of the likelihood "
+        "for multilevel models (surrogate). auto uses surrogate if effects have an unknown scale and the posterior is "
+        "far from normal, and otherwise picks the fastest in a short trial.",
+        CHAINS,
+        Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate")),
+        type_="or Proposal",
+        metavar="NAME",
+        common=True,
+    )
+    kernel: Recipe | None = option(
+        None,
+        "Transition that replaces one Metropolis-Hastings step on all parameters, such as "
+        "``stansub.OnParameters(stansub.Metropolis(), names)``, ``stansub.Sequence(...)`` or ``stansub.Mixture(...)``.",
+        type_="Recipe",
+    )
+    max_time: float | None = option(
+        None,
+        "Stop after this many seconds, including set-up, and keep the draws so far.",
+        CHAINS,
+        Interval("a number of seconds above 0", high=None),
+        resume="any",
+        common=True,
+    )
+    until: str | Mapping[str, float] | None = option(
+        None,
+        "Early stopping: stop when every parameter reaches this ESS (bulk and tail) and R-hat, such as "
+        "ess=400,rhat=1.01 or ess=400.",
+        CHAINS,
+        type_="str or mapping",
+        metavar="PRECISION",
+        means="none: the run ends after `iter_sampling`",
+        resume="any",
+        common=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionOptions:
+    """How moves are accepted or rejected."""
+
+    test: StoppingRule | str | None = option(
+        None,
+        "Accept/reject test: t-tests (pocock, austerity), concentration bounds (hoeffding, bernstein, "
+        "bernstein-serfling), tests that include the noise (barker, penalty), all the data (exact), or exact "
+        "decisions by bounds on single observations (factorised, poisson).",
+        DECISIONS,
+        Named(TEST_NAMES),
+        type_="name or StoppingRule",
+        metavar="NAME",
+        means="exact decisions where bounds are proved, otherwise pocock",
+        common=True,
+    )
+    bounds: Literal["proved", "learned"] | str | None = option(
+        None,
+        "Bounds of the factorised and poisson tests: proved, for recognised likelihoods, or learned from draws around "
+        "the mode, for any likelihood, which makes the test approximate.",
+        DECISIONS,
+        Named(BOUNDS),
+        means="proved",
+    )
+    kappa: float | None = option(
+        None,
+        "Factor on the bounds of the poisson test, at least 1/2: a larger one uses more observations and accepts more "
+        "proposals.",
+        DECISIONS,
+    )
+    epsilon: float | None = option(
+        None,
+        "Error of the t-tests: per look (austerity) or of a whole decision (pocock; barker and penalty fall back on "
+        "it).",
+        DECISIONS,
+    )
+    final_epsilon: float | None = option(
+        None,
+        "Error level at the end of the run: after warmup the level falls from `epsilon` (or `delta`) to this value in "
+        "25 equal ratios.",
+        DECISIONS,
+        Interval("between 0 and 1"),
+    )
+    delta: float | None = option(None, "Error of a whole decision under the concentration bounds.", DECISIONS)
+    max_error: float | None = option(
+        None,
+        "Accepted error of a whole decision for any test, instead of `epsilon` or `delta`. stansub audits enough "
+        "decisions to verify it, if that is affordable.",
+        DECISIONS,
+        MAX_ERROR,
+    )
+    control_variates: Literal["auto", 0, 1, 2] | int | str = option(
+        "auto",
+        "Order of the expansions at the mode that serve as control variates of the log likelihoods; auto weighs "
+        "savings against cost.",
+        DECISIONS,
+        Named(("auto", "0", "1", "2")),
+        type_='{"auto", 0, 1, 2}',
+    )
+    range_source: str = option(
+        "auto",
+        "Source of the range for concentration bounds: functions of the program (derivative with control variates; "
+        "lipschitz, function without), a proof for linear predictors (predictors), or scan or estimate, which cost "
+        "passes over the data.",
+        DECISIONS,
+        Named(RANGES.names),
+        flag="range",
+    )
+    looks: Literal["geometric", "fixed"] | str | None = option(
+        None,
+        "Whether the subset grows by a factor or by a fixed number of blocks.",
+        DECISIONS,
+        Named(("geometric", "fixed")),
+    )
+    first_look: int | None = option(
+        None, "Blocks at the first look, and of each step of the fixed schedule.", DECISIONS, FIRST_LOOK
+    )
+    audit: float | None = option(
+        None,
+        "Share of decisions that are repeated on all the data, to measure how many are wrong.",
+        DECISIONS,
+        Interval("a share between 0 and 1", closed=True),
+        means="0.01, or a few hundred decisions if they are cheap; as many as `max_error` needs",
+        resume="any",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """How the data are cut."""
+
+    block_size: int | None = option(
+        None, "Observations per block, the unit of subsampling.", DATA, Count(1), means="chosen for the test"
+    )
+    observations: str | None = option(
+        None,
+        "Integer data variable that counts the observations.",
+        DATA,
+        metavar="NAME",
+        means="derived from the program",
+    )
+    evaluator: Literal["auto", "instances", "rewritten"] | str = option(
+        "auto", "How block log likelihoods are evaluated.", DATA, OneOf(("auto", "instances", "rewritten"))
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """What is kept and shown."""
+
+    save_warmup: bool = option(False, "Keep the warmup draws too, in separate groups.", OUTPUT)
+    generated_quantities: bool = option(
+        True, "Compute transformed parameters and generated quantities of the draws.", OUTPUT, resume="any"
+    )
+    observation_level: bool = option(
+        False,
+        "Keep variables with a value per observation too; log_lik goes to the group log_likelihood.",
+        OUTPUT,
+        resume="any",
+    )
+    save: str | Sequence[str] | None = option(
+        None,
+        "Variables to keep, separated by commas.",
+        OUTPUT,
+        type_="str or sequence of str",
+        metavar="NAMES",
+        means="all except those with a value per observation",
+        resume="any",
+        common=True,
+    )
+    drop: str | Sequence[str] | None = option(
+        None,
+        "Variables to leave out, separated by commas.",
+        OUTPUT,
+        type_="str or sequence of str",
+        metavar="NAMES",
+        means="none",
+        resume="any",
+        common=True,
+    )
+    checkpoint: Path | str | None = option(
+        None,
+        "File that stores the run while it samples, so that you can resume it.",
+        OUTPUT,
+        type_="path",
+        metavar="FILE",
+        means="none; on the command line, the output's name with .checkpoint",
+        resume="any",
+        recorded=False,
+    )
+    checkpoint_every: float = option(
+        60.0,
+        "Seconds between two checkpoints; inf writes none before the end, or before draws fill 64 MB.",
+        OUTPUT,
+        Interval("a number of seconds above 0", high=None),
+        metavar="SECONDS",
+        resume="any",
+        recorded=False,
+    )
+    resume: Path | str | None = option(
+        None,
+        "Checkpoint to resume; the draws are those of an uninterrupted run. Extend a finished run with more "
+        "`iter_sampling`. If the file does not exist, a new run starts and is stored there.",
+        OUTPUT,
+        type_="path",
+        metavar="FILE",
+        resume="any",
+        recorded=False,
+        common=True,
+    )
+    show_progress: bool | None = option(
+        None,
+        "Whether to show progress.",
+        means="bars on a terminal or in a notebook, otherwise one line per stage",
+        resume="any",
+        recorded=False,
+    )
+    console: Console | None = option(
+        None,
+        "Console for progress.",
+        means="standard error",
+        resume="any",
+        recorded=False,
+        type_="rich.console.Console",
+    )

@@ -1,0 +1,78 @@
+"""Sparse Cholesky factors of precisions, and of matrices that ought to be precisions and are not quite."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse.linalg import splu
+
+from stansub import _loop
+from stansub.types import FloatArray
+
+
+class Factor(NamedTuple):
+    """A sparse Cholesky factor of a precision, P A P' = L L', by columns that begin with their diagonal.
+
+    Attributes
+    ----------
+    starts, rows : ndarray of int32
+    values : ndarray
+    order : ndarray of int32
+        Which parameter stands at each place.
+    """
+
+    starts: NDArray[np.int32]
+    rows: NDArray[np.int32]
+    values: FloatArray
+    order: NDArray[np.int32]
+
+    @property
+    def lower(self) -> sp.csc_array:
+        """L."""
+        return sp.csc_array((self.values, self.rows, self.starts), shape=(len(self.order), len(self.order)))
+
+    def matrix(self) -> FloatArray:
+        """Return the precision itself, shape (dim, dim)."""
+        lower, found = self.lower.toarray(), np.empty((len(self.order), len(self.order)))
+        found[np.ix_(self.order, self.order)] = lower @ lower.T
+        return found
+
+    def solve(self, right: FloatArray) -> FloatArray:
+        """Return A^-1 times a vector."""
+        x = sp.linalg.spsolve_triangular(self.lower.tocsr(), right[self.order], lower=True)
+        out = np.empty_like(x)
+        out[self.order] = sp.linalg.spsolve_triangular(self.lower.T.tocsr(), x, lower=False)
+        return out
+
+
+def cholesky(precision: sp.csc_array) -> Factor:
+    """Return the factor of a symmetric matrix; where it is not positive definite, of one with a larger diagonal.
+
+    An average of Hessians over a few draws may have directions of negative curvature. How much the diagonal grows,
+    and where, follows from the elements of L, which stay as small as those of a precision with the same diagonal
+    (Gill, Murray and Wright 1981, Practical Optimization, section 4.4.2.2).
+    """
+    diagonal = np.abs(precision.diagonal())
+    scale = np.sqrt(np.maximum(diagonal, 1e-10 * max(diagonal.max(), 1e-10)))
+    by_scale = sp.diags_array(1 / scale)
+    # The diagonal is stored, even where it is 0.
+    scaled = sp.csc_array(by_scale @ precision @ by_scale + sp.diags_array(np.finfo(float).tiny * np.ones(len(scale))))
+    order = _order(scaled)
+    triangle = sp.csc_array(sp.tril(scaled[order][:, order]))
+    triangle.sort_indices()
+    starts, rows, values = _loop.modified_cholesky(
+        triangle.indptr.astype(np.int32), triangle.indices.astype(np.int32), triangle.data
+    )
+    placed = np.array(rows, np.int32)
+    return Factor(np.array(starts, np.int32), placed, np.array(values) * scale[order][placed], order)
+
+
+def _order(matrix: sp.csc_array) -> NDArray[np.int32]:
+    """An order in which a matrix of this pattern has few fill-ins."""
+    pattern = abs(matrix)
+    dominant = sp.csc_array(pattern + sp.diags_array(1 + pattern.sum(axis=0)))
+    found = splu(dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    return np.argsort(found.perm_c).astype(np.int32)
