@@ -1,7 +1,8 @@
 // A file mapped into memory that may lose its end while it is read.
 //
 // Reading a page that the file no longer has raises SIGBUS, which ends a process. While somebody has promised to ask
-// `is_lost` before results computed from the values are used, such pages become zeros. Otherwise the process ends with a line.
+// `is_lost` before results computed from the values are used, such pages become zeros. Otherwise the process ends with
+// a line.
 
 #pragma once
 
