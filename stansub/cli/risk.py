@@ -17,6 +17,7 @@ from stansub.cli.options import (
     Columns,
     Data,
     Debug,
+    HelpAll,
     Model,
     Quiet,
     forcing,
@@ -109,6 +110,7 @@ def risk(
     force: _Force = False,
     quiet: Quiet = False,
     columns: Columns = None,
+    help_all: HelpAll = False,
     debug: Debug = False,
     **options: Any,
 ) -> None:

@@ -72,8 +72,8 @@ _Budget = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Choose test, error level and lengths for this total time, such as 10m, including planning (see "
-        "`stansub plan`).",
+        help="Total time to plan for, such as 10m. Test, error level and lengths are chosen for it; planning counts in "
+        "(see `stansub plan`).",
         show_default="none",
         rich_help_panel=CHAINS,
     ),
@@ -89,7 +89,7 @@ _Fallback = Annotated[
 ]
 
 
-@taking(*(shared(name, hidden=not config.declared(name).common) for name in _OPTIONS))
+@taking(*map(shared, _OPTIONS))
 def sample(
     model: Model,
     data: Data,
