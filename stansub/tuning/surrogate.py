@@ -145,7 +145,7 @@ def _joint(
         observations, _ = shared(predictors, about.quadratic, sds)
     except NoPredictorsError:
         return None
-    return choose_joint(observations, phis, predictors.n_observations)
+    return choose_joint(observations, phis, predictors.n_observations, n_arguments=len(predictors.rows))
 
 
 def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
