@@ -115,7 +115,7 @@ class Followed(NamedTuple):
     shapes: tuple[NDArray[np.int64], ...]
 
 
-def follow(program: Program, values: Mapping[str, Any], n: int) -> Followed:
+def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool = False) -> Followed:
     """Return the likelihood of one observation.
 
     Parameters
@@ -125,6 +125,8 @@ def follow(program: Program, values: Mapping[str, Any], n: int) -> Followed:
         The data, and transformed data as far as they are known.
     n : int
         How many observations there are.
+    sparse : bool
+        Whether slopes are sparse however few observations there are.
 
     Raises
     ------
@@ -139,7 +141,7 @@ def follow(program: Program, values: Mapping[str, Any], n: int) -> Followed:
     walk.run(own, frame)
     frame.values |= given | _counts(program, given, n)
     walk.is_counting = True
-    found = unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n)
+    found = unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n, sparse=sparse)
     frame.values |= found.values
     walk.run(program.transformed_parameters.statements, frame)
     before = set(walk.skipped)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from stansub import memory
 from stansub.errors import RunError
 from stansub.kernels.surrogate import SurrogateTransition
 from stansub.progress import Progress
@@ -129,6 +130,7 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
         _joint(split.predictors, found.approximation, sds, list(spread(np.array(phis), POINTS))),
         tuned.n,
     )
+    memory.give_back()
     return Settled(transition, tuned.draws, found.noise, tuned.diverging, n_passes)
 
 
