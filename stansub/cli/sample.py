@@ -179,7 +179,7 @@ def _finish(
         raise InterruptError(trouble or "interrupted; the draws are saved", written=True) from None
     finally:  # whether or not the summary could be printed
         file = shlex.quote(str(written))
-        details = "" if verbose else f"; details: stansub summary {file} --verbose"
+        details = "" if verbose else f"\nDetails: stansub summary {file} --verbose"
         console.print(f"Draws: {written}. Next: stansub report {file}{details}", soft_wrap=True)
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []
