@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stansub.acceptance.ranges import DERIVATIVES
 from stansub.errors import InputError, RunError
+from stansub.progress import Progress, as_progress
 from stansub.stan.analysis import Analysis, explain
 from stansub.stan.constants import constants
 from stansub.stan.data import Data
@@ -24,6 +26,8 @@ from stansub.target.blocks import Blocks
 from stansub.target.remainders import LinearPredictors, NoPredictorsError, RemainderBounds
 from stansub.target.sparse import SparsePredictors
 from stansub.types import FloatArray, Places
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,7 @@ class Posterior:
     decision_size: int | None = None
     text: Text | None = field(default=None, repr=False, compare=False)
     sparse: SparsePredictors | None = field(default=None, repr=False, compare=False)
-    _for_decisions: list[Posterior] = field(default_factory=list, repr=False, compare=False)
-    _found_split: list[Split | NoPredictorsError] = field(default_factory=list, repr=False, compare=False)
-    _found_predictors: list[LinearPredictors | NoPredictorsError] = field(
-        default_factory=list, repr=False, compare=False
-    )
+    _found: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def check(self, source: str = "") -> None:
         """Raise `NotASumError`, which says what stands in the way, unless the proof holds.
@@ -135,11 +135,13 @@ class Posterior:
         """
         if self.decision_size is None:
             return self
-        if not self._for_decisions:
-            if progress is not None:
-                progress(f"Making blocks: of {self.decision_size} observations")
-            self._for_decisions.append(self.recut(self.decision_size))
-        return self._for_decisions[0]
+        size, log = self.decision_size, as_progress(progress)
+
+        def cut() -> Posterior:
+            log(f"Making blocks: of {size} observations")
+            return self.recut(size)
+
+        return self._once("for_decisions", cut)
 
     def __repr__(self) -> str:
         return (
@@ -184,17 +186,7 @@ class Posterior:
         """
         if self.known_predictors is not None:
             return self.known_predictors
-        if not self._found_predictors:
-            try:
-                if progress is not None:
-                    progress("Following the likelihood of an observation")
-                self._found_predictors.append(self._find_predictors())
-            except NoPredictorsError as error:
-                self._found_predictors.append(error)
-        found = self._found_predictors[0]
-        if isinstance(found, NoPredictorsError):
-            raise found
-        return found
+        return self._once("predictors", lambda: self._find_predictors(as_progress(progress)))
 
     def split(self, progress: Callable[[str], None] | None = None) -> Split:
         """What costs no data, and the likelihood in its own arguments; it takes a compilation.
@@ -204,15 +196,18 @@ class Posterior:
         NoPredictorsError
             When the likelihood is of no recognised family of predictors that are affine in its own arguments.
         """
-        if not self._found_split:
+        return self._once("split", lambda: self._find_split(progress))
+
+    def _once(self, what: str, find: Callable[[], T]) -> T:
+        """Return what is found the first time; where there are no predictors, raise that again."""
+        if what not in self._found:
             try:
-                self._found_split.append(self._find_split(progress))
+                self._found[what] = find()
             except NoPredictorsError as error:
-                self._found_split.append(error)
-        found = self._found_split[0]
-        if isinstance(found, NoPredictorsError):
-            raise found
-        return found
+                self._found[what] = error
+        if isinstance(self._found[what], NoPredictorsError):
+            raise self._found[what]
+        return cast("T", self._found[what])
 
     def _find_split(self, progress: Callable[[str], None] | None) -> Split:
         if self.form.kind == "functions" or self.blocks.sums or not self.sizes:
@@ -230,7 +225,8 @@ class Posterior:
             progress=progress,
         )
 
-    def _find_predictors(self) -> LinearPredictors:
+    def _find_predictors(self, log: Progress) -> LinearPredictors:
+        log("Following the likelihood of an observation")
         if self.blocks.sums:
             raise NoPredictorsError("the likelihood is several sums")
         if self.form.kind == "functions":
