@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from stansub.stan.compilation import CompiledModel, compile_model
-from stansub.stan.posterior import draw_points
+from stansub.stan.proof import draw_points
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "tests" / "programs"

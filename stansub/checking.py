@@ -27,7 +27,8 @@ from stansub.stan.elementwise.reformulation import Reformulated
 from stansub.stan.instances import Instances
 from stansub.stan.loop_evaluator import LoopEvaluator
 from stansub.stan.plan import plan, plan_transitions
-from stansub.stan.posterior import Posterior, draw_points
+from stansub.stan.posterior import Posterior
+from stansub.stan.proof import draw_points
 from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.recognise import observations_in
 from stansub.stan.remarks import find_line

@@ -237,8 +237,7 @@ class NormalityFails(Finding):
         return Words(
             f"The t-test cannot be trusted on these data: {'; and '.join(one.clause() for one in self.reasons)}.",
             "Run `stansub diagnose` on the same program and data to find larger blocks or a later first look that "
-            "work. "
-            "`test='bernstein-serfling'` and `test='exact'` do not assume normal means.",
+            "work. `test='bernstein-serfling'` and `test='exact'` do not assume normal means.",
         )
 
 
@@ -252,8 +251,7 @@ class VoidGuarantee(Finding):
         return Words(
             f"The bound's guarantee is void ({self.reason or 'no reason recorded'}).",
             "Add a function log_lik_third_derivative_i, log_lik_lipschitz_i or log_lik_range to the program, or "
-            "compute "
-            "the range by a full scan (`range_source='scan'`).",
+            "compute the range by a full scan (`range_source='scan'`).",
         )
 
 

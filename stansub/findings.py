@@ -204,8 +204,7 @@ class MissedMode(Finding):
             f"Chains missed a mode: no chain visited about {percent(self.share)} of the posterior{above}. "
             f"At that mode {', '.join(places) or 'no parameter is outside the range of the draws'}.",
             "Do not use these draws. Run again with another `seed`, or with `inits` near that mode. If the modes "
-            "differ "
-            "only by their labels, order the parameters in the program.",
+            "differ only by their labels, order the parameters in the program.",
         )
 
 
@@ -231,8 +230,7 @@ class LabelsSwitch(Finding):
     def describe(self) -> Words:
         return Words(
             f"Labels switch: exchanging the elements of {', '.join(self.names)} does not change the posterior, so "
-            "their "
-            "individual means and sds are meaningless.",
+            "their individual means and sds are meaningless.",
             "Declare one of these parameters as ordered, or give its elements different priors.",
         )
 
@@ -320,8 +318,7 @@ class StuckChain(Finding):
         return Words(
             text,
             f"Discard these draws. Run again with a longer `iter_warmup`, or with {other} if the chain started far "
-            "from "
-            "the others.",
+            "from the others.",
         )
 
 

@@ -26,7 +26,8 @@ from stansub.progress import Progress
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.provenance import posterior_of_draws
 from stansub.run.sample import read_draws
-from stansub.stan.posterior import TOLERANCE, Posterior, relative_error
+from stansub.stan.posterior import Posterior
+from stansub.stan.proof import TOLERANCE, relative_error
 from stansub.stan.sources import DataLike
 from stansub.target.functions import FunctionFactors
 from stansub.target.gradients import THREADS

@@ -24,9 +24,10 @@ from stansub.errors import InputError
 from stansub.output.checks import normality_fails
 from stansub.run import choices, decisions, limits
 from stansub.run.chain import WARMUP_STRETCH, Chain
+from stansub.run.chain_factory import make_chain
 from stansub.run.inits import Init, Inits, load
 from stansub.run.posteriors import make_posterior
-from stansub.run.prepare import about_mode, make_chain
+from stansub.run.prepare import about_mode
 from stansub.run.progress import default_console, stage_progress, wanted
 from stansub.run.state import Plan
 from stansub.stan.compilation import CompiledModel
@@ -35,7 +36,8 @@ from stansub.stan.ranges import LIPSCHITZ
 from stansub.stan.sources import DataLike
 from stansub.target.factors import Evaluator
 from stansub.target.taylor import ControlVariates
-from stansub.tuning.mode_setup import Request, check_order
+from stansub.tuning.mode_setup import check_order
+from stansub.tuning.mode_variates import Request
 from stansub.tuning.proposal_names import check_proposal, without_race
 from stansub.tuning.trial import pairs_at
 from stansub.wording import percent

@@ -20,7 +20,8 @@ from stansub.run.provenance import posterior_of_draws
 from stansub.run.sample import read_draws
 from stansub.stan.data import Data
 from stansub.stan.library import Model
-from stansub.stan.posterior import TOLERANCE, Posterior, relative_error
+from stansub.stan.posterior import Posterior
+from stansub.stan.proof import TOLERANCE, relative_error
 from stansub.stan.sources import DataLike
 from stansub.target.gradients import THREADS
 from stansub.types import FloatArray

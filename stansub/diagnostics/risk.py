@@ -32,7 +32,8 @@ from stansub.diagnostics.risk_truth import MAX_R_HAT, Truth, check_same, make_tr
 from stansub.errors import DrawsWarning, InputError, InterruptError, RunError, StansubError
 from stansub.memory import reason
 from stansub.output import files, inference_data
-from stansub.run import collect, executors, inits
+from stansub.run import executors, inits
+from stansub.run.facts import facts as facts_of
 from stansub.run.option import taking
 from stansub.run.posteriors import make_posterior
 from stansub.run.progress import stage_progress
@@ -210,7 +211,7 @@ def _stored(reference: InferenceData | str | Path | None) -> InferenceData | Non
 
 
 def _about(posterior: Posterior, rule: StoppingRule) -> dict[str, Any]:
-    facts = collect.facts(posterior, rule, "")
+    facts = facts_of(posterior, rule, "")
     names = ("model", "model_hash", "data_hash", "n_observations", "n_blocks", "block_size")
     return {**{name: facts[name] for name in names}, "versions": json.loads(facts["versions"])}
 

@@ -13,7 +13,7 @@ from stansub.output.layout import Layout
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
-from stansub.stan.posterior import draw_points
+from stansub.stan.proof import draw_points
 from stansub.types import FloatArray
 
 _N_POINTS = 4

@@ -14,7 +14,8 @@ from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.stan.analysis import Analysis
 from stansub.stan.data import Data
-from stansub.stan.posterior import Posterior, Proof, draw_points
+from stansub.stan.posterior import Posterior
+from stansub.stan.proof import Proof, draw_points
 from stansub.stan.recognise import Form
 from stansub.stan.syntax import Program
 from stansub.target.functions import FunctionFactors

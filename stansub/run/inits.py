@@ -14,7 +14,8 @@ import orjson
 from stansub.errors import InputError
 from stansub.output.layout import Layout
 from stansub.stan.formats import read_json
-from stansub.stan.posterior import Posterior, explain_undefined
+from stansub.stan.posterior import Posterior
+from stansub.stan.proof import explain_undefined
 from stansub.tuning.starts import RADIUS
 from stansub.types import FloatArray
 

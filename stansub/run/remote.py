@@ -23,8 +23,9 @@ from stansub.errors import InputError
 from stansub.kernels.base import Records
 from stansub.run import choices, executors
 from stansub.run.chain import Chain
+from stansub.run.chain_factory import make_chain
 from stansub.run.functions import FunctionRecipe
-from stansub.run.prepare import Prepared, Setup, make_chain
+from stansub.run.prepare import Prepared, Setup
 from stansub.run.stages import Meetings
 from stansub.stan.posterior import Posterior
 from stansub.stan.recipe import PosteriorRecipe

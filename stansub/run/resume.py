@@ -11,10 +11,11 @@ from stansub.errors import InputError, RunError
 from stansub.progress import Progress
 from stansub.run import choices
 from stansub.run.chain import Chain
+from stansub.run.chain_factory import make_chains
 from stansub.run.checkpoint import Checkpoint, check_same, undamaged
 from stansub.run.config import SampleConfig
 from stansub.run.posteriors import Data, Given, Model, make_posterior, make_uncut, read, recorded_of
-from stansub.run.prepare import Prepared, Setup, make_chains, moves_of
+from stansub.run.prepare import Prepared, Setup, moves_of
 from stansub.run.stages import Meetings
 from stansub.run.state import Facts
 from stansub.stan.posterior import Posterior

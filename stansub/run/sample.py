@@ -28,6 +28,7 @@ from stansub.progress import Progress
 from stansub.run import chains as chains_module
 from stansub.run import checkpoint, remote, resume, stages, store
 from stansub.run.chain import Chain
+from stansub.run.chain_factory import make_chains
 from stansub.run.checkpoint import Checkpoint
 from stansub.run.collect import Finished, collect, keep_unconstrained, worst_r_hat
 from stansub.run.config import SampleConfig
@@ -36,7 +37,7 @@ from stansub.run.early_stopping import Until
 from stansub.run.executors import Outcome
 from stansub.run.option import taking
 from stansub.run.posteriors import Data, Model
-from stansub.run.prepare import Prepared, Setup, make_chains, prepare, request_of
+from stansub.run.prepare import Prepared, Setup, prepare, request_of
 from stansub.run.progress import View, chain_progress, default_console, leaving_lines, stage_progress, wanted
 from stansub.selection import TransitionsLeft, TransitionsTaken, updated
 from stansub.stan.compilation import compile_model

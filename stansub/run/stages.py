@@ -26,14 +26,15 @@ from stansub.run.chain import WARMUP_STRETCH, Chain
 from stansub.run.moments import Moments, n_effective, pool, r_hat
 from stansub.run.state import Met
 from stansub.stan.posterior import Posterior
-from stansub.target import taylor
+from stansub.target import taylor, variates_order
 from stansub.target.gradients import differenced, scaled_steps
 from stansub.target.laplace import Mode
 from stansub.target.observations import ObservationVariates
-from stansub.target.taylor import Pilot
+from stansub.target.variates_order import Pilot
 from stansub.tuning.adapt import FirstWalk
 from stansub.tuning.bound_learning import DRAWS, learn
-from stansub.tuning.mode_setup import ModeSetup, Request, Variates, fits, free_order, needs_bounds
+from stansub.tuning.mode_setup import ModeSetup, needs_bounds
+from stansub.tuning.mode_variates import Request, Variates, fits, free_order
 from stansub.tuning.proposal_names import named
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -275,7 +276,7 @@ class Meetings:
                     variates.order, variates.candidates(self._posterior), n
                 )
             self._take(variates, moved, choice)
-            evaluated += int(taylor.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
+            evaluated += int(variates_order.n_gradients(n_blocks, population.dim)[order]) * population.blocks.size
             evaluated += (DRAWS + 1) * population.blocks.n_observations if self.test.learns_bounds else 0
         elif weighed.given_up:
             given_up = variates_selection.VariatesGivenUp(n_steps, weighed.needed, needed_there[0], n_blocks)
@@ -299,7 +300,9 @@ class Meetings:
 
         def measure(anchor: FloatArray, steps: FloatArray) -> Pilot:
             blocks = np.random.default_rng(same_blocks)
-            return taylor.measure_pairs(population, anchor, steps, theta, other, rng=blocks, progress=self._progress)
+            return variates_order.measure_pairs(
+                population, anchor, steps, theta, other, rng=blocks, progress=self._progress
+            )
 
         return measure
 
@@ -309,17 +312,17 @@ class Meetings:
         present = min(found.order, 2)  # a cubic costs no more blocks
         n_blocks, dim = len(population.blocks), population.dim
         fits_in = [taylor.memory_needed(n_blocks, dim, order) <= taylor.max_memory_default() for order in range(3)]
-        setup, decisions = taylor.setup_cost(n_blocks, dim), taylor.decision_cost(there, dim, left)
+        setup, decisions = variates_order.setup_cost(n_blocks, dim), variates_order.decision_cost(there, dim, left)
         costs = {order: setup[order] + decisions[order] for order in (1, 2) if free or order == present}
         costs = {order: cost for order, cost in costs.items() if fits_in[order]}
         new = min(costs, key=lambda order: costs[order], default=0)
-        now = taylor.decision_cost(here, dim, left)[present]
+        now = variates_order.decision_cost(here, dim, left)[present]
         return _Weighed(
             order=new,
             moved=bool(new and costs[new] < _SAVED * min(now, decisions[0] if free else np.inf)),
             given_up=bool(found.variates is not None and free and decisions[0] < _SAVED * now),
-            needed=taylor.blocks_by_order(here)[present],
-            needed_there=taylor.blocks_by_order(there),
+            needed=variates_order.blocks_by_order(here)[present],
+            needed_there=variates_order.blocks_by_order(there),
         )
 
     def _make(self, moments: Moments, steps: FloatArray, order: int, rng: np.random.Generator) -> Variates:

@@ -1,7 +1,7 @@
 """What the text of a program shows: worked out once for each program, and asked by whoever needs it.
 
 Nothing here is proved. With data the numerical proof decides whether a likelihood is a sum over observations
-(`stansub.stan.posterior`), and whether its predictors are linear (`stansub.stan.predictors`).
+(`stansub.stan.proof`), and whether its predictors are linear (`stansub.stan.predictors`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from stansub.stan.library import Library, Model
 from stansub.stan.loop_evaluator import LoopEvaluator, count_units
 from stansub.stan.parts import Parts
 from stansub.stan.plan import BLOCKS, DATA, PARTS, PROGRAM, SILENT, Plan, plan
-from stansub.stan.posterior import Population, Posterior, Proof, arrange, draw_points, explain_undefined
+from stansub.stan.posterior import Posterior
+from stansub.stan.proof import Population, Proof, arrange, draw_points, explain_undefined
 from stansub.stan.recognise import Form, plain, size_candidates
 from stansub.stan.remarks import find_line, locate_error
 from stansub.stan.series.rows import N_ROWS

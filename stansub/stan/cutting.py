@@ -1,7 +1,7 @@
 """Ways to cut a program's data into blocks of observations, and which integers count the observations.
 
 A way is tried on a few rows before all blocks are made, in another process, since a program may crash on data that its
-author did not foresee. Whether the way is right is proved on all rows (`stansub.stan.posterior`).
+author did not foresee. Whether the way is right is proved on all rows (`stansub.stan.proof`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from stansub.stan.data import Data
 from stansub.stan.instances import Instances, Slicer, build, made
 from stansub.stan.library import Library, Model
 from stansub.stan.parts import SWITCHES, Parts
-from stansub.stan.posterior import explain_undefined, prove
 from stansub.stan.predictors import Text
+from stansub.stan.proof import explain_undefined, prove
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray, Places
 

@@ -127,7 +127,7 @@ def silenced(program: Program) -> Program:
 
 def _silenced(node: Node) -> Node | None:
     if isinstance(node, Profile):
-        return changed(Braces(node.body, node.span), _silenced)
+        return changed(Braces(node.body, span=node.span), _silenced)
     return Empty() if isinstance(node, Perform) and node.call.name == "print" else None
 
 

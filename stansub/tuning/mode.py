@@ -28,22 +28,12 @@ from stansub import clock
 from stansub.progress import Progress, as_progress
 from stansub.selection import ModesFound
 from stansub.target.factors import Target
-from stansub.target.gradients import Objective, Team, scaled_steps
+from stansub.target.gradients import Objective, Team
 from stansub.target.laplace import Mode
 from stansub.target.predictor_derivatives import PredictedObjective
 from stansub.target.remainders import LinearPredictors
-from stansub.tuning.climbing import (
-    SHARE_TOLERANCE,
-    SINGULAR,
-    TOLERANCE,
-    NoModeError,
-    Walk,
-    climb,
-    edge,
-    newton,
-    runs_off,
-    spectrum,
-)
+from stansub.tuning.climbing import SHARE_TOLERANCE, TOLERANCE, NoModeError, Walk, climb
+from stansub.tuning.completion import Completion, evidence, is_maximum
 from stansub.tuning.labels import interchanged
 from stansub.tuning.starts import KINDS, RADIUS, Starts
 from stansub.types import FloatArray
@@ -67,13 +57,6 @@ _HOPEFUL = 2
 _EQUAL = 0.01
 # Logarithm of the evidence by which a mode may be lower and still be sampled.
 _NEGLIGIBLE = 15.0
-
-_SADDLE = 1e-6
-# One sd from the mode along an axis of the Laplace approximation the log density should be lower by 1/2: both ways
-# together it must fall by no less and no more than this, and wide axes (in units of 1 + the distance from 0) on either
-# side by more than hardly.
-_FALL = (0.1, 10.0)
-_WIDE, _FLAT = 5.0, 0.02
 
 
 @dataclass(frozen=True)
@@ -216,7 +199,7 @@ def find_other_modes(
     with _searching(posterior, rng, threads, progress) as search:
         search.scout(points, starts, radius)
         hopeful, known = search.hopeful(), search.walks[: len(points)]
-        if all(walk.failure is None and _is_maximum(walk) and any(walk is one for one in known) for walk in hopeful):
+        if all(walk.failure is None and is_maximum(walk) and any(walk is one for one in known) for walk in hopeful):
             return len(hopeful)
         search.follow()
         return search.finish()
@@ -424,13 +407,15 @@ class _Search:
         ends = sorted(self.ends, key=lambda one: -one.value)
         if not ends:
             raise next(walk.failure for walk in self.walks if walk.failure is not None)
-        evidence = [_evidence(walk) for walk in ends]
-        worthy = [walk for walk, one in zip(ends, evidence, strict=True) if one > max(evidence) - _NEGLIGIBLE]
-        modes = {id(ends[0]): self._complete(ends[0])}
+        heights = [evidence(walk) for walk in ends]
+        worthy = [walk for walk, one in zip(ends, heights, strict=True) if one > max(heights) - _NEGLIGIBLE]
+        completion = Completion(self.whole, self.shares[:1], self.names)
+        self.log(f"Curvature at the mode: {self.whole.curvature}")
+        modes = {id(ends[0]): completion.complete(ends[0])}
         for walk in worthy[:_FOLLOWED]:
             if walk is not ends[0]:
                 try:
-                    modes[id(walk)] = self._complete(walk)
+                    modes[id(walk)] = completion.complete(walk)
                 except NoModeError as error:
                     walk.failure = error
         highest = max(mode.log_evidence for mode in modes.values())
@@ -462,109 +447,12 @@ class _Search:
             for value, outcome in [came_to(walk)]
         )
 
-    def _complete(self, walk: Walk) -> Mode:
-        """The mode with the curvature of all the data, if it is a maximum with a normal approximation."""
-        self.log(f"Curvature at the mode: {self.whole.curvature}")
-        assert walk.hessian is not None
-        walk.hessian = self.whole.hessian(walk.position, scaled_steps(walk.position, walk.hessian))
-        self._check_curvature(walk)
-        # With the curvature of all the data at hand another step is nearly free, and lands within rounding.
-        newton(self.whole, walk, TOLERANCE)
-        self._check_axes(walk)
-        _, gradient = self.whole(walk.position)
-        scales, values, vectors = spectrum(walk.hessian)
-        cholesky = scales[:, np.newaxis] * np.linalg.cholesky((vectors / values) @ vectors.T)
-        norm = float(np.linalg.norm(gradient))
-        return Mode(walk.position, walk.value, norm, walk.distance, walk.hessian, cholesky)
-
-    def _check_curvature(self, walk: Walk) -> None:
-        hessian = walk.hessian
-        assert hessian is not None
-        if not np.isfinite(hessian).all():
-            raise edge(walk, self.names)
-        _, values, vectors = spectrum(hessian)
-        if values[0] > SINGULAR:
-            return
-        text, names = self._heaviest(vectors[:, values <= max(SINGULAR, values[0])])
-        if values[0] < -_SADDLE:
-            raise NoModeError(
-                f"no mode: the highest point found is not a maximum, because the log density rises as {text} changes; "
-                "give other inits, or sample with `control_variates=0`",
-                "saddle",
-                names,
-            )
-        raise NoModeError(
-            f"no mode: data and priors do not determine {text} (the curvature at the highest point is singular); give "
-            "proper priors or remove redundant parameters, or sample with `control_variates=0`",
-            "singular",
-            names,
-        )
-
-    def _check_axes(self, walk: Walk) -> None:
-        """The log density must fall along the axes of the approximation about as that of a normal does.
-
-        A share of the data shows whether it does (its slope at the mode, which is not that of all the data, cancels in
-        the sum over both sides); all of the data are asked about the axes that stand out.
-        """
-        assert walk.hessian is not None
-        scales, values, vectors = spectrum(walk.hessian)
-        axes = (scales[:, np.newaxis] * vectors / np.sqrt(values)).T
-        units = 1 + np.abs(walk.position)
-        for share in [*self.shares[:1], self.whole]:
-            if not len(axes):
-                return
-            middle, _ = share(walk.position)
-            falls = [middle - share.many(walk.position + np.stack([axis, -axis]))[0] for axis in axes]
-            odd = [_is_odd(axis, fall, units) for axis, fall in zip(axes, falls, strict=True)]
-            axes = axes[odd]
-        for axis, fall in zip(axes, itertools.compress(falls, odd), strict=True):
-            if (np.abs(axis) > _WIDE * units).any():
-                moved = np.where(np.abs(axis) > _WIDE, (walk.position - walk.start) / (1 + np.abs(walk.start)), 0.0)
-                far = int(np.argmax(np.abs(moved)))
-                because = "the log density hardly falls any more"
-                raise runs_off(self.names[far], float(moved[far]), "boundary", because)
-            text, names = self._heaviest((axis / scales)[:, np.newaxis])
-            raise NoModeError(
-                f"no mode: the density is not nearly normal at the highest point: as {text} changes by an sd it falls "
-                f"by {fall.mean():.2g} instead of 0.5 (a kink, an edge, or a peak on a plateau); use smooth priors "
-                "and likelihoods, or sample with `control_variates=0`",
-                "rough",
-                names,
-            )
-
-    def _heaviest(self, vectors: FloatArray) -> tuple[str, list[str]]:
-        """The parameters, at most three, that have most weight in vectors, shape (dim, k)."""
-        weights = np.linalg.norm(vectors, axis=1)
-        names = [self.names[i] for i in np.argsort(-weights, kind="stable")[:3] if weights[i] > weights.max() / 2]
-        return _listed(names), names
-
     def _share(self, objective: Objective) -> str:
         return "all the data" if self._is_whole(objective) else f"{100 / objective.weight:.2g} % of the data"
 
 
-def _evidence(walk: Walk) -> float:
-    """Laplace's log evidence, less a constant, by the curvature at hand; the log density where that is none."""
-    assert walk.hessian is not None
-    scales, values, _ = spectrum(walk.hessian)
-    return walk.value + float(np.log(scales).sum() - 0.5 * np.log(values).sum()) if values[0] > 0 else walk.value
-
-
-def _is_maximum(walk: Walk) -> bool:
-    """Whether the curvature at hand is that of a maximum."""
-    return walk.hessian is not None and bool(spectrum(walk.hessian)[1][0] > SINGULAR)
-
-
-def _is_odd(axis: FloatArray, fall: FloatArray, units: FloatArray) -> bool:
-    wide = bool((np.abs(axis) > _WIDE * units).any())
-    return not _FALL[0] < fall.sum() < _FALL[1] or (wide and bool(fall.min() < _FLAT))
-
-
 def _points(n: int) -> str:
     return "point" if n == 1 else "points"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def indexed(name: str) -> str:

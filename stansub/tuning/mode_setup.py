@@ -18,22 +18,20 @@ import numpy as np
 from stansub import streams
 from stansub.acceptance.decide import Decider, make_decider
 from stansub.acceptance.noise import Penalty
-from stansub.acceptance.ranges import DERIVATIVES, Range
+from stansub.acceptance.ranges import Range
 from stansub.acceptance.stopping import Factorised, Poisson, StoppingRule
 from stansub.decision_selection import ExactLost, ExactTaken, ExactWon, JointTaken, KappaTaken, NoBounds
 from stansub.errors import InputError
 from stansub.kernels.between_modes import LaplaceMixture, NearestWalk
 from stansub.kernels.proposals import BuiltIn, Mixture, optimal_scale, optimal_walk
-from stansub.progress import Progress, as_progress
+from stansub.progress import as_progress
 from stansub.selection import BetweenModes, Choices, Chosen, WalkSinceFewAccepted, updated
 from stansub.target.factors import CutTarget, Evaluator, Target
-from stansub.target.observations import ObservationVariates, memory_needed
 from stansub.target.quadratic import global_quadratic
-from stansub.target.remainders import LinearPredictors, NoPredictorsError
-from stansub.target.taylor import ControlVariates, build_at_modes, choose_order, max_memory_default
+from stansub.target.remainders import NoPredictorsError
 from stansub.tuning.adapt import FirstWalk
-from stansub.tuning.bound_learning import DRAWS, learn
 from stansub.tuning.mode import Mode, Modes, find_modes
+from stansub.tuning.mode_variates import Request, Site, Variates, known_predictors
 from stansub.tuning.proposal_names import named, without_race
 from stansub.tuning.race import (
     FIRST_LOOKS,
@@ -50,9 +48,6 @@ from stansub.tuning.race import (
     race,
 )
 from stansub.types import FloatArray
-from stansub.variates_selection import NoVariatesForTest, VariatesAsAsked, VariatesForBounds, VariatesOfObservations
-
-Variates = ControlVariates | ObservationVariates
 
 ORDERS = ("auto", "0", "1", "2")
 
@@ -67,40 +62,6 @@ _LEAST_TO_SAVE, _WORTH_JOINT = 1.0, 1.2
 # Chains start so many sds of the Laplace approximation from the mode, in each direction: further apart than the
 # posterior is wide, for R-hat.
 _START_SDS = 2.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What is asked of control variates, proposals and tests.
-
-    Attributes
-    ----------
-    order : {"auto", "0", "1", "2"}
-        Of the control variates.
-    proposal : str
-        Its name (see `stansub.tuning.proposal_names.PROPOSALS`); any other for one that is given.
-    n_steps : int
-        That all chains together will take, about.
-    seed, threads : int
-    looks_given : bool
-        Whether the schedule of looks is the user's, and stays as it is.
-    test_free : bool
-        Whether the penalty method may take the test's place, where it pays.
-    exact_free : bool
-        Whether exact decisions by proved bounds may take it, where they pay.
-    spread : Range, optional
-        Where the range constant comes from, for tests that need one.
-    """
-
-    order: str = "auto"
-    proposal: str = "auto"
-    n_steps: int
-    seed: int
-    threads: int
-    looks_given: bool
-    test_free: bool = False
-    exact_free: bool = False
-    spread: Range | None = None
 
 
 @dataclass(frozen=True)
@@ -215,49 +176,14 @@ def anchor(
         streams.generator(seed, stream) for stream in (streams.Run.MODES, streams.Run.ORDER, streams.Run.RACE)
     )
     if modes is None:
-        known = _predictors(posterior, log) if request.exact_free or test.thins else None
+        known = known_predictors(posterior, log) if request.exact_free or test.thins else None
         modes = find_modes(posterior, mode_rng, threads=threads, predictors=known, progress=log)
     site = _Site(posterior, test, request, modes, log)
     return site.settle_exactly(order_rng, race_rng) if request.exact_free else site.settle(order_rng, race_rng)
 
 
-def _predictors(posterior: Target, log: Progress) -> LinearPredictors | None:
-    """Those of the posterior, where there are any."""
-    try:
-        return posterior.predictors(log)
-    except NoPredictorsError:
-        return None
-
-
-@dataclass(frozen=True)
-class _Site:
-    """Modes that were found, and what is to be made there.
-
-    Attributes
-    ----------
-    posterior : CutTarget
-    test : StoppingRule
-        As it was given.
-    request : Request
-    modes : Modes
-    log : Progress
-    """
-
-    posterior: CutTarget
-    test: StoppingRule
-    request: Request
-    modes: Modes
-    log: Progress
-
-    @property
-    def fitted(self) -> bool:
-        """Whether looks are chosen to fit control variates."""
-        return fits(self.test, self.request.looks_given)
-
-    @property
-    def free(self) -> bool:
-        """Whether the order of control variates is chosen by what they save."""
-        return free_order(self.test, self.request.order)
+class _Site(Site):
+    """Modes that were found, and what is to be chosen there: control variates, a proposal, and a test."""
 
     def first_look(self, variates: Variates | None, first: int) -> StoppingRule:
         """The test with such a first look, where there are control variates for it to fit."""
@@ -273,20 +199,12 @@ class _Site:
         variates, choice = site.variates(order_rng)
         return site.suiting(variates)._settle_with(variates, choice, order_rng, race_rng)
 
-    def suiting(self, variates: Variates | None) -> _Site:
-        """The same, with blocks for decisions unless control variates are those of single observations."""
-        return self if variates is not None and variates.blockwise is None else self.of_blocks()
-
-    def of_blocks(self) -> _Site:
-        """The same for decisions that look at blocks."""
-        return replace(self, posterior=self.posterior.for_decisions(self.log))
-
     def settle_exactly(
         self, order_rng: np.random.Generator, race_rng: np.random.Generator
     ) -> tuple[ModeSetup, StoppingRule]:
         """The same with exact decisions by proved bounds in the test's place, where they make more of the data."""
         try:
-            variates, choice = self._proved()
+            variates, choice = self.proved()
         except NoPredictorsError as error:
             found, test = self.settle(order_rng, race_rng)
             return found.noting(NoBounds(str(error))), test
@@ -335,104 +253,6 @@ class _Site:
         self.log("Trying proposals")
         return self.race(found, list(moves.race(modes.best, "Laplace")), order_rng, race_rng)
 
-    def variates(self, rng: np.random.Generator) -> tuple[Variates | None, Chosen]:
-        """Control variates as they were asked for, as the range constant needs them, or as they pay; and why."""
-        order, spread = self.request.order, self.request.spread
-        if spread is not None and spread.by_predictors:
-            return self._for_range(spread.order)
-        if spread is not None and spread.order:
-            return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
-        if self.test.thins:
-            return self._for_thinning(2 if order == "auto" else int(order), rng)
-        if self.free:
-            return self._that_pay(rng)
-        if order == "auto":
-            return None, NoVariatesForTest(self.test.name)
-        return self._made(int(order)), VariatesAsAsked(int(order))
-
-    def _that_pay(self, rng: np.random.Generator, step: float | None = None) -> tuple[Variates | None, Chosen]:
-        request = self.request
-        choice = choose_order(
-            self.posterior,
-            self.modes.best,
-            rng=rng,
-            n_steps=request.n_steps,
-            threads=request.threads,
-            progress=self.log,
-            step=step,
-        )
-        return self._made(choice.order), choice.reason
-
-    def _for_thinning(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
-        if not order:
-            raise InputError(f"the {self.test.name} test needs control variates: leave out `control_variates=0`")
-        if self.test.learns_bounds:
-            return self._learned(order, rng)
-        try:
-            return self._proved(order)
-        except NoPredictorsError as error:
-            raise InputError(
-                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or "
-                "`bounds='learned'`, which makes it approximate"
-            ) from error
-
-    def _for_range(self, order: int) -> tuple[Variates, Chosen]:
-        """Those of blocks, with proved bounds from which a range follows."""
-        try:
-            return self._proved(order, single=False)
-        except NoPredictorsError as error:
-            raise InputError(
-                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or another "
-                "`range_source`"
-            ) from error
-
-    def _learned(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
-        """Those of blocks, with bounds on what they leave that are learned from draws."""
-        if len(self.modes.found) > 1:
-            raise InputError(
-                "learned bounds need a posterior with one mode, but this one has several: choose another test"
-            )
-        made, mode, threads = self._made(order), self.modes.best, self.request.threads
-        assert made is not None
-        bounds = learn(self.posterior, made, mode.cholesky, rng=rng, threads=threads, progress=self.log)
-        return replace(made, bounds=bounds), VariatesForBounds(order, DRAWS)
-
-    def _proved(self, order: int = 2, *, single: bool = True) -> tuple[Variates, Chosen]:
-        """Control variates with proved bounds on what they leave: of single observations, or of blocks where these are
-        not wanted, or memory or gradients from mini-batches ask for blocks.
-
-        Raises
-        ------
-        NoPredictorsError
-            Where there are no such bounds; the text says why.
-        """
-        if len(self.modes.found) > 1:
-            raise NoPredictorsError("the posterior has several modes")
-        mode, predictors = self.modes.best, _predictors(self.posterior, self.log)
-        if single and order == 2 and predictors is not None and self._fits(predictors):
-            self.log("Control variates of single observations")
-            of_each = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
-            n = self.posterior.blocks.n_observations
-            return of_each, VariatesOfObservations(of_each.order, of_each.expected, n)
-        site = self.of_blocks()
-        bounds = site.posterior.remainder_bounds(mode.position, mode.cholesky, order, progress=self.log)
-        made = site._made(order)
-        assert made is not None
-        function = "" if predictors is not None else DERIVATIVES[order]
-        return replace(made, bounds=bounds), VariatesForBounds(order, function=function)
-
-    def _fits(self, predictors: LinearPredictors) -> bool:
-        """Whether decisions can be about single observations."""
-        known = predictors.family.density is not None and not named(self.request.proposal).batches
-        return known and memory_needed(predictors) <= max_memory_default()
-
-    def _made(self, order: int) -> ControlVariates | None:
-        if not order:
-            return None
-        return build_at_modes(
-            self.posterior, self.modes.found, order=order, threads=self.request.threads, progress=self.log
-        )
-
     def race(
         self, found: ModeSetup, runners: list[Candidate], order_rng: np.random.Generator, rng: np.random.Generator
     ) -> tuple[ModeSetup, StoppingRule]:
@@ -471,7 +291,7 @@ class _Site:
         """Begin with a random walk that learns, since moves about the mode are hardly accepted."""
         mode, variates, choices = found.mode, found.variates, found.choices
         if variates is None and self.free:
-            variates, choice = self._that_pay(rng, step=optimal_scale(mode.dim))
+            variates, choice = self.that_pay(rng, step=optimal_scale(mode.dim))
             choices = updated(choices, choice)
         choices = updated(choices, WalkSinceFewAccepted(accepted))
         walk, name = FirstWalk(optimal_walk(mode.cholesky).cholesky), without_race(self.request.proposal)
@@ -522,16 +342,6 @@ def between_modes(modes: Modes) -> Mixture:
     )
     local = NearestWalk(mixture, optimal_scale(modes.best.dim))
     return Mixture([mixture, local], np.array([1 - _LOCAL_SHARE, _LOCAL_SHARE]))
-
-
-def fits(test: StoppingRule, looks_given: bool) -> bool:
-    """Whether the schedule of looks is chosen to fit control variates."""
-    return test.fits_looks and not looks_given
-
-
-def free_order(test: StoppingRule, order: str) -> bool:
-    """Whether the order of control variates is chosen by what they save."""
-    return order == "auto" and not (test.needs_range or test.exact or test.thins)
 
 
 def needs_bounds(test: StoppingRule, spread: Range | None) -> bool:

@@ -22,7 +22,7 @@ from stansub.output.summary import table
 from stansub.progress import TimeLimitError
 from stansub.run import choices
 from stansub.selection import RaceOutcome
-from stansub.target import taylor
+from stansub.target import taylor, variates_order
 from stansub.tuning import mode_setup
 from stansub.tuning import race as racing
 from stansub.tuning.mode import NoModeError, find_modes
@@ -335,7 +335,8 @@ def test_unknown_orders_are_refused(logistic: CompiledModel, logistic_data: dict
 def test_coefficients_that_do_not_fit_are_refused(
     logistic: CompiledModel, logistic_data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(taylor, "max_memory_default", lambda: 2000)
+    for module in (taylor, variates_order):
+        monkeypatch.setattr(module, "max_memory_default", lambda: 2000)
     with pytest.raises(InputError, match=r"of order 2 need 3\.6 KB .* choose `control_variates=1` \(1\.2 KB\)"):
         stansub.sample(logistic, logistic_data, control_variates=2, **SHORT)
     idata = stansub.sample(logistic, logistic_data, test="pocock", **SHORT)

@@ -22,7 +22,7 @@ from stansub.output import inference_data
 from stansub.output.checks import findings_of
 from stansub.output.record import record_of
 from stansub.progress import TimeLimitError
-from stansub.run import prepare as preparing
+from stansub.run import chain_factory
 from stansub.run import sample as driver
 from stansub.stan.home import find_home
 from stansub.stan.syntax import parser
@@ -311,13 +311,13 @@ def test_a_time_limit_within_set_up_says_what_it_got_to(logistic: CompiledModel,
 def test_the_time_limit_counts_set_up(
     logistic: CompiledModel, logistic_data: dict[str, Any], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_chain, limit = preparing.make_chain, 2.0
+    make_chain, limit = chain_factory.make_chain, 2.0
 
     def slow(*arguments: Any, **options: Any) -> Any:
         clock.advance(limit + 0.1)
         return make_chain(*arguments, **options)
 
-    monkeypatch.setattr(preparing, "make_chain", slow)
+    monkeypatch.setattr(chain_factory, "make_chain", slow)
     with pytest.raises(TimeLimitError, match=r"in the stage 'Finding starting values; .* so far, 0 of 3"):
         stansub.sample(logistic, logistic_data, max_time=limit, **SHORT)
 

@@ -12,7 +12,8 @@ from stansub.stan.compilation import CompiledModel
 from stansub.stan.elementwise.reformulation import reformulate
 from stansub.stan.instances import Slicer, build
 from stansub.stan.loop_evaluator import LoopEvaluator
-from stansub.stan.posterior import Posterior, draw_points, prove
+from stansub.stan.posterior import Posterior
+from stansub.stan.proof import draw_points, prove
 from stansub.target.blocks import Blocks
 from stansub.types import FloatArray
 

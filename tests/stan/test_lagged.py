@@ -14,7 +14,7 @@ from stansub.errors import InputError
 from stansub.stan import data as data_module
 from stansub.stan import source, toolchain, transformed_data
 from stansub.stan.library import Library, Model
-from stansub.stan.posterior import draw_points
+from stansub.stan.proof import draw_points
 from stansub.stan.series.lags import with_lags
 
 ERRORS = ROOT / "benchmarks" / "reach" / "programs" / "brms_ar.stan"

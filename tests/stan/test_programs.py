@@ -12,7 +12,7 @@ from test_identity import check_identity, points
 from stansub.errors import InputError
 from stansub.stan.instances import Instances
 from stansub.stan.loop_evaluator import LoopEvaluator
-from stansub.stan.posterior import explain_undefined, find_undefined
+from stansub.stan.proof import explain_undefined, find_undefined
 
 # Number of units, whether they may be shuffled, and the evaluator.
 PROGRAM_FACTS = {

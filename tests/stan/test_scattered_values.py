@@ -19,7 +19,7 @@ from stansub.errors import InputError
 from stansub.stan import data as data_module
 from stansub.stan import source, toolchain, transformed_data
 from stansub.stan.library import Library, Model
-from stansub.stan.posterior import draw_points
+from stansub.stan.proof import draw_points
 from stansub.stan.scatter import observation_by_observation
 from stansub.stan.syntax import parse
 from stansub.types import FloatArray

@@ -8,7 +8,7 @@ import pytest
 import stansub
 from stansub.progress import Progress
 from stansub.run.posteriors import make_uncut, read
-from stansub.stan.posterior import prove
+from stansub.stan.proof import prove
 from stansub.stan.recipe import PosteriorRecipe
 from stansub.stan.whole_data import Uncut
 

@@ -14,7 +14,8 @@ from stansub._loop import Surrogate
 from stansub.acceptance.decide import make_decider
 from stansub.acceptance.rules import Austerity, Fixed
 from stansub.stan import instances
-from stansub.stan.posterior import Posterior, draw_points
+from stansub.stan.posterior import Posterior
+from stansub.stan.proof import draw_points
 from stansub.target.gradients import Team, Together
 from stansub.types import FloatArray
 

@@ -17,13 +17,12 @@ from stansub.target.taylor import (
     ControlVariates,
     Expansion,
     build,
-    choose_order,
     features,
     max_memory_default,
-    measure_pairs,
     memory_needed,
     n_features,
 )
+from stansub.target.variates_order import choose_order, measure_pairs
 from stansub.tuning.mode import Mode, find_modes
 from stansub.variates_selection import TooLarge
 

@@ -14,7 +14,7 @@ from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.stan.data import Data
 from stansub.stan.elementwise.elements import NotSeparableError
 from stansub.stan.elementwise.separate import LOG_LIK, separations
-from stansub.stan.posterior import Proof, draw_points, prove
+from stansub.stan.proof import Proof, draw_points, prove
 from stansub.stan.source import Source
 
 _N_POINTS = 5

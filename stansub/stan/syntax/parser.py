@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NoReturn, TypeVar
 
 from stansub.errors import InputError
@@ -207,16 +208,16 @@ class _Parser:
             return list(self.declarations())
         if word == ";":
             self.take()
-            return [Empty(self.since(start))]
+            return [Empty(span=self.since(start))]
         if word == "{":
-            return [Braces(self.nested(), self.since(start))]
+            return [Braces(self.nested(), span=self.since(start))]
         if word == "profile":
             name = self.in_parentheses()
-            return [Profile(name, self.nested(), self.since(start))]
+            return [Profile(name, self.nested(), span=self.since(start))]
         if word == "while":
             condition = self.in_parentheses()
             braced = self.sees("{")
-            return [While(condition, self.nested(), self.since(start), braced)]
+            return [While(condition, self.nested(), braced, span=self.since(start))]
         if word == "if":
             return [self.branch(start)]
         if word == "for":
@@ -238,7 +239,7 @@ class _Parser:
         if self.skips("else"):
             else_braced = self.sees("{")
             orelse = self.nested()
-        return If(condition, then, orelse, self.since(start), braced, else_braced)
+        return If(condition, then, orelse, braced, else_braced, span=self.since(start))
 
     def loop(self, start: int) -> Statement:
         self.take()
@@ -253,52 +254,51 @@ class _Parser:
         if isinstance(first, Slice):
             if first.lower is None or first.upper is None:
                 self.fail("a bound of the loop")
-            return For(variable, first.lower, first.upper, body, span, braced)
-        return ForEach(variable, first, body, span, braced)
+            return For(variable, first.lower, first.upper, body, braced, span=span)
+        return ForEach(variable, first, body, braced, span=span)
 
     def simple(self, start: int) -> Statement:
         """Read a statement that ends with a semicolon."""
         word = self.word
         if word in ("break", "continue"):
             self.take()
-            return self.ended(start, lambda span: Jump(word, span))
+            return self.ended(start, Jump(word))
         if word == "return":
             self.take()
             value = None if self.sees(";") else self.expression()
-            return self.ended(start, lambda span: Return(value, span))
+            return self.ended(start, Return(value))
         if word in ("target", "jacobian") and self.next_word == "+=":
             self.take()
             self.take()
             added = self.expression()
-            return self.ended(start, lambda span: (Target if word == "target" else Jacobian)(added, span))
+            return self.ended(start, (Target if word == "target" else Jacobian)(added))
         place = self.expression()
         if self.skips("~"):
             return self.sampling(start, place)
         if self.word in _ASSIGNMENTS:
             operator = self.take().text
             value = self.expression()
-            return self.ended(start, lambda span: Assign(place, operator, value, span))
+            return self.ended(start, Assign(place, operator, value))
         if not isinstance(place, Call):
             self.fail("a statement")
-        call = place
-        return self.ended(start, lambda span: Perform(call, span))
+        return self.ended(start, Perform(place))
 
     def sampling(self, start: int, left: Expression) -> Statement:
         distribution = self.expression()
         if not isinstance(distribution, Call):
             self.fail("a distribution")
-        call, truncation = distribution, list[Group]()
+        truncation = list[Group]()
         if self.word == "T":
             self.take()
             first = self.here
             self.take("[")
             bounds = self.listed(_Parser.index, "]", gaps=True)
             truncation.append(Group("[", bounds, span=self.since(first)))
-        return self.ended(start, lambda span: Tilde(left, call, tuple(truncation), span))
+        return self.ended(start, Tilde(left, distribution, tuple(truncation)))
 
-    def ended(self, start: int, made: Callable[[Span], Statement]) -> Statement:
+    def ended(self, start: int, statement: Statement) -> Statement:
         self.take(";")
-        return made(self.since(start))
+        return replace(statement, span=self.since(start))
 
     def declarations(self) -> Iterator[Declaration]:
         start = self.here
@@ -312,7 +312,7 @@ class _Parser:
         self.take(";")
         span = self.since(start)
         for name, value in variables:
-            yield Declaration(kind, name, value, span)
+            yield Declaration(kind, name, value, span=span)
 
     def sized_type(self) -> SizedType:
         array_dims: tuple[Expression, ...] = ()

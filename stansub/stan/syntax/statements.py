@@ -16,10 +16,11 @@ from stansub.stan.syntax.tokens import NOWHERE, Span
 from stansub.stan.syntax.types import SizedType
 
 
+@dataclass(frozen=True)
 class Statement(Node):
     """A statement; ``span`` says where it stands."""
 
-    span: Span
+    span: Span = field(default=NOWHERE, kw_only=True)
 
     @property
     def bodies(self) -> tuple[tuple[Statement, ...], ...]:
@@ -34,7 +35,7 @@ class Statement(Node):
     @property
     def computes(self) -> tuple[Expression, ...]:
         """What a simple statement computes: not where to, and not the sizes of what it declares."""
-        return ()
+        return () if self.bodies else tuple(part for part in self.parts if isinstance(part, Expression))
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,6 @@ class Declaration(Statement):
     type: SizedType
     name: str
     value: Expression | None = None
-    span: Span = NOWHERE
 
     @property
     def base(self) -> str:
@@ -75,10 +75,6 @@ class Declaration(Statement):
     def members(self) -> tuple[Declaration, ...]:
         """What is in a tuple, as variables of their own that are called ``x.1``, ``x.2``, ..."""
         return tuple(Declaration(kind, f"{self.name}.{k}") for k, kind in enumerate(self.type.elements, 1))
-
-    @property
-    def computes(self) -> tuple[Expression, ...]:
-        return () if self.value is None else (self.value,)
 
     def __str__(self) -> str:
         return f"{self.type} {self._assigned};"
@@ -115,7 +111,6 @@ class For(Compound):
     lower: Expression
     upper: Expression
     body: tuple[Statement, ...]
-    span: Span = NOWHERE
     braced: bool = field(default=True, compare=False)
 
     @property
@@ -130,7 +125,6 @@ class ForEach(Compound):
     variable: str
     container: Expression
     body: tuple[Statement, ...]
-    span: Span = NOWHERE
     braced: bool = field(default=True, compare=False)
 
     @property
@@ -144,7 +138,6 @@ class While(Compound):
 
     condition: Expression
     body: tuple[Statement, ...]
-    span: Span = NOWHERE
     braced: bool = field(default=True, compare=False)
 
     @property
@@ -159,7 +152,6 @@ class If(Statement):
     condition: Expression
     then: tuple[Statement, ...]
     orelse: tuple[Statement, ...] = ()
-    span: Span = NOWHERE
     braced: bool = field(default=True, compare=False)
     else_braced: bool = field(default=True, compare=False)
 
@@ -183,7 +175,6 @@ class Profile(Compound):
 
     name: Expression
     body: tuple[Statement, ...]
-    span: Span = NOWHERE
 
     @property
     def head(self) -> str:
@@ -195,7 +186,6 @@ class Braces(Compound):
     """``{ body }``."""
 
     body: tuple[Statement, ...]
-    span: Span = NOWHERE
 
 
 @dataclass(frozen=True)
@@ -203,11 +193,6 @@ class Target(Statement):
     """``target += expression;``."""
 
     expression: Expression
-    span: Span = NOWHERE
-
-    @property
-    def computes(self) -> tuple[Expression, ...]:
-        return (self.expression,)
 
     def __str__(self) -> str:
         return f"target += {self.expression};"
@@ -218,11 +203,6 @@ class Jacobian(Statement):
     """``jacobian += expression;``."""
 
     expression: Expression
-    span: Span = NOWHERE
-
-    @property
-    def computes(self) -> tuple[Expression, ...]:
-        return (self.expression,)
 
     def __str__(self) -> str:
         return f"jacobian += {self.expression};"
@@ -239,13 +219,11 @@ class Tilde(Statement):
         Without what stands to the left.
     truncation : tuple of Group, at most one
         Its bounds in square brackets, of which either may be an empty `Slice`.
-    span : Span
     """
 
     left: Expression
     distribution: Call
     truncation: tuple[Group, ...] = ()
-    span: Span = NOWHERE
 
     @property
     def right(self) -> str:
@@ -254,10 +232,6 @@ class Tilde(Statement):
             ", ".join("" if isinstance(one, Slice) else str(one) for one in group.items) for group in self.truncation
         )
         return "".join([str(self.distribution), *(f" T[{text}]" for text in bounds)])
-
-    @property
-    def computes(self) -> tuple[Expression, ...]:
-        return (self.left, self.distribution, *self.truncation)
 
     def __str__(self) -> str:
         return f"{self.left} ~ {self.right};"
@@ -275,13 +249,11 @@ class Assign(Statement):
         ``=``, ``+=``, ...
     expression : Expression
         Right of it.
-    span : Span
     """
 
     place: Expression
     operator: str
     expression: Expression
-    span: Span = NOWHERE
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -302,11 +274,6 @@ class Perform(Statement):
     """A call of a function that returns nothing; also ``print``, ``reject`` and ``fatal_error``."""
 
     call: Call
-    span: Span = NOWHERE
-
-    @property
-    def computes(self) -> tuple[Expression, ...]:
-        return (self.call,)
 
     def __str__(self) -> str:
         return f"{self.call};"
@@ -317,11 +284,6 @@ class Return(Statement):
     """``return value;``, or with nothing."""
 
     value: Expression | None = None
-    span: Span = NOWHERE
-
-    @property
-    def computes(self) -> tuple[Expression, ...]:
-        return () if self.value is None else (self.value,)
 
     def __str__(self) -> str:
         return "return;" if self.value is None else f"return {self.value};"
@@ -332,7 +294,6 @@ class Jump(Statement):
     """``break;`` or ``continue;``."""
 
     word: str
-    span: Span = NOWHERE
 
     def __str__(self) -> str:
         return f"{self.word};"
@@ -341,8 +302,6 @@ class Jump(Statement):
 @dataclass(frozen=True)
 class Empty(Statement):
     """``;``."""
-
-    span: Span = NOWHERE
 
     def __str__(self) -> str:
         return ";"

@@ -1,0 +1,116 @@
+"""Chains of a run that has been prepared, each standing at its starting value."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import streams
+from stansub.acceptance.stopping import StoppingRule
+from stansub.kernels.proposals import Proposal
+from stansub.kernels.recipes import Metropolis, Recipe
+from stansub.progress import Progress
+from stansub.run import choices
+from stansub.run.bench import Bench
+from stansub.run.chain import Chain
+from stansub.run.inits import Init, start
+from stansub.run.prepare import Prepared
+from stansub.run.state import Plan
+from stansub.stan.posterior import Posterior
+from stansub.tuning.adapt import adapter_of
+from stansub.tuning.mode_setup import ModeSetup
+from stansub.types import FloatArray
+
+
+def make_chains(prepared: Prepared, stop: NDArray[np.int32], progress: Progress) -> list[Chain]:
+    """All chains of a run, each at its starting value (see `make_chain`)."""
+    setup, chains = prepared.setup, []
+    progress("Finding starting values")
+    for number, init in enumerate(setup.starts):
+        progress.advance(number, len(setup.starts))
+        chain = make_chain(
+            prepared.posterior,
+            setup.rule,
+            prepared.ranges,
+            setup.plan,
+            setup.moves,
+            init,
+            seed=setup.seed,
+            chain=number,
+            n_chains=len(setup.starts),
+            stop=stop,
+            trial=setup.trial,
+            found=setup.found,
+        )
+        chains.append(chain)
+    return chains
+
+
+def make_chain(
+    posterior: Posterior,
+    test: StoppingRule,
+    ranges: choices.Ranges,
+    plan: Plan,
+    moves: str | Proposal | Recipe,
+    init: Init | FloatArray | None,
+    *,
+    seed: int,
+    chain: int,
+    n_chains: int = 1,
+    stop: NDArray[np.int32],
+    trial: bool = False,
+    found: ModeSetup | None = None,
+) -> Chain:
+    """Chain number ``chain``, standing at its starting value, with random streams that follow from ``seed``.
+
+    Parameters
+    ----------
+    init : Init, ndarray of shape (dim,) or None
+        Where it starts; None for widely about the mode.
+    stop : ndarray of int32, shape (1,)
+        Set to 1 to have all chains stop.
+    found : ModeSetup, optional
+        The mode, and control variates there.
+    trial : bool
+        Whether to try at the end of warmup if the normality that a t-test relies on is in order; nothing is to be tried
+        where the first look takes all the blocks.
+
+    Raises
+    ------
+    InputError
+        When no starting value has a finite log density, or the proposal does not fit the program.
+    """
+    init_rng, rng, audit_rng, trial_rng = (
+        streams.generator(seed, stream, chain=chain)
+        for stream in (streams.Chain.INIT, streams.Chain.STEPS, streams.Chain.AUDITS, streams.Chain.TRIAL)
+    )
+    if isinstance(init, np.ndarray):
+        theta = init
+    elif found is None or init is not None:
+        theta = start(posterior, init or Init(), init_rng, chain=chain)
+    else:
+        first = streams.generator(seed, streams.Run.STARTS).random()
+        theta = found.start(posterior, init_rng, (first + chain / n_chains) % 1.0)
+    bench = Bench(
+        posterior,
+        test,
+        seed,
+        spread=ranges.source,
+        found=found,
+        falls=plan.levels is not None,
+        has_gradients=posterior.has_gradients,
+        order=posterior.order,
+    )
+    recipe: Recipe = moves if isinstance(moves, Recipe) else Metropolis(moves)
+    kernel, adapter = recipe.bind(bench), adapter_of(recipe.leaves(bench.names), posterior.dim, bench.adapter)
+    return Chain(
+        kernel,
+        kernel.init(theta),
+        adapter,
+        plan,
+        rng=rng,
+        audit_rng=audit_rng,
+        n_observations=posterior.blocks.n_observations,
+        stop=stop,
+        trial=bench.trial(trial_rng) if trial else None,
+    )

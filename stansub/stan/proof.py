@@ -1,0 +1,252 @@
+"""The numerical proof that a program's log density is a global part plus a sum over blocks of observations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub._loop import Evaluator
+from stansub.errors import InputError
+from stansub.progress import Progress
+from stansub.stan.whole_data import Uncut
+from stansub.target import factors
+from stansub.target.gradients import THREADS, Team
+from stansub.types import FloatArray, Places
+
+# Relative rounding allowed between the full log density and global part plus blocks; programs that are sums over
+# observations agree to about 1e-14, ones that centre by the data's own means are off by 1e-5 and more.
+TOLERANCE = 1e-10
+
+_N_POINTS = 3
+_MAX_TRIES = 100
+
+# Observations of the parts in which all blocks are evaluated.
+_PART = 1 << 12
+
+
+class Writer(Protocol):
+    """Writes values of many draws (see `stansub._loop.Writer`)."""
+
+    def write(self, theta: FloatArray, out: FloatArray, stop: NDArray[np.int32]) -> tuple[int, bytes]: ...
+
+
+class Whole(factors.Density, Protocol):
+    """The whole log density, with all that is read from and written for a user."""
+
+    def info(self) -> str: ...
+
+    def rng(self, seed: int) -> Any: ...
+
+    def log_density_or_message(self, theta: FloatArray) -> tuple[float, str]: ...
+
+    def log_densities(self, points: Sequence[FloatArray]) -> list[tuple[float, str]]: ...
+
+    def param_names(self, *, include_tp: bool = False, include_gq: bool = False) -> list[str]: ...
+
+    def param_constrain(
+        self,
+        theta: FloatArray,
+        *,
+        include_tp: bool = False,
+        include_gq: bool = False,
+        rng: Any = None,
+        out: FloatArray | None = None,
+    ) -> FloatArray: ...
+
+    def writer(
+        self, *, include_tp: bool, include_gq: bool, rng: Any, n_written: int, columns: NDArray[np.int64]
+    ) -> Writer: ...
+
+    def param_unconstrain_json(self, values: bytes) -> FloatArray: ...
+
+
+class Population(factors.Population, Protocol):
+    """Blocks of a program's observations."""
+
+    def single(self, places: NDArray[np.int64]) -> Evaluator:
+        """Return an evaluator whose blocks are the observations at these places, one each."""
+        ...
+
+    @property
+    def kind(self) -> Literal["instances", "rewritten", "uncut", "functions"]: ...
+
+    def recut(self, size: int, points: Sequence[FloatArray]) -> Population: ...
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Outcome of comparing the program's own log density with global part plus sum over blocks.
+
+    Attributes
+    ----------
+    points : int
+        Number of parameter values compared.
+    error : float
+        Largest difference, relative to the sum of the absolute values of the terms.
+    is_empty : bool
+        Whether no block's value changed from one parameter value to another: there is no likelihood.
+    terms : sequence of ndarray, shape (n_blocks,)
+        Log likelihoods of the blocks at the points, where all of these could be compared.
+    """
+
+    points: int
+    error: float
+    is_empty: bool = False
+    terms: Sequence[FloatArray] = field(default=(), repr=False, compare=False)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the two agree to rounding."""
+        return self.points > 0 and self.error <= TOLERANCE
+
+
+def draw_points(
+    rng: np.random.Generator,
+    full: Whole,
+    *,
+    n_points: int = _N_POINTS,
+    radius: float = 2.0,
+    progress: Progress | None = None,
+) -> list[FloatArray]:
+    """Unconstrained parameters, uniform in a box, at which the program's log density is finite.
+
+    The box shrinks while no point is found; fewer points than asked, even none, may be returned.
+    """
+    points: list[FloatArray] = []
+    for first in range(0, _MAX_TRIES, n_points):
+        if progress is not None:
+            progress.check()
+        tries = range(first, min(first + n_points, _MAX_TRIES))
+        drawn = [rng.uniform(-radius, radius, full.dim) * 0.5 ** (attempt // 20) for attempt in tries]
+        values = full.log_densities(drawn)
+        points += [theta for theta, (value, _) in zip(drawn, values, strict=True) if np.isfinite(value)]
+        if len(points) >= n_points:
+            break
+    return points[:n_points]
+
+
+def prove(
+    population: Population, full: Whole, points: Sequence[FloatArray], *, progress: Progress | None = None
+) -> Proof:
+    """Compare the full log density with global part plus blocks at the points where both are finite."""
+    if population.dim != full.dim:
+        return Proof(0, float("inf"))
+    progress = progress or Progress()
+    blocks, errors = population.blocks, []
+    found: list[FloatArray] = []
+    is_empty = True
+    # A block is evaluated at all points before the next one, since its instance may not be kept.
+    n_parts = max(1, len(blocks) if blocks.size > _PART else blocks.n_observations // _PART)
+    parts = np.array_split(np.arange(len(blocks), dtype=np.int32), n_parts)
+    with Team(population.in_passing(), threads=THREADS, progress=progress) as team:
+        wholes = [value for value, _ in full.log_densities(points)]
+        usable = [(theta, whole) for theta, whole in zip(points, wholes, strict=True) if np.isfinite(whole)]
+
+        def values(own: factors.Evaluator, part: NDArray[np.int32]) -> FloatArray:
+            return np.array([own.block_log_lik(theta, part) for theta, _ in usable])
+
+        shares = team.map(lambda own, at: own.global_log_density(at[0]), usable)
+        terms = np.concatenate(team.map(values, parts, watch=progress.advance), axis=1) if usable else ()
+        for own, (_, whole), shared in zip(terms, usable, shares, strict=True):
+            found.append(own)
+            errors.append(relative_error(whole, shared, own))
+            if math.isinf(errors[-1]):
+                break
+            same = np.abs(own - found[0]) <= TOLERANCE * max(1.0, abs(shared))
+            is_empty = is_empty and bool(same.all())
+    compared = found if len(found) == len(points) else ()
+    return Proof(len(errors), max(errors, default=0.0), is_empty and len(errors) > 1, compared)
+
+
+def relative_error(whole: float, shared: float, terms: FloatArray) -> float:
+    """The difference of a log density from the sum of its parts, relative to what they sum up."""
+    if not np.isfinite(shared) or not np.isfinite(terms).all():
+        return math.inf
+    # Every block value is a difference in which the global part cancels, hence the term in sqrt(M).
+    scale = abs(whole) + abs(shared) * math.sqrt(len(terms)) + float(np.abs(terms).sum())
+    return abs(whole - (shared + float(terms.sum()))) / max(scale, 1.0)
+
+
+def arrange(
+    build: Callable[[tuple[str, ...], Places | None], Population],
+    full: Whole,
+    *,
+    shuffles: Mapping[tuple[str, ...], Sequence[int]],
+    rng: np.random.Generator,
+    points: Sequence[FloatArray],
+    progress: Progress | None = None,
+) -> tuple[Population, Places | None, Proof]:
+    """Build the population on shuffled data or, if that changes the log density, on the data as they are.
+
+    Parameters
+    ----------
+    build : callable
+        Makes the population from the size variables along which the data are reordered and an order of the rows
+        (None: as given).
+    shuffles : mapping
+        Size variables along which to try a shuffle, in turn, and the numbers of rows of each sum, which are shuffled
+        by themselves.
+    rng : Generator
+        Shuffles the rows.
+    progress : Progress, optional
+        Notes the proof and how far it is.
+
+    Returns
+    -------
+    population, order, proof
+        ``proof.holds`` is False when no order gives the program's own log density.
+    """
+    progress = progress or Progress()
+
+    def proved(population: Population) -> Proof:
+        progress("Proving the cut into blocks", remedy="take a larger `block_size`")
+        return prove(population, full, points, progress=progress)
+
+    for sizes, sums in shuffles.items():
+        n, firsts = sum(sums), accumulate(sums, initial=0)
+        shuffled = (rng.permutation(np.arange(rows, dtype=np.int32)) for rows in sums)
+        order = np.concatenate([first + own for first, own in zip(firsts, shuffled, strict=False)])
+        try:
+            population = build(sizes, order)
+            if population.blocks.n_observations == n and (proof := proved(population)).holds:
+                return population, order, proof
+        except InputError:
+            # Data that refer to each other's places (neighbour lists, offsets) may not even load when reordered.
+            continue
+    population = build((), None)
+    return population, None, proved(population)
+
+
+def explain_undefined(population: Population, order: Places | None, theta: FloatArray) -> str:
+    """Where the log density is not finite, in words: in the priors, or in which row of the user's data."""
+    place, block = find_undefined(population, theta)
+    if place == "global":
+        return "the priors (the part without observations) are already not finite"
+    if block is None or isinstance(population, Uncut):
+        return "no single observation is to blame"
+    places = np.arange(population.blocks.starts[block], population.blocks.stops[block], dtype=np.int64)
+    bad = np.flatnonzero(~np.isfinite(population.single(places).block_log_lik(theta)))
+    first = int(places[bad[0] if bad.size else 0])
+    row = first if order is None else int(order[first])
+    ends = list(accumulate(population.blocks.sums))
+    if not ends:
+        return f"observation {row + 1:,} of the data is one that is impossible"
+    at = next(k for k, end in enumerate(ends) if row < end)
+    before = ends[at - 1] if at else 0
+    return f"observation {row - before + 1:,} of likelihood sum {at + 1} is one that is impossible"
+
+
+def find_undefined(population: Population, theta: FloatArray) -> tuple[str, int | None]:
+    """Where the log density is not finite: ``("global", None)``, ``("block", b)`` or ``("", None)`` for nowhere."""
+    evaluator = population.evaluator()
+    if not np.isfinite(evaluator.global_log_density(theta)):
+        return "global", None
+    values = evaluator.block_log_lik(theta)
+    bad = np.flatnonzero(~np.isfinite(values))
+    return ("block", int(bad[0])) if bad.size else ("", None)

@@ -1,0 +1,257 @@
+"""Which order of control variates pays: what making them and deciding with them costs, measured on a few blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stansub import clock
+from stansub.progress import Progress, as_progress
+from stansub.target.factors import Evaluator, Population, Target
+from stansub.target.laplace import Mode
+from stansub.target.taylor import features, max_memory_default, memory_needed, n_features
+from stansub.types import FloatArray
+from stansub.variates_selection import TooLarge, VariatesByCost
+
+# The pilot measurement: pairs of points, blocks, and parts in which these are differentiated.
+_PAIRS, _BLOCKS, _PARTS = 16, 64, 8
+# A decision falls when the log ratio is about this many standard errors from the log of a uniform number, and after
+# no fewer blocks than this.
+_STANDARD_ERRORS, _FIRST_LOOK = 3.0, 10
+# Distances between these two, exponential where the log ratio is near 0, as it is for proposals from the Laplace
+# approximation, and their probabilities; the rare small ones take most of the blocks.
+_GAPS = np.geomspace(1e-7, 20, 400)
+_WEIGHTS = np.exp(-_GAPS) * _GAPS / np.sum(np.exp(-_GAPS) * _GAPS)
+# What a gradient of a block, and a coefficient of its row at a decision, cost beside the block's value. Measured times
+# would do better, but then the same seed would not always give the same draws.
+_GRADIENT, _COEFFICIENT = 6.0, 5e-4
+# Where decisions need this share of all blocks, control variates save little.
+_NO_HELP = 0.5
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What decisions near the mode would need with control variates of order 0 (none), 1 and 2.
+
+    Attributes
+    ----------
+    scale : ndarray, shape (3,)
+        M times the standard deviation of the blocks' remainders, as root mean square over pairs of points: an estimate
+        from n blocks has this over sqrt(n) as its standard error, but for the finite population. Where it is of the
+        order of sqrt(M), a decision needs most of the data. inf where a log likelihood is not finite.
+    blocks : ndarray, shape (3,)
+        Blocks that a decision needs, on average.
+    gradient_seconds : float
+        Of one block.
+    n_obs_evaluated : int
+        Observations that the measurement evaluated, a gradient counted as one evaluation.
+    """
+
+    scale: FloatArray
+    blocks: FloatArray
+    gradient_seconds: float
+    n_obs_evaluated: int = 0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The order of control variates, why, and the measurement it rests on."""
+
+    order: int
+    reason: VariatesByCost
+    pilot: Pilot
+
+
+def choose_order(
+    posterior: Target,
+    mode: Mode,
+    *,
+    rng: np.random.Generator,
+    n_steps: int = 50_000,
+    step: float | None = None,
+    threads: int = 1,
+    max_memory: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Choice:
+    """Choose the order whose set-up and decisions together take least time.
+
+    Parameters
+    ----------
+    posterior : Posterior
+    mode : Mode
+        Where the blocks would be expanded.
+    rng : Generator
+        Draws pairs of points from the Laplace approximation, and blocks.
+    n_steps : int
+        Decisions that all chains together will take, about.
+    step : float, optional
+        Length of random-walk steps, in sds of the Laplace approximation; without it proposals are independent draws.
+    threads : int
+        Of the set-up, for the time in the reason.
+    max_memory : int, optional
+        Bytes.
+    progress : callable, optional
+        Called with a line of text; a `Progress` notes how far it is, too.
+    """
+    population = posterior.population
+    n_blocks, dim = len(population.blocks), population.dim
+    allowed = max_memory_default() if max_memory is None else max_memory
+    log = as_progress(progress)
+    log("Trying control variates on a few blocks")
+    pilot = measure(population, mode, rng=rng, step=step, progress=log)
+    gradients = n_gradients(n_blocks, dim)
+    cost = setup_cost(n_blocks, dim) + decision_cost(pilot, dim, n_steps)
+    fits = np.array([memory_needed(n_blocks, dim, order) <= allowed for order in range(3)])
+    # What saves less than a tenth is not worth an approximation more to explain.
+    order = 0
+    for higher in (1, 2):
+        if fits[higher] and cost[higher] < 0.9 * cost[order]:
+            order = higher
+    seconds = float(gradients[order]) * pilot.gradient_seconds / threads
+    reason = VariatesByCost(
+        order,
+        blocks=blocks_by_order(pilot),
+        n_blocks=n_blocks,
+        memory=memory_needed(n_blocks, dim, order) if order else 0,
+        seconds=seconds if order else 0.0,
+        far_from_quadratic=not order and bool(pilot.blocks.min() > _NO_HELP * n_blocks),
+        too_large=tuple(TooLarge(one, memory_needed(n_blocks, dim, one)) for one in (1, 2) if not fits[one]),
+        memory_allowed=allowed,
+    )
+    return Choice(order, reason, pilot)
+
+
+def blocks_by_order(pilot: Pilot) -> tuple[float, float, float]:
+    """Blocks that a decision needs with none, with order 1 and with order 2."""
+    none, first, second = pilot.blocks.tolist()
+    return none, first, second
+
+
+def n_gradients(n_blocks: int, dim: int) -> NDArray[np.int64]:
+    """Gradients of blocks that control variates of each order take, shape (3,)."""
+    return n_blocks * np.array([0, 1, 1 + 2 * dim])
+
+
+def setup_cost(n_blocks: int, dim: int) -> FloatArray:
+    """What making control variates of each order costs, shape (3,), in evaluations of a block."""
+    return n_gradients(n_blocks, dim).astype(np.float64) * _GRADIENT
+
+
+def decision_cost(pilot: Pilot, dim: int, n_steps: int) -> FloatArray:
+    """What so many decisions with each order cost, shape (3,), in evaluations of a block."""
+    widths = np.array([n_features(dim, order) for order in range(3)])
+    # Of the two values that a difference has, that of the current state is often known.
+    cost: FloatArray = n_steps * pilot.blocks * (1.5 + widths * _COEFFICIENT)
+    return cost
+
+
+def measure(
+    population: Population,
+    mode: Mode,
+    *,
+    rng: np.random.Generator,
+    step: float | None = None,
+    progress: Progress | None = None,
+) -> Pilot:
+    """Scatter of differences and remainders between draws from the Laplace approximation.
+
+    Pairs are independent or, with ``step``, a random-walk step of so many sds apart.
+    """
+    which, dim = _draw(population, rng, _BLOCKS), mode.dim
+    draws, others = rng.standard_normal((2, _PAIRS, dim)) @ mode.cholesky.T
+    theta = mode.position + draws
+    proposed = mode.position + others if step is None else theta + step * others
+    return _measure_pairs(population, mode.position, mode.steps, theta, proposed, which, progress or Progress())
+
+
+def measure_pairs(
+    population: Population,
+    anchor: FloatArray,
+    steps: FloatArray,
+    theta: FloatArray,
+    proposed: FloatArray,
+    *,
+    rng: np.random.Generator,
+    progress: Progress | None = None,
+) -> Pilot:
+    """Scatter of differences and remainders about any anchor, between pairs of points.
+
+    Parameters
+    ----------
+    anchor, steps : ndarray, shape (dim,)
+        Where blocks would be expanded, and the steps by which gradients are differenced there.
+    theta, proposed : ndarray, shape (k, dim)
+    rng : Generator
+        Draws the blocks.
+    progress : Progress, optional
+        Notes how far it is.
+
+    Raises
+    ------
+    ValueError
+        When a derivative is not defined at the anchor.
+    """
+    which = _draw(population, rng, _BLOCKS)
+    return _measure_pairs(population, anchor, steps, theta, proposed, which, progress or Progress())
+
+
+def _measure_pairs(
+    population: Population,
+    anchor: FloatArray,
+    steps: FloatArray,
+    theta: FloatArray,
+    proposed: FloatArray,
+    which: NDArray[np.int32],
+    progress: Progress,
+) -> Pilot:
+    evaluator, dim, n_blocks = population.evaluator(), len(anchor), len(population.blocks)
+    rows = np.empty((len(which), n_features(dim, 2)), np.float32)
+    parts = np.array_split(np.arange(len(which)), min(_PARTS, len(which)))
+    differences = []
+    for pair in zip(theta, proposed, strict=True):
+        differences.append(_difference(evaluator, which, *pair))
+        progress.check()
+    began = clock.now()
+    for number, part in enumerate(parts, start=1):
+        evaluator.block_taylor(anchor, which[part], 2, rows[part[0] : part[-1] + 1], steps)
+        progress.advance(number, len(parts))
+    seconds = clock.now() - began
+    scales = np.empty((3, len(theta)))
+    for order in range(3):
+        w = features(anchor, theta, proposed, order=order)
+        scales[order] = _scatter(np.array(differences) - w @ rows[:, : w.shape[1]].T.astype(float), n_blocks)
+    return Pilot(
+        scale=np.sqrt(np.mean(scales**2, axis=1)),
+        blocks=np.array([_blocks_needed(scale, n_blocks) for scale in scales]),
+        gradient_seconds=seconds / ((1 + 2 * dim) * len(which)),
+        n_obs_evaluated=(2 * len(theta) + 1 + 2 * dim) * len(which) * population.blocks.size,
+    )
+
+
+def _draw(population: Population, rng: np.random.Generator, n: int) -> NDArray[np.int32]:
+    n_blocks = len(population.blocks)
+    return np.sort(rng.choice(n_blocks, size=min(n, n_blocks), replace=False)).astype(np.int32)
+
+
+def _difference(evaluator: Evaluator, which: NDArray[np.int32], theta: FloatArray, proposed: FloatArray) -> FloatArray:
+    with np.errstate(invalid="ignore"):
+        return evaluator.block_log_lik(proposed, which) - evaluator.block_log_lik(theta, which)
+
+
+def _scatter(remainders: FloatArray, n_blocks: int) -> FloatArray:
+    """M times the standard deviation of each row; inf where that is not defined."""
+    with np.errstate(invalid="ignore"):
+        scale = n_blocks * remainders.std(axis=1, ddof=min(1, remainders.shape[1] - 1))
+    return np.where(np.isfinite(scale), scale, np.inf)
+
+
+def _blocks_needed(scale: FloatArray, n_blocks: int) -> float:
+    """Blocks of a decision, averaged over the scatters given, shape (k,), and over where the uniform number falls."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        needed = (_STANDARD_ERRORS * scale[:, np.newaxis] / _GAPS) ** 2
+        # Without replacement the standard error vanishes as all blocks are drawn.
+        needed = np.where(np.isfinite(needed), needed / (1 + needed / n_blocks), n_blocks)
+    return float(np.mean(np.clip(needed, min(_FIRST_LOOK, n_blocks), n_blocks) @ _WEIGHTS))

@@ -1,0 +1,217 @@
+"""Control variates at the modes: as they are asked for, as a test or its range needs them, or as they pay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from stansub.acceptance.ranges import DERIVATIVES, Range
+from stansub.acceptance.stopping import StoppingRule
+from stansub.errors import InputError
+from stansub.progress import Progress
+from stansub.selection import Chosen
+from stansub.target.factors import CutTarget, Target
+from stansub.target.observations import ObservationVariates, memory_needed
+from stansub.target.remainders import LinearPredictors, NoPredictorsError
+from stansub.target.taylor import ControlVariates, build_at_modes, max_memory_default
+from stansub.target.variates_order import choose_order
+from stansub.tuning.bound_learning import DRAWS, learn
+from stansub.tuning.mode import Modes
+from stansub.tuning.proposal_names import named
+from stansub.variates_selection import NoVariatesForTest, VariatesAsAsked, VariatesForBounds, VariatesOfObservations
+
+Variates = ControlVariates | ObservationVariates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked of control variates, proposals and tests.
+
+    Attributes
+    ----------
+    order : {"auto", "0", "1", "2"}
+        Of the control variates.
+    proposal : str
+        Its name (see `stansub.tuning.proposal_names.PROPOSALS`); any other for one that is given.
+    n_steps : int
+        That all chains together will take, about.
+    seed, threads : int
+    looks_given : bool
+        Whether the schedule of looks is the user's, and stays as it is.
+    test_free : bool
+        Whether the penalty method may take the test's place, where it pays.
+    exact_free : bool
+        Whether exact decisions by proved bounds may take it, where they pay.
+    spread : Range, optional
+        Where the range constant comes from, for tests that need one.
+    """
+
+    order: str = "auto"
+    proposal: str = "auto"
+    n_steps: int
+    seed: int
+    threads: int
+    looks_given: bool
+    test_free: bool = False
+    exact_free: bool = False
+    spread: Range | None = None
+
+
+@dataclass(frozen=True)
+class Site:
+    """Modes that were found, and the control variates that are to be made there.
+
+    Attributes
+    ----------
+    posterior : CutTarget
+    test : StoppingRule
+        As it was given.
+    request : Request
+    modes : Modes
+    log : Progress
+    """
+
+    posterior: CutTarget
+    test: StoppingRule
+    request: Request
+    modes: Modes
+    log: Progress
+
+    @property
+    def fitted(self) -> bool:
+        """Whether looks are chosen to fit control variates."""
+        return fits(self.test, self.request.looks_given)
+
+    @property
+    def free(self) -> bool:
+        """Whether the order of control variates is chosen by what they save."""
+        return free_order(self.test, self.request.order)
+
+    def suiting(self, variates: Variates | None) -> Self:
+        """The same, with blocks for decisions unless control variates are those of single observations."""
+        return self if variates is not None and variates.blockwise is None else self.of_blocks()
+
+    def of_blocks(self) -> Self:
+        """The same for decisions that look at blocks."""
+        return replace(self, posterior=self.posterior.for_decisions(self.log))
+
+    def variates(self, rng: np.random.Generator) -> tuple[Variates | None, Chosen]:
+        """Return control variates as they were asked for, as the range constant needs them, or as they pay; and why."""
+        order, spread = self.request.order, self.request.spread
+        if spread is not None and spread.by_predictors:
+            return self._for_range(spread.order)
+        if spread is not None and spread.order:
+            return self._made(spread.order), VariatesAsAsked(spread.order, function=DERIVATIVES[spread.order])
+        if self.test.thins:
+            return self._for_thinning(2 if order == "auto" else int(order), rng)
+        if self.free:
+            return self.that_pay(rng)
+        if order == "auto":
+            return None, NoVariatesForTest(self.test.name)
+        return self._made(int(order)), VariatesAsAsked(int(order))
+
+    def that_pay(self, rng: np.random.Generator, step: float | None = None) -> tuple[Variates | None, Chosen]:
+        """Return those that save more than they cost, for proposals that are independent or such steps; and why."""
+        request = self.request
+        choice = choose_order(
+            self.posterior,
+            self.modes.best,
+            rng=rng,
+            n_steps=request.n_steps,
+            threads=request.threads,
+            progress=self.log,
+            step=step,
+        )
+        return self._made(choice.order), choice.reason
+
+    def _for_thinning(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
+        if not order:
+            raise InputError(f"the {self.test.name} test needs control variates: leave out `control_variates=0`")
+        if self.test.learns_bounds:
+            return self._learned(order, rng)
+        try:
+            return self.proved(order)
+        except NoPredictorsError as error:
+            raise InputError(
+                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or "
+                "`bounds='learned'`, which makes it approximate"
+            ) from error
+
+    def _for_range(self, order: int) -> tuple[Variates, Chosen]:
+        """Those of blocks, with proved bounds from which a range follows."""
+        try:
+            return self.proved(order, single=False)
+        except NoPredictorsError as error:
+            raise InputError(
+                f"the {self.test.name} test has no proved bounds here: {error}; choose another test, or another "
+                "`range_source`"
+            ) from error
+
+    def _learned(self, order: int, rng: np.random.Generator) -> tuple[Variates, Chosen]:
+        """Those of blocks, with bounds on what they leave that are learned from draws."""
+        if len(self.modes.found) > 1:
+            raise InputError(
+                "learned bounds need a posterior with one mode, but this one has several: choose another test"
+            )
+        made, mode, threads = self._made(order), self.modes.best, self.request.threads
+        assert made is not None
+        bounds = learn(self.posterior, made, mode.cholesky, rng=rng, threads=threads, progress=self.log)
+        return replace(made, bounds=bounds), VariatesForBounds(order, DRAWS)
+
+    def proved(self, order: int = 2, *, single: bool = True) -> tuple[Variates, Chosen]:
+        """Return control variates with proved bounds on what they leave.
+
+        They are of single observations, or of blocks if the former are not wanted, or if memory or gradients from
+        mini-batches ask for blocks.
+
+        Raises
+        ------
+        NoPredictorsError
+            Where there are no such bounds; the text says why.
+        """
+        if len(self.modes.found) > 1:
+            raise NoPredictorsError("the posterior has several modes")
+        mode, predictors = self.modes.best, known_predictors(self.posterior, self.log)
+        if single and order == 2 and predictors is not None and self._fits(predictors):
+            self.log("Control variates of single observations")
+            of_each = ObservationVariates.at(predictors, mode.position, mode.cholesky, threads=self.request.threads)
+            n = self.posterior.blocks.n_observations
+            return of_each, VariatesOfObservations(of_each.order, of_each.expected, n)
+        site = self.of_blocks()
+        bounds = site.posterior.remainder_bounds(mode.position, mode.cholesky, order, progress=self.log)
+        made = site._made(order)
+        assert made is not None
+        function = "" if predictors is not None else DERIVATIVES[order]
+        return replace(made, bounds=bounds), VariatesForBounds(order, function=function)
+
+    def _fits(self, predictors: LinearPredictors) -> bool:
+        """Whether decisions can be about single observations."""
+        known = predictors.family.density is not None and not named(self.request.proposal).batches
+        return known and memory_needed(predictors) <= max_memory_default()
+
+    def _made(self, order: int) -> ControlVariates | None:
+        if not order:
+            return None
+        return build_at_modes(
+            self.posterior, self.modes.found, order=order, threads=self.request.threads, progress=self.log
+        )
+
+
+def known_predictors(posterior: Target, log: Progress) -> LinearPredictors | None:
+    """Return those of the posterior, where there are any."""
+    try:
+        return posterior.predictors(log)
+    except NoPredictorsError:
+        return None
+
+
+def fits(test: StoppingRule, looks_given: bool) -> bool:
+    """Whether the schedule of looks is chosen to fit control variates."""
+    return test.fits_looks and not looks_given
+
+
+def free_order(test: StoppingRule, order: str) -> bool:
+    """Whether the order of control variates is chosen by what they save."""
+    return order == "auto" and not (test.needs_range or test.exact or test.thins)
