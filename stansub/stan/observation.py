@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.builtins import FUNCTIONS, SIZES, Density, density
-from stansub.stan.containers import Rows, Total, Value, chosen, simplest, total
+from stansub.stan.containers import Rows, Total, Value, chosen, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
 from stansub.stan.indexing import Index, is_own, part, replaced
 from stansub.stan.operators import KINK, Count, infix, is_integer, prefix, stacked
@@ -450,7 +450,7 @@ class _Walk:
         function = self.functions.get((name, len(arguments)))
         if function is not None:
             return self._inlined(function, arguments)
-        if name in KINKED and not all(map(_is_of_data, arguments)):
+        if name in KINKED and not all(map(is_of_data, arguments)):
             raise NotFollowedError(f"the log likelihood has a kink ({name} of parameters)")
         if name in FUNCTIONS:
             found = FUNCTIONS[name](arguments, self.n)
@@ -501,14 +501,6 @@ class _Walk:
 def _short(one: Statement) -> str:
     text = " ".join(str(one).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _is_of_data(x: Value) -> bool:
-    if isinstance(x, Rows):
-        return _is_of_data(x.inner)
-    if isinstance(x, np.ndarray) and x.dtype == object:
-        return all(map(_is_of_data, x.flat))
-    return not isinstance(x, Expression) or is_kind(x, "data")
 
 
 def _is_plain(x: Value) -> bool:
