@@ -51,6 +51,7 @@ from stansub.stan.syntax import (
     flat,
     name_of,
     names,
+    shortened,
     writes,
 )
 from stansub.stan.syntax import Expression as Node
@@ -188,7 +189,7 @@ class _Walk:
             except NotFollowedError as error:
                 self._give_up(one, str(error), frame)
             except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-                self._give_up(one, f"`{_short(one)}` is not followed ({type(error).__name__})", frame)
+                self._give_up(one, f"`{shortened(one)}` is not followed ({type(error).__name__})", frame)
 
     def _count(self) -> None:
         self.left -= 1
@@ -233,7 +234,7 @@ class _Walk:
             case Empty() | Perform(Call("print" | "reject" | "fatal_error")):
                 pass
             case _:
-                raise NotFollowedError(f"`{_short(one)}` is not followed")
+                raise NotFollowedError(f"`{shortened(one)}` is not followed")
 
     def _empty(self, one: Declaration, frame: _Frame) -> Value:
         dims = tuple(int(self._scalar(dim, frame)) for dim in one.all_dims)
@@ -245,7 +246,7 @@ class _Walk:
         name = name_of(one.place)
         base, indices = flat(one.place)
         if not isinstance(base, Name) or len(one.variables) != 1:
-            raise NotFollowedError(f"`{_short(one)}` is not followed")
+            raise NotFollowedError(f"`{shortened(one)}` is not followed")
         before = frame.values[name]
         given = [self._index(index, frame) for index in indices]
         value = self.of(one.expression, frame)
@@ -254,7 +255,7 @@ class _Walk:
         summed = frame.in_rows and name in frame.outside and not any(is_own(index, self.n) for index in given)
         if summed:
             if one.operator != "+=" or given:
-                raise NotFollowedError(f"`{_short(one)}` goes from one observation to the next")
+                raise NotFollowedError(f"`{shortened(one)}` goes from one observation to the next")
             each = value if frame.live is None else select(frame.live, value, 0.0)
             frame.values[name] = Total(each) + before
             return
@@ -496,11 +497,6 @@ class _Walk:
             if mask is not None:
                 found = chosen(mask, value, found, self.n)
         return found
-
-
-def _short(one: Statement) -> str:
-    text = " ".join(str(one).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _is_plain(x: Value) -> bool:
