@@ -25,6 +25,7 @@ from stansub.cli.options import (
     taking,
     words_of,
 )
+from stansub.wording import aligned, percent
 
 if TYPE_CHECKING:
     from stansub.planning.plan import BudgetPlan, Sampled, Trees
@@ -98,7 +99,7 @@ def plan(
 def lines(found: BudgetPlan, model: Path, data: str) -> Iterator[str]:
     """The table, what it comes to, and the command."""
     header = ["", "ms/step", "steps/draw", "data", "differing", "risk", "(90 %)", "bias² at most"]
-    yield from _aligned([header, *(_row(found, one) for one in found.all)])
+    yield from aligned([header, *(_row(found, one) for one in found.all)])
     best, own = found.best, found.own
     low, value, high = best.risk(found.budget)
     sure = "" if found.certain else "; the pilot cannot separate it from others"
@@ -152,20 +153,8 @@ def _row(found: BudgetPlan, way: Sampled | Trees) -> list[str]:
 
 
 def _own_row(way: Sampled, risk: list[str]) -> list[str]:
-    from stansub.wording import percent
-
     seen = way.seen
     audits = "0" if way.fixed else "as above"
     differing = audits if seen.audits is None else f"{seen.audits.differing} of {seen.audits.n}"
     cells = [f"{1e3 * seen.seconds:.3g}", f"{seen.tau.mean():.1f}", percent(seen.share), differing]
     return [way.label, *cells, *risk, "0" if way.exact else f"{way.bias2.high:.1g}"]
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]

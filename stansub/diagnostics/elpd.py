@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.types import FloatArray
+from stansub.wording import aligned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,14 +181,14 @@ class Loo:
             "looic": self.log_elpd.times(-2),
         }
         lines = [f"Computed from {self.n_samples:,} posterior draws and {of}.", ""]
-        lines += _aligned(
+        lines += aligned(
             [("", "Estimate", "SE", "subsampling SE"), *((name, *_cells(one)) for name, one in rows.items())]
         )
         counts = self.k_counts()
         ranges = (f"(-Inf, {self.good_k:.2f}] good", f"({self.good_k:.2f}, 1] bad", "(1, Inf) very bad")
         shares = [(f"{count:,}", f"{count / self.subsample_size:.1%}") for count in counts]
         lines += ["", "Pareto k diagnostic values:"]
-        lines += _aligned([("", "Count", "Pct."), *((name, *one) for name, one in zip(ranges, shares, strict=True))])
+        lines += aligned([("", "Count", "Pct."), *((name, *one) for name, one in zip(ranges, shares, strict=True))])
         if self.warning:
             lines += [
                 "",
@@ -274,13 +275,3 @@ def check_scale(scale: str) -> None:
 
 def _cells(one: Estimate) -> tuple[str, str, str]:
     return f"{one.value:.2f}", f"{one.se:.2f}", f"{one.subsampling_se:.2f}"
-
-
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from stansub.stan.recognise import normalised
 from stansub.stan.signatures import Signature, of_library
 from stansub.stan.syntax import (
     Assign,
@@ -158,9 +159,9 @@ class Types:
     def _call(self, name: str, given: Sequence[Typed], arguments: Sequence[Expression]) -> Typed:
         is_data = all(one.is_data for one in given)
         types = [one.type for one in given]
-        own = [one for one in self.program.functions if one.name == name or one.name == _with_constants(name)]
+        own = [one for one in self.program.functions if one.name == name or one.name == normalised(name)]
         signatures = [Signature(tuple(a.type for a in one.arguments), one.return_type) for one in own]
-        found = best(signatures or self.signatures(_with_constants(name)), types)
+        found = best(signatures or self.signatures(normalised(name)), types)
         if found is None and name == "target":
             return Typed(REAL, False)
         if found is None and (kind := _VARIADIC.get(name)):
@@ -274,13 +275,6 @@ def _of_literal(text: str) -> UnsizedType:
     if text.endswith("i"):
         return COMPLEX
     return INT if text.replace("_", "").isdigit() else UnsizedType("string") if text.startswith('"') else REAL
-
-
-def _with_constants(name: str) -> str:
-    for short in ("_lupdf", "_lupmf"):
-        if name.endswith(short):
-            return name.removesuffix(short) + short.replace("u", "", 1)
-    return name
 
 
 def _arguments(function: Function) -> Scope:

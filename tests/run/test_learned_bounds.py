@@ -17,7 +17,7 @@ from stansub.decision_findings import BoundsTooSmall
 from stansub.output.checks import findings_of
 from stansub.run import stages
 from stansub.target.taylor import ControlVariates, build
-from stansub.tuning import bound_learning, mode_setup
+from stansub.tuning import bound_learning, mode_variates
 from stansub.tuning.mode import find_modes
 
 Array = NDArray[np.float64]
@@ -38,7 +38,7 @@ def sum_of(idata: Any, name: str) -> float:
 
 def _shrink(monkeypatch: pytest.MonkeyPatch) -> None:
     """Constants a fiftieth of what they are, at the mode and where chains meet."""
-    for home in (mode_setup, stages):
+    for home in (mode_variates, stages):
         monkeypatch.setattr(home, "learn", partial(bound_learning.learn, factor=bound_learning.FACTOR / 50))
 
 

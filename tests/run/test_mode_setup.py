@@ -23,7 +23,7 @@ from stansub.progress import TimeLimitError
 from stansub.run import choices
 from stansub.selection import RaceOutcome
 from stansub.target import taylor, variates_order
-from stansub.tuning import mode_setup
+from stansub.tuning import mode_setup, mode_variates
 from stansub.tuning import race as racing
 from stansub.tuning.mode import NoModeError, find_modes
 from stansub.tuning.trial import pairs_at
@@ -429,7 +429,7 @@ def test_random_walk_steps_are_mixed_in(logistic: CompiledModel, logistic_data: 
         found, _ = mode_setup.anchor(
             posterior,
             Pocock(),
-            mode_setup.Request(proposal=proposal, n_steps=1000, seed=1, threads=1, looks_given=False),
+            mode_variates.Request(proposal=proposal, n_steps=1000, seed=1, threads=1, looks_given=False),
             progress=lambda _: None,
         )
         assert isinstance(found.proposal, Mixture)
