@@ -428,7 +428,7 @@ def test_the_time_limit_ends_compiling_and_waiting(no_download, endless_make, cl
         clock.advance(1.1)
     errors = [library.exception() for library in both]
     assert all(isinstance(error, TimeLimitError) for error in errors)
-    waited, compiled = sorted(map(str, errors), key=lambda told: "'Compiling one (about" in told)
+    waited, compiled = sorted(map(str, errors), key=lambda told: "'Compiling one (once, about" in told)
     assert "'Waiting for another process that is compiling one; " in waited
     assert "; raise `max_time` or compile it before with `stansub check`" in compiled
     assert not list((no_download / "build").iterdir())
