@@ -35,7 +35,7 @@ from stansub.stan.remarks import find_line
 from stansub.stan.sizes import outcome_sizes
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike
-from stansub.stan.sparse import sparse_predictors
+from stansub.stan.sparse import cutting, sparse_predictors
 from stansub.stan.syntax import Perform, Program, Statement, Target, Tilde, names, walk
 from stansub.stan.verdict import Examined, examine
 from stansub.target.remainders import NoPredictorsError
@@ -242,7 +242,9 @@ def _surrogate(analysis: Analysis, size: str, posterior: Posterior | None) -> _S
         if posterior is None or counting not in posterior.values.values:
             return _Surrogate(effects)
         n = posterior.values.integer(counting)
-        return _Surrogate(effects, sparse_predictors(own, posterior.values.values, n))
+        return _Surrogate(
+            effects, sparse_predictors(own, posterior.values.values, n, cut=cutting(posterior.values, counting))
+        )
     except NoPredictorsError as error:
         return _Surrogate(effects, refusal=error)
 

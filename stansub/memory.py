@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import errno
 import os
 import resource
@@ -69,6 +71,12 @@ def check_start() -> None:
                 f"too little memory: {one}, but loading the libraries of a run takes about {amount(one.libraries)}; "
                 "raise the limit or close other programs"
             )
+
+
+def give_back() -> None:
+    """Return memory that is free to the system, which the C library may keep for allocations to come."""
+    with contextlib.suppress(AttributeError):  # other C libraries than GNU's
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def shortage(error: BaseException) -> str:

@@ -98,16 +98,20 @@ class SurrogateSettled(Chosen):
         Standard deviation of what it leaves out.
     n_passes : int
         Evaluations of all observations to find it.
+    n_transitions : int
+        Of the sampler on it before each decision.
     """
 
     about = "surrogate"
     noise: float
     n_passes: int
+    n_transitions: int = 1
 
     def describe(self) -> str:
+        several = f"; NUTS on it takes {self.n_transitions} transitions a step" if self.n_transitions > 1 else ""
         return (
             f"an approximation in the likelihood's own arguments, with an error of {self.noise:.2g} in the "
-            f"log density (standard deviation), computed in {self.n_passes} passes over the data"
+            f"log density (standard deviation), computed in {self.n_passes} passes over the data{several}"
         )
 
 
@@ -127,7 +131,9 @@ class TransitionsTaken(Chosen):
     accepted : float
         Share of the transitions tried that were accepted.
     hardly_moves : bool
-        Whether these are so few that the chains will not mix.
+        Whether these are so few, or so many diverge, that the chains will not mix.
+    diverging : float
+        Share of the transitions on the surrogate that diverged.
     """
 
     about = "proposal"
@@ -137,11 +143,15 @@ class TransitionsTaken(Chosen):
     normal: float | None
     accepted: float
     hardly_moves: bool
+    diverging: float = 0.0
 
     def describe(self) -> str:
         normal = f", and {percent(self.normal)} of normal moves would be accepted" if self.normal is not None else ""
         why = "requested" if self.asked else f"{_with_effects(self.effects, self.n_parameters)}{normal}"
-        return f"surrogate transitions: {why}; {percent(self.accepted)} of the trial transitions were accepted"
+        diverged = f", and {percent(self.diverging)} diverged" if self.diverging > 0.01 else ""
+        return (
+            f"surrogate transitions: {why}; {percent(self.accepted)} of the trial transitions were accepted{diverged}"
+        )
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rscript import lacks_r
 
 import stansub
 from stansub.cli.application import app
@@ -75,11 +76,9 @@ def test_tutorials_print_the_tables_that_they_show(name):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed")
 def test_the_tutorial_in_r_prints_the_tables_that_it_shows():
-    asked = "quit(status = !(requireNamespace('brms', quietly = TRUE) && requireNamespace('rstan', quietly = TRUE)))"
-    if subprocess.run(["Rscript", "-e", asked], capture_output=True, check=False).returncode:
-        pytest.skip("brms or rstan is not installed")
+    if reason := lacks_r():
+        pytest.skip(reason)
     test_tutorials_print_the_tables_that_they_show("brms")
 
 

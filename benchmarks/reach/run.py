@@ -15,9 +15,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,6 +42,7 @@ from stansub.errors import StansubError  # noqa: E402
 REPORTS = HERE.parent.parent / "reports"
 SMALL, FULL_BRMS = 400, 2000
 SIZES = ("text", "small", "full")
+_FORK = multiprocessing.get_context("fork")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -45,6 +51,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="programs by name")
     parser.add_argument("--brms", action="store_true", help="programs that brms writes, in place of those here")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--program-seconds", type=float, default=600.0, help="limit of each; 600 by default")
     parser.add_argument("--output-dir", type=Path, help="by default reports/reach, or reports/brms with --brms")
     parser.add_argument("--resume", action="store_true", help="measure only programs that are not there yet")
     parser.add_argument("--force", action="store_true", help="overwrite what is in the folder")
@@ -121,7 +128,27 @@ def make(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _measured(subject: Subject, options: argparse.Namespace) -> Row:
-    return measure(subject, sampled=options.size == "full", seed=options.seed)
+    """A row, from a process that is stopped with its compilers when its time is up."""
+    receiver, sender = _FORK.Pipe(duplex=False)
+    process = _FORK.Process(target=_measure, args=(sender, subject, options))
+    process.start()
+    sender.close()
+    try:
+        if receiver.poll(options.program_seconds):
+            return dict(receiver.recv())
+        return by_text(subject) | {"failure": f"took more than {options.program_seconds:g} s"}
+    except EOFError:
+        process.join()
+        return by_text(subject) | {"failure": f"ended with exit code {process.exitcode}"}
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.join()
+
+
+def _measure(sender: Connection, subject: Subject, options: argparse.Namespace) -> None:
+    os.setsid()
+    sender.send(measure(subject, sampled=options.size == "full", seed=options.seed))
 
 
 def _line(row: Row) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import traceback
@@ -20,6 +21,7 @@ from stansub.cli.export import export
 from stansub.cli.flags import in_one_line
 from stansub.cli.loo import loo
 from stansub.cli.new import new
+from stansub.cli.options import TwoHelps
 from stansub.cli.plan import plan
 from stansub.cli.ppc import ppc
 from stansub.cli.reference import reference
@@ -54,7 +56,7 @@ for _command in (
     check,
     doctor,
 ):
-    app.command()(_command)
+    app.command(cls=TwoHelps if "help_all" in inspect.signature(_command).parameters else None)(_command)
 
 
 def _version(value: bool) -> None:

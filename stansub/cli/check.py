@@ -12,7 +12,7 @@ from stansub.cli.flags import FlagConsole
 from stansub.cli.options import Columns, Debug, Model, forcing, shared, sources_of, taking
 
 
-@taking(shared("observations", group="", default=""))
+@taking(shared("observations", group="", default="", common=True))
 def check(
     model: Model,
     data: Annotated[

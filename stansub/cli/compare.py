@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Debug, Draws, Quiet, forcing, into, moving, sources_of, taking
+from stansub.cli.options import OUTPUT, Columns, Debug, Draws, HelpAll, Quiet, forcing, into, moving, sources_of, taking
 from stansub.cli.reference import of_nuts
 
 _REFERENCE = "Reference"
@@ -17,7 +17,7 @@ _Stored = Annotated[
     Path | None,
     typer.Argument(
         metavar="[REFERENCE.nc]",
-        help="Draws to compare with, from `stansub reference` or other software; made with NUTS if not given.",
+        help="Draws to compare with, from `stansub reference` or other software. Made with NUTS if not given.",
     ),
 ]
 _VarNames = Annotated[
@@ -26,13 +26,17 @@ _VarNames = Annotated[
 _Moved = Annotated[list[str] | None, moving(_REFERENCE)]
 _OutputDir = Annotated[
     Path | None,
-    into("Folder for report.html, report.md with its pictures, and comparison.json.", "reports/MODEL", OUTPUT),
+    into(
+        "Folder for the report. It gets report.html, report.md with its pictures, and comparison.json.",
+        "reports/MODEL",
+        OUTPUT,
+    ),
 ]
 _Json = Annotated[
     Path | None,
     typer.Option(metavar="FILE.json", help="Write only the figures, without a report.", rich_help_panel=OUTPUT),
 ]
-_Force = Annotated[bool, forcing("Overwrite a report, and replace a stored reference that does not fit.", OUTPUT)]
+_Force = Annotated[bool, forcing("Overwrite a report. A stored reference that does not fit is replaced.", OUTPUT)]
 
 
 @taking(*of_nuts(group=_REFERENCE, kept_in="reference"))
@@ -46,6 +50,7 @@ def compare(
     force: _Force = False,
     quiet: Quiet = False,
     columns: Columns = None,
+    help_all: HelpAll = False,
     debug: Debug = False,
     **options: Any,
 ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import OUTPUT, Columns, Data, Debug, Model, Quiet, forcing, shared, sources_of, taking
+from stansub.cli.options import OUTPUT, Columns, Data, Debug, HelpAll, Model, Quiet, forcing, shared, sources_of, taking
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,6 +52,7 @@ def diagnose(
     force: Annotated[bool, forcing("Overwrite the picture.", OUTPUT)] = False,
     quiet: Quiet = False,
     columns: Columns = None,
+    help_all: HelpAll = False,
     debug: Debug = False,
     **options: Any,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from stansub.cli.flags import as_flags, flag_of
 from stansub.run import config, limits
@@ -35,8 +37,10 @@ __all__ = [
     "Quiet",
     "SubsetSeed",
     "SubsetSize",
+    "TwoHelps",
     "Verbose",
     "declared",
+    "first_sentence",
     "forcing",
     "into",
     "moving",
@@ -61,7 +65,7 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=COLUMNS",
-        help="Columns of a data variable, if their names differ: y=late, x=\\[a,b,c] or x=x_*; repeatable.",
+        help="Columns of a data variable: y=late, x=\\[a,b,c] or x=x_*. For names that differ; repeatable.",
         rich_help_panel=DATA,
     ),
 ]
@@ -69,7 +73,7 @@ Columns = Annotated[
 
 def moving(panel: str) -> Any:
     """Return the option for data that are no longer where a run found them, in a panel of the help."""
-    text = "Data, if the files have been moved since sampling; may be given several times."
+    text = "Data, if the files have been moved since sampling. May be given several times."
     return typer.Option(metavar="DATA", help=text, rich_help_panel=panel)
 
 
@@ -92,13 +96,18 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 Verbose = Annotated[
     bool,
     typer.Option(
-        "--verbose", "-v", help="Show audits, speed, times and how the sampler was chosen too.", rich_help_panel=OUTPUT
+        "--verbose",
+        "-v",
+        help="Show the whole summary. Audits, speed, times and how the sampler was chosen.",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=OUTPUT)]
 
 _Command = Callable[..., None]
+# In a context: that all of the help is asked for.
+_ALL = "stansub.help_all"
 
 
 def sources_of(data: list[str], columns: list[str] | None) -> DataSources:
@@ -113,15 +122,13 @@ def words_of(data: list[str], columns: list[str] | None) -> str:
     return shlex.join([*data, *(word for one in columns or () for word in ("--columns", one))])
 
 
-def shared(name: str, *value: Any, hidden: bool = False, **changes: Any) -> inspect.Parameter:
-    """An option of `sample` as a parameter of a command.
+def shared(name: str, *value: Any, **changes: Any) -> inspect.Parameter:
+    """An option of `sample` as a parameter of a command that has ``--help-all``, if it is not a common one.
 
     Parameters
     ----------
     value
         Its default, where this is another than that of `sample`.
-    hidden : bool
-        Whether only `--help-all` shows it.
     changes
         What else is declared otherwise (see `stansub.run.option.Option`).
     """
@@ -139,18 +146,40 @@ def shared(name: str, *value: Any, hidden: bool = False, **changes: Any) -> insp
         metavar=option.metavar,
         show_default=as_flags(option.default) or True,
         rich_help_panel=option.group or None,
-        hidden=hidden,
+        hidden=not option.common,
     )
     wanted: Any = kind if default is not None else kind | None
     annotation = Annotated[wanted, info]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
+class TwoHelps(TyperCommand):
+    """A command whose `--help` has the common options, each in the first sentence of its text, in one panel.
+
+    `--help-all` has all options, whole texts, what defaults stand for, and groups.
+    """
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        for parameter in self.params:
+            if ctx.meta.get(_ALL):
+                vars(parameter)["hidden"] = False
+            elif isinstance(parameter, TyperOption):
+                parameter.help = first_sentence(parameter.help or "")
+                parameter.show_default = parameter.show_default is True
+                parameter.rich_help_panel = None
+        super().format_help(ctx, formatter)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a text."""
+    return re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+
+
 def show_all(context: typer.Context, value: bool) -> None:
-    """Print the help of a command with its hidden options, and end."""
+    """Print the whole help of a command, and end."""
     if value:
-        for parameter in context.command.params:
-            vars(parameter)["hidden"] = False
+        context.meta[_ALL] = True
         typer.echo(context.get_help())
         raise typer.Exit
 

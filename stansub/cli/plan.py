@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole, flag_of
-from stansub.cli.options import OUTPUT, Columns, Data, Debug, Json, Model, Quiet, forcing, sources_of, taking, words_of
+from stansub.cli.options import (
+    OUTPUT,
+    Columns,
+    Data,
+    Debug,
+    HelpAll,
+    Json,
+    Model,
+    Quiet,
+    forcing,
+    sources_of,
+    taking,
+    words_of,
+)
 from stansub.wording import aligned, percent
 
 if TYPE_CHECKING:
@@ -48,6 +61,7 @@ def plan(
     force: _Force = False,
     quiet: Quiet = False,
     columns: Columns = None,
+    help_all: HelpAll = False,
     debug: Debug = False,
     **options: Any,
 ) -> None:

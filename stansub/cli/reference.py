@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from stansub.cli.flags import FlagConsole
-from stansub.cli.options import Columns, Data, Debug, Model, declared, forcing, shared, sources_of, taking
+from stansub.cli.options import Columns, Data, Debug, HelpAll, Model, declared, forcing, shared, sources_of, taking
 
 
 class EngineName(StrEnum):
@@ -34,8 +34,9 @@ def of_nuts(*, group: str = "", kept_in: str) -> list[inspect.Parameter]:
             "engine",
             EngineName,
             EngineName.auto,
-            help="Engine of NUTS; auto: CmdStan if it is installed, otherwise nutpie. exact: stansub itself with every "
-            "decision on all the data, without NUTS.",
+            help="Engine: auto, cmdstan, nutpie or exact. auto is CmdStan if it is installed, otherwise nutpie; exact "
+            "is stansub itself with every decision on all the data, without NUTS.",
+            metavar="NAME",
             rich_help_panel=group or None,
         ),
         declared(
@@ -73,6 +74,7 @@ def reference(
     force: Annotated[bool, forcing("Run again and overwrite the output file.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
     columns: Columns = None,
+    help_all: HelpAll = False,
     debug: Debug = False,
     **options: Any,
 ) -> None:

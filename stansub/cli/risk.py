@@ -17,6 +17,7 @@ from stansub.cli.options import (
     Columns,
     Data,
     Debug,
+    HelpAll,
     Model,
     Quiet,
     forcing,
@@ -44,12 +45,12 @@ class TTestName(StrEnum):
 
 _Epsilons = Annotated[
     str,
-    typer.Option(metavar="LIST", help="Error levels, separated by commas; 0 means exact.", rich_help_panel=DECISIONS),
+    typer.Option(metavar="LIST", help="Error levels, separated by commas. 0 means exact.", rich_help_panel=DECISIONS),
 ]
 _Test = Annotated[TTestName, typer.Option(help="Sequential test of each decision.", rich_help_panel=DECISIONS)]
 _Audit = Annotated[
     float,
-    typer.Option(help="Share of steps to audit after each run, not counted in its time.", rich_help_panel=DECISIONS),
+    typer.Option(help="Share of steps to audit after each run. Its time does not count.", rich_help_panel=DECISIONS),
 ]
 _Repeats = Annotated[int, typer.Option(help="Runs of each level, at least 3.", rich_help_panel=_RUNS)]
 _MaxTime = Annotated[float | None, typer.Option(help="Seconds of a run.", show_default="10", rich_help_panel=_RUNS)]
@@ -60,7 +61,7 @@ _Reference = Annotated[
     str,
     typer.Option(
         metavar="nuts|exact|FILE.nc",
-        help="Source of the truth: NUTS or long exact chains, which run first, or a file of draws.",
+        help="Source of the truth. NUTS or long exact chains, which run first, or a file of draws.",
         rich_help_panel=_RUNS,
     ),
 ]
@@ -109,6 +110,7 @@ def risk(
     force: _Force = False,
     quiet: Quiet = False,
     columns: Columns = None,
+    help_all: HelpAll = False,
     debug: Debug = False,
     **options: Any,
 ) -> None:

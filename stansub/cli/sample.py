@@ -72,8 +72,8 @@ _Budget = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Choose test, error level and lengths for this total time, such as 10m, including planning (see "
-        "`stansub plan`).",
+        help="Total time to plan for, such as 10m. Test, error level and lengths are chosen for it; planning counts in "
+        "(see `stansub plan`).",
         show_default="none",
         rich_help_panel=CHAINS,
     ),
@@ -89,7 +89,7 @@ _Fallback = Annotated[
 ]
 
 
-@taking(*(shared(name, hidden=not config.declared(name).common) for name in _OPTIONS))
+@taking(*map(shared, _OPTIONS))
 def sample(
     model: Model,
     data: Data,
@@ -179,7 +179,7 @@ def _finish(
         raise InterruptError(trouble or "interrupted; the draws are saved", written=True) from None
     finally:  # whether or not the summary could be printed
         file = shlex.quote(str(written))
-        details = "" if verbose else f"; details: stansub summary {file} --verbose"
+        details = "" if verbose else f"\nDetails: stansub summary {file} --verbose"
         console.print(f"Draws: {written}. Next: stansub report {file}{details}", soft_wrap=True)
     stopped = str(result.attrs["stopped"])
     failures = [stopped] if " failed (" in stopped else []

@@ -234,7 +234,7 @@ def _compiled(cmdstanpy: Any, program: Program, log: Callable[[str], None]) -> s
             if not file.exists():
                 file.write_text(program.code, encoding="utf-8")
         if not file.with_suffix("").exists():
-            log(f"Compiling {program.name} for CmdStan (about half a minute)")
+            log(f"Compiling {program.name} for CmdStan (once, about half a minute)")
         try:
             return str(cmdstanpy.CmdStanModel(stan_file=str(file)).exe_file)
         except (RuntimeError, ValueError, OSError) as error:

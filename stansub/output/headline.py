@@ -64,17 +64,17 @@ def _decisions(record: RunRecord, facts: Mapping[str, Any]) -> Iterator[str]:
     elif "test" in facts:
         guarantee, audit = str(facts.get("guarantee", "")), short_audit(record)
         if guarantee in EXACT and not (record.audit and record.audit.n_wrong):
-            yield "decisions exact"
+            yield "exact"
         else:
-            kind = "decisions with bounded error" if guarantee == "bound" else "decisions approximate"
+            kind = "error bounded" if guarantee == "bound" else "approximate"
             yield f"{kind} ({with_level(str(facts['test']), error_level(facts))}, {audit})"
 
 
 def _cost(record: RunRecord, facts: Mapping[str, Any]) -> Iterator[str]:
     parts = []
     if record.share_of_data is not None:
-        n = facts["n_observations"]
-        parts.append(f"{observations(record.share_of_data, n)} of {n:,} observations a decision")
+        used = observations(record.share_of_data, facts["n_observations"])
+        parts.append(f"{used} {'of the data' if '%' in used else 'observations'} a decision")
     elif record.passes_per_step is not None:
         passes = f"{record.passes_per_step:.2g}"
         parts.append(f"{passes} pass{'es' * (passes != '1')} over the data a step")
@@ -83,8 +83,7 @@ def _cost(record: RunRecord, facts: Mapping[str, Any]) -> Iterator[str]:
         parts.append(f"{gradients:,.0f} gradient evaluations")
     if "wall_time" in facts:
         parts.append(duration(sum(facts.get(name, 0.0) for name in ("compile_time", "setup_time", "wall_time"))))
-    if parts:
-        yield ", ".join(parts)
+    yield from parts
 
 
 def observations(share: float, n_observations: int) -> str:

@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
     from stansub.output.inference_data import InferenceData
 
+# Lines where output is redirected, and at most on a terminal.
 _WIDTH = 100
 _ALIGNED_MAX = 9
+# Columns of the table that a narrow terminal does without, the first one first, for names of at least so many letters.
+_DISPENSABLE = ("mcse_mean", "50%", "ess_tail")
+_NAME = 12
 
 # Width of the labels.
 _LABEL = 17
@@ -101,32 +105,33 @@ def render(
         Whether to print decisions, audits, speed and the choices of the sampler too.
     """
     shown, facts = summary or summarise(idata, **options), attrs(idata)
+    width = min(console.width, _WIDTH) if console.is_terminal else _WIDTH
 
     def write(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
     def warn(finding: Finding, style: str) -> None:
         text, remedy = finding.describe()
-        for line in textwrap.wrap(f"Warning: {text}", _WIDTH, subsequent_indent=" " * 9):
+        for line in textwrap.wrap(f"Warning: {text}", width, subsequent_indent=" " * 9):
             write(line, style)
-        for line in textwrap.wrap(f"      -> {remedy}", _WIDTH, subsequent_indent=" " * 9):
+        for line in textwrap.wrap(f"      -> {remedy}", width, subsequent_indent=" " * 9):
             write(line)
 
     for finding in shown.findings:  # nobody should read the table without these
         if finding.severity is Severity.REJECT:
             warn(finding, "bold red")
-    _write_table(shown, write)
+    _write_table(shown, write, width)
     if (every := int(facts.get("every", 1))) > 1:
         write(f"The table is of 1 in {every:,} draws: the ESS of all draws is larger", "dim")
     write("")
     doubted = any(one.severity is not Severity.COST for one in shown.findings)
     line = headline(shown.statistics, shown.record, facts, shown.findings)
-    for wrapped in textwrap.wrap(line, _WIDTH):
+    for wrapped in textwrap.wrap(line, width):
         write(wrapped, "bold yellow" if doubted else "bold green")
     for part in details(shown.record, facts) if verbose else ():
         write("")
         for label, text in part:
-            for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", _WIDTH, subsequent_indent=" " * _LABEL):
+            for line in textwrap.wrap(f"{label:<{_LABEL}}{text}", width, subsequent_indent=" " * _LABEL):
                 write(line)
     others = [one for one in shown.findings if one.severity is not Severity.REJECT]
     if others:
@@ -135,10 +140,10 @@ def render(
         warn(finding, "bold yellow")
 
 
-def _write_table(shown: Summary, write: Callable[[str, str], None]) -> None:
+def _write_table(shown: Summary, write: Callable[[str, str], None], width: int) -> None:
     """Write the table, rows with a large R-hat in another colour, and how much of it is not shown."""
     statistics, n_shown, n_scalars = shown.statistics, shown.n_shown, shown.n_scalars
-    header, *rows = _lines(statistics.iloc[:n_shown])
+    header, *rows = _lines(statistics.iloc[:n_shown], width)
     write(header, "bold")
     for row, r_hat in zip(rows, statistics["r_hat"], strict=False):
         write(row, "yellow" if r_hat > R_HAT_MAX else "")
@@ -298,17 +303,25 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:,.0f} s"
 
 
-def _lines(statistics: "pd.DataFrame") -> list[str]:
-    """Return the table as text: a header and a line per quantity, decimal points aligned within columns."""
-    columns = [_aligned([column, *_on_points(texts)]) for column, texts in cells(statistics).items()]
-    figures = sum(len(column[0]) for column in columns)
+def _lines(statistics: "pd.DataFrame", width: int) -> list[str]:
+    """Return the table as text: a header and a line per quantity, decimal points aligned within columns.
+
+    If the lines would be wider than `width`, columns come closer, then some are left out, then names are cut.
+    """
+    columns = {column: _aligned([column, *_on_points(texts)]) for column, texts in cells(statistics).items()}
     longest = max(map(len, statistics.index), default=0)
-    gap = 2 if longest + figures + 2 * len(columns) <= _WIDTH else 1
-    names = [_clipped(name, _WIDTH - figures - gap * len(columns)) for name in statistics.index]
-    width = max(map(len, names), default=0)
-    return [
-        (" " * gap).join((name.ljust(width), *row)).rstrip() for name, *row in zip(["", *names], *columns, strict=True)
-    ]
+
+    def room(gap: int) -> int:
+        return width - sum(gap + len(column[0]) for column in columns.values())
+
+    gap = 2 if longest <= room(2) else 1
+    for dispensable in _DISPENSABLE:
+        if room(gap) < min(longest, _NAME):
+            columns.pop(dispensable, None)
+    names = [_clipped(name, max(room(gap), _NAME)) for name in statistics.index]
+    name_width = max(map(len, names), default=0)
+    lines = zip(["", *names], *columns.values(), strict=True)
+    return [(" " * gap).join((name.ljust(name_width), *row)).rstrip() for name, *row in lines]
 
 
 def cells(statistics: "pd.DataFrame") -> dict[str, list[str]]:

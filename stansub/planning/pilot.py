@@ -24,6 +24,7 @@ from stansub.acceptance.decide import make_decider
 from stansub.acceptance.noise import Penalty
 from stansub.acceptance.rules import Exact, Pocock, StoppingRule
 from stansub.acceptance.stopping import Factorised
+from stansub.autocorrelation import autocorrelation_times
 from stansub.errors import InputError
 from stansub.kernels.base import Kernel, Oversight, Records
 from stansub.kernels.metropolis import MetropolisHastings
@@ -43,8 +44,6 @@ EPSILONS = (0.005, 0.02, 0.1)
 # Between two looks at the clock batches are as long as so many of them fill the time, or of so many steps. At the start
 # steps are left out for a share of the time. The most steps of a chain, and the fewest from which anything is read.
 _BATCHES, _LONGEST, _START, _MOST, _FEWEST = 100, 1000, 0.1, 100_000, 4
-# A window of so many autocorrelation times (Sokal 1997, section 3).
-_WINDOW = 5.0
 
 
 class Moves(Protocol):
@@ -431,31 +430,3 @@ class _Pilot:
             if decision.accepted != right.accepted:
                 jumps.append(jump if decision.accepted else -jump)
         return np.array(jumps).reshape(-1, len(sds)), np.array(squares)
-
-
-def autocorrelation_times(draws: FloatArray) -> tuple[FloatArray, float]:
-    """Integrated autocorrelation times and their relative standard error.
-
-    Parameters
-    ----------
-    draws : ndarray, shape (n_chains, n, dim)
-
-    Returns
-    -------
-    times : ndarray, shape (dim,)
-        1 + 2 sum of the autocorrelations up to a window of five such times, at least 1; n where nothing moved. Means
-        are those of all chains together.
-    error : float
-        sqrt(2 (2 W + 1) / N) with W the longest window and N draws in all (Madras and Sokal 1988).
-    """
-    n_chains, n, dim = draws.shape
-    centred = draws - draws.mean((0, 1))
-    spectrum = np.fft.rfft(centred, 2 * n, axis=1)
-    covariances = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :n].mean(0) / n
-    times = np.full(dim, float(n))
-    windows = np.full(dim, float(n))
-    for k in np.flatnonzero(covariances[0] > 0):
-        running = 2 * np.cumsum(covariances[:, k] / covariances[0, k]) - 1
-        window = int(np.argmax(np.arange(n) >= _WINDOW * running)) or n - 1
-        times[k], windows[k] = max(running[window], 1.0), window
-    return times, float(math.sqrt(2 * (2 * windows.max() + 1) / (n_chains * n)))

@@ -52,7 +52,7 @@ class ChainOptions:
     )
     iter_warmup: int = option(
         None,
-        "Warmup steps of each chain, which adapt the proposal.",
+        "Warmup steps of each chain. They adapt the proposal.",
         CHAINS,
         Count(0),
         means="2,000, or 200 surrogate transitions; a resumed run keeps its own",
@@ -60,7 +60,7 @@ class ChainOptions:
     )
     iter_sampling: int = option(
         None,
-        "Steps of each chain after warmup; the maximum if `until` is given.",
+        "Steps of each chain after warmup. The maximum if `until` is given.",
         CHAINS,
         Count(1),
         means="10,000, or 1,000 surrogate transitions; 100,000 with `until`; a resumed run keeps its own",
@@ -91,10 +91,10 @@ class ChainOptions:
         | Proposal
     ) = option(
         "auto",
-        "Proposal: independence or Langevin proposals around the mode (laplace-pcn, langevin), adaptive random walks "
-        "(random-walk, adaptive-metropolis), mini-batch gradients (sgld), or NUTS on an expansion of the likelihood "
-        "for multilevel models (surrogate). auto uses surrogate if effects have an unknown scale and the posterior is "
-        "far from normal, and otherwise picks the fastest in a short trial.",
+        "Kind of proposal. Independence or Langevin proposals around the mode (laplace-pcn, langevin), adaptive random "
+        "walks (random-walk, adaptive-metropolis), mini-batch gradients (sgld), or NUTS on an expansion of the "
+        "likelihood for multilevel models (surrogate). auto uses surrogate if effects have an unknown scale and the "
+        "posterior is far from normal, and otherwise picks the fastest in a short trial.",
         CHAINS,
         Named(("auto", "laplace-pcn", "langevin", "adaptive-metropolis", "random-walk", "sgld", "surrogate")),
         type_="or Proposal",
@@ -109,7 +109,7 @@ class ChainOptions:
     )
     max_time: float | None = option(
         None,
-        "Stop after this many seconds, including set-up, and keep the draws so far.",
+        "Stop after this many seconds. Set-up counts in; the draws so far are kept.",
         CHAINS,
         Interval("a number of seconds above 0", high=None),
         resume="any",
@@ -117,8 +117,8 @@ class ChainOptions:
     )
     until: str | Mapping[str, float] | None = option(
         None,
-        "Early stopping: stop when every parameter reaches this ESS (bulk and tail) and R-hat, such as "
-        "ess=400,rhat=1.01 or ess=400.",
+        "Stop at a precision such as ess=400 or ess=400,rhat=1.01. Every parameter must reach it in its bulk ESS, tail "
+        "ESS and R-hat.",
         CHAINS,
         type_="str or mapping",
         metavar="PRECISION",
@@ -134,7 +134,7 @@ class DecisionOptions:
 
     test: StoppingRule | str | None = option(
         None,
-        "Accept/reject test: t-tests (pocock, austerity), concentration bounds (hoeffding, bernstein, "
+        "Accept/reject test. t-tests (pocock, austerity), concentration bounds (hoeffding, bernstein, "
         "bernstein-serfling), tests that include the noise (barker, penalty), all the data (exact), or exact "
         "decisions by bounds on single observations (factorised, poisson).",
         DECISIONS,
@@ -289,7 +289,7 @@ class OutputOptions:
     )
     resume: Path | str | None = option(
         None,
-        "Checkpoint to resume; the draws are those of an uninterrupted run. Extend a finished run with more "
+        "Checkpoint to resume. The draws are those of an uninterrupted run. Extend a finished run with more "
         "`iter_sampling`. If the file does not exist, a new run starts and is stored there.",
         OUTPUT,
         type_="path",

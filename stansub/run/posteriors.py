@@ -24,7 +24,7 @@ from stansub.stan.plan import plan_transitions
 from stansub.stan.posterior import Posterior
 from stansub.stan.source import Source
 from stansub.stan.sources import DataLike, DataSources
-from stansub.stan.sparse import sparse_predictors
+from stansub.stan.sparse import cutting, sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.functions import FunctionFactors
 
@@ -116,7 +116,9 @@ def make_uncut(
         programs = plan_transitions(given.analysis, size)
         # What the text does not show is found before the minute that a compilation takes.
         if size in values.values and (n := values.integer(size)):
-            sparse = sparse_predictors(given.analysis.halves(size), values.values, n, of_family=of_family)
+            sparse = sparse_predictors(
+                given.analysis.halves(size), values.values, n, of_family=of_family, cut=cutting(values, size)
+            )
         model = compile_model(model, progress=log, programs=programs)
     compiled_at = clock.now()
     posterior = model.uncut(values, seed=seed, observations=observations, progress=log)

@@ -32,6 +32,8 @@ MANY = 50
 NEAR_NORMAL = 0.7
 # Share of transitions accepted below which nothing mixes.
 LEAST_ACCEPTED = 0.05
+# Share of divergent transitions above which chains stay for long where a scale is near 0.
+MOST_DIVERGING = 0.1
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ def _settled(
     few = accepted < LEAST_ACCEPTED
     if chosen_if_better and few:
         return TransitionsLeft(effects, posterior.dim, accepted=accepted)
-    note = TransitionsTaken(config.surrogate, effects, posterior.dim, normal, accepted, few)
+    hardly_moves = few or settled.diverging > MOST_DIVERGING
+    note = TransitionsTaken(config.surrogate, effects, posterior.dim, normal, accepted, hardly_moves, settled.diverging)
     return Taken(posterior, compiled_at, settled, note)
 
 

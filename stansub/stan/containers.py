@@ -294,3 +294,12 @@ def chosen(mask: Mask, first: Value, other: Value, n: int) -> Value:
     if isinstance(first, Total) or isinstance(other, Total):
         raise NotFollowedError("a sum over observations within a branch")
     return elementwise(lambda a, b: select(mask, a, b), [first, other], n)
+
+
+def is_of_data(x: Value) -> bool:
+    """Whether nothing of it depends on parameters."""
+    if isinstance(x, Rows):
+        return is_of_data(x.inner)
+    if isinstance(x, np.ndarray) and x.dtype == object:
+        return all(map(is_of_data, x.flat))
+    return not isinstance(x, Expression) or is_kind(x, "data")

@@ -100,7 +100,9 @@ def _arrays(path: Path) -> Values:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (OSError, ValueError, TypeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: cannot read an array of numbers: {error}") from error
+        short = "mmap length" in str(error)  # as mmap says it
+        reason = "it is shorter than its header says; copy it again" if short else error
+        raise InputError(f"{path}: cannot read an array of numbers: {reason}") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:

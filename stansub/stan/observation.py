@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stansub.stan.builtins import FUNCTIONS, SIZES, Density, density
-from stansub.stan.containers import Rows, Total, Value, chosen, simplest, total
+from stansub.stan.containers import Rows, Total, Value, chosen, is_of_data, simplest, total
 from stansub.stan.expansions import KINKED
 from stansub.stan.indexing import Index, is_own, part, replaced
 from stansub.stan.operators import KINK, Count, infix, is_integer, prefix, stacked
@@ -51,6 +51,7 @@ from stansub.stan.syntax import (
     flat,
     name_of,
     names,
+    shortened,
     writes,
 )
 from stansub.stan.syntax import Expression as Node
@@ -115,7 +116,7 @@ class Followed(NamedTuple):
     shapes: tuple[NDArray[np.int64], ...]
 
 
-def follow(program: Program, values: Mapping[str, Any], n: int) -> Followed:
+def follow(program: Program, values: Mapping[str, Any], n: int, *, sparse: bool = False) -> Followed:
     """Return the likelihood of one observation.
 
     Parameters
@@ -125,6 +126,8 @@ def follow(program: Program, values: Mapping[str, Any], n: int) -> Followed:
         The data, and transformed data as far as they are known.
     n : int
         How many observations there are.
+    sparse : bool
+        Whether slopes are sparse however few observations there are.
 
     Raises
     ------
@@ -139,7 +142,7 @@ def follow(program: Program, values: Mapping[str, Any], n: int) -> Followed:
     walk.run(own, frame)
     frame.values |= given | _counts(program, given, n)
     walk.is_counting = True
-    found = unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n)
+    found = unconstrained(program.parameters.declarations, lambda node: walk.of(node, frame), n, sparse=sparse)
     frame.values |= found.values
     walk.run(program.transformed_parameters.statements, frame)
     before = set(walk.skipped)
@@ -186,7 +189,7 @@ class _Walk:
             except NotFollowedError as error:
                 self._give_up(one, str(error), frame)
             except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-                self._give_up(one, f"`{_short(one)}` is not followed ({type(error).__name__})", frame)
+                self._give_up(one, f"`{shortened(one)}` is not followed ({type(error).__name__})", frame)
 
     def _count(self) -> None:
         self.left -= 1
@@ -231,7 +234,7 @@ class _Walk:
             case Empty() | Perform(Call("print" | "reject" | "fatal_error")):
                 pass
             case _:
-                raise NotFollowedError(f"`{_short(one)}` is not followed")
+                raise NotFollowedError(f"`{shortened(one)}` is not followed")
 
     def _empty(self, one: Declaration, frame: _Frame) -> Value:
         dims = tuple(int(self._scalar(dim, frame)) for dim in one.all_dims)
@@ -243,7 +246,7 @@ class _Walk:
         name = name_of(one.place)
         base, indices = flat(one.place)
         if not isinstance(base, Name) or len(one.variables) != 1:
-            raise NotFollowedError(f"`{_short(one)}` is not followed")
+            raise NotFollowedError(f"`{shortened(one)}` is not followed")
         before = frame.values[name]
         given = [self._index(index, frame) for index in indices]
         value = self.of(one.expression, frame)
@@ -252,7 +255,7 @@ class _Walk:
         summed = frame.in_rows and name in frame.outside and not any(is_own(index, self.n) for index in given)
         if summed:
             if one.operator != "+=" or given:
-                raise NotFollowedError(f"`{_short(one)}` goes from one observation to the next")
+                raise NotFollowedError(f"`{shortened(one)}` goes from one observation to the next")
             each = value if frame.live is None else select(frame.live, value, 0.0)
             frame.values[name] = Total(each) + before
             return
@@ -448,7 +451,7 @@ class _Walk:
         function = self.functions.get((name, len(arguments)))
         if function is not None:
             return self._inlined(function, arguments)
-        if name in KINKED and not all(map(_is_of_data, arguments)):
+        if name in KINKED and not all(map(is_of_data, arguments)):
             raise NotFollowedError(f"the log likelihood has a kink ({name} of parameters)")
         if name in FUNCTIONS:
             found = FUNCTIONS[name](arguments, self.n)
@@ -494,19 +497,6 @@ class _Walk:
             if mask is not None:
                 found = chosen(mask, value, found, self.n)
         return found
-
-
-def _short(one: Statement) -> str:
-    text = " ".join(str(one).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _is_of_data(x: Value) -> bool:
-    if isinstance(x, Rows):
-        return _is_of_data(x.inner)
-    if isinstance(x, np.ndarray) and x.dtype == object:
-        return all(map(_is_of_data, x.flat))
-    return not isinstance(x, Expression) or is_kind(x, "data")
 
 
 def _is_plain(x: Value) -> bool:

@@ -36,7 +36,9 @@ class Parameters(NamedTuple):
     places: tuple[NDArray[np.int64], ...]
 
 
-def unconstrained(declarations: Sequence[Declaration], value: Callable[[Node], Any], n: int) -> Parameters:
+def unconstrained(
+    declarations: Sequence[Declaration], value: Callable[[Node], Any], n: int, *, sparse: bool = False
+) -> Parameters:
     """Return what each parameter is, and where it stands.
 
     Parameters
@@ -46,6 +48,8 @@ def unconstrained(declarations: Sequence[Declaration], value: Callable[[Node], A
         What an expression of sizes or bounds is.
     n : int
         How many observations there are.
+    sparse : bool
+        Whether slopes are sparse however few observations there are.
 
     Raises
     ------
@@ -62,7 +66,7 @@ def unconstrained(declarations: Sequence[Declaration], value: Callable[[Node], A
 
     def draw() -> Number:
         unit = sp.csr_array(([1.0], [next(units)], [0, 1]), shape=(1, dim))
-        return affine(unit if n * dim > _MOST_DENSE else unit.toarray(), np.zeros(1))
+        return affine(unit if sparse or n * dim > _MOST_DENSE else unit.toarray(), np.zeros(1))
 
     found: dict[str, Any] = {}
     places, first = [], 0

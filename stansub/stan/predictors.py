@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
-from stansub.stan.builtins import Density, of_one
+from stansub.stan.builtins import of_one
 from stansub.stan.data import Data
 from stansub.stan.densities import SPECS, Rows, Spec
 from stansub.stan.design import design_of, guessed, telling_rows
@@ -121,9 +121,7 @@ def arguments_of(followed: Followed, n: int, *, of_family: bool = False) -> tupl
         When it is no known family, if ``of_family``, or has too many arguments.
     """
     try:
-        if followed.density is None:
-            raise NoPredictorsError("there is not exactly one density of data")
-        return in_family(followed.density, n)
+        return _in_family(followed, n)
     except NoPredictorsError:
         if of_family:
             raise
@@ -147,21 +145,24 @@ class Affine(NamedTuple):
     arguments: list[Argument]
 
 
-def in_family(density: Density, n: int) -> tuple[Family, list[Argument]]:
-    """Return the family of a density, and its arguments.
-
-    Raises
-    ------
-    NoPredictorsError
-        When it is of no family that is known, or an argument is not affine under its link.
-    """
-    spec, given, rows = _affine(density, n)
+def _in_family(followed: Followed, n: int) -> tuple[Family, list[Argument]]:
+    spec, given, rows = affine_density(followed, n)
     constant = [None if _is_changing(row) else np.broadcast_to(row.offset, n) for row in rows]
     family, kept = spec.choose(Rows(given[0], given[1:], constant))
     return family, [rows[k] for k in kept]
 
 
-def _affine(density: Density, n: int) -> Affine:
+def affine_density(followed: Followed, n: int) -> Affine:
+    """Return the density of an observation, with its affine arguments.
+
+    Raises
+    ------
+    NoPredictorsError
+        When there is not one, it is of no family that is known, or an argument is not affine under its link.
+    """
+    if followed.density is None:
+        raise NoPredictorsError("there is not exactly one density of data")
+    density = followed.density
     name = density.name
     if name not in SPECS:
         raise NoPredictorsError(f"{name} is not one of {', '.join(SPECS)}")
@@ -195,10 +196,7 @@ def _by_columns(text: Text, n: int, sizes: Sequence[str]) -> LinearPredictors | 
         return None
 
     def affine(own: Data, k: int) -> Affine:
-        density = Text(text.program, own).follow(k).density
-        if density is None:
-            raise NoPredictorsError("there is not exactly one density of data")
-        return _affine(density, k)
+        return affine_density(Text(text.program, own).follow(k), k)
 
     try:
         axes = values.axes(sizes)

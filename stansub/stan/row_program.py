@@ -38,13 +38,15 @@ class Argument(NamedTuple):
 
 def tail_rounding(family: Family) -> Callable[[FloatArray], FloatArray]:
     """Return what Stan's own log likelihoods of a family lose, as a function of these."""
-    tails = isinstance(family, ProgramFamily) and _PLACES["std_normal_lcdf"] in family.code.codes[:, 0]
-    return _tail_rounding if tails else np.zeros_like
+    if not isinstance(family, ProgramFamily):
+        return np.zeros_like
+    complements = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp")]
+    return _tail_rounding if np.isin(family.code.codes[:, 0], complements).any() else np.zeros_like
 
 
 def _tail_rounding(log_lik: FloatArray) -> FloatArray:
-    """What Stan loses of logs of small probabilities, which it takes of 1 less one near 1; at most a hundredth."""
-    return np.asarray(np.minimum(8 * np.finfo(float).eps * np.exp(np.minimum(-log_lik, 100.0)), 0.01))
+    """What Stan loses of logs of small probabilities, which it takes of 1 less one near 1; at most a tenth."""
+    return np.asarray(np.minimum(8 * np.finfo(float).eps * np.exp(np.minimum(-log_lik, 100.0)), 0.1))
 
 
 def in_program(term: Expression, n: int) -> tuple[ProgramFamily, list[Argument]]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
+from stansub import memory
 from stansub._loop import SurrogateNuts
 from stansub.errors import RunError
 from stansub.stan import likelihood, toolchain
 from stansub.stan.analysis import Analysis
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
-from stansub.stan.sparse import sparse_predictors
+from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.approximation import Approximation
 from stansub.target.cholesky import Factor
@@ -170,7 +172,7 @@ def split(
     """
     own = Analysis.of(program).halves(size)
     if predictors is None:
-        predictors = sparse_predictors(own, values.values, n)
+        predictors = sparse_predictors(own, values.values, n, cut=cutting(values, size))
     try:
         library = Library(toolchain.compile_library(own.surrogate, name=f"{name}_surrogate", progress=progress))
     except RunError as error:
@@ -178,6 +180,13 @@ def split(
             raise
         raise NoPredictorsError(f"the program of the surrogate does not compile ({error})") from error
     found = Split(library, values.of(own.declarations), predictors)
+    try:
+        return _proved(found, whole, points, gradient)
+    except NoPredictorsError:
+        if not is_cut(own, n):
+            raise
+    # An observation may read rows of another part.
+    found = replace(found, predictors=sparse_predictors(own, values.values, n))
     return _proved(found, whole, points, gradient)
 
 
@@ -194,10 +203,12 @@ def _proved(
         scales.append(1 + abs(given) + abs(rest) + abs(own))
     if not np.isfinite(constants).all() or np.ptp(constants) > _SAME * max(scales):
         raise NoPredictorsError("the likelihood in its own arguments plus the rest differs from the log density")
-    for theta in points[:2]:
+    with ThreadPoolExecutor(max_workers=1) as pool:  # Stan's tape is as large as the data, and ends with its thread
+        given_slopes = list(pool.map(gradient, points[:2]))
+    memory.give_back()
+    for theta, given_slope in zip(points, given_slopes, strict=False):
         about = found.surrogate(Approximation.plain(found.predictors.expansion(prior.phi(theta))))
         _, slope = about.model.log_density_gradient(theta)
-        given_slope = gradient(theta)
         if not np.abs(slope - given_slope).max() <= _SLOPE * (1 + np.abs(given_slope).max()):
             raise NoPredictorsError(
                 "the gradient of the likelihood in its own arguments differs from that of the log density"

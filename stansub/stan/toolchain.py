@@ -97,7 +97,7 @@ def compile_library(
                 return library
             again = f"The compiled {name} in the cache is damaged: compiling it again"
             log(
-                f"{again if is_damaged(library) else f'Compiling {name}'} (about half a minute)",
+                f"{again if is_damaged(library) else f'Compiling {name}'} (once, about half a minute)",
                 remedy="compile it before with `stansub check`",
             )
             remove_abandoned(cache)

@@ -1,4 +1,4 @@
-"""A surrogate to sample from: where the likelihood is expanded, and with what metric and step size.
+"""A surrogate to sample from: where the likelihood is expanded.
 
 The point of expansion is not the joint mode, which for effects with an unknown scale is where that scale is 0. First
 the mode of the likelihood with a weak ridge, in its own arguments, which knows nothing of scales; then, as long as what
@@ -8,41 +8,38 @@ expansion is in the likelihood's place, then corrections for such draws are, too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from stansub import memory
 from stansub.errors import RunError
-from stansub.kernels.surrogate import MAX_TREE_DEPTH, SurrogateTransition
+from stansub.kernels.surrogate import SurrogateTransition
 from stansub.progress import Progress
 from stansub.selection import SurrogateSettled
 from stansub.target.approximation import Approximation, approximation
-from stansub.target.cholesky import Factor, cholesky
-from stansub.target.coordinates import Coordinates
+from stansub.target.cholesky import cholesky
 from stansub.target.group_candidates import Joint, choose_joint, shared
 from stansub.target.groupings import Recentred
 from stansub.target.remainders import NoPredictorsError
 from stansub.target.sparse import Quadratic, SparsePredictors
-from stansub.target.split import Differentiable, Nuts, Split
-from stansub.tuning.coordinates import Effects, Inner, find_effects
+from stansub.target.split import Differentiable, Split
+from stansub.tuning.coordinates import Inner, find_effects
 from stansub.tuning.differences import Differences
+from stansub.tuning.surrogate_nuts import POINTS, Tuned, Tuner, spread
 from stansub.types import FloatArray
 
 # Precision of the ridge, and steps and step halvings towards its mode, which need not be found exactly.
 _RIDGE, _NEWTON, _HALVINGS, _DECREMENT = 0.1, 25, 12, 0.1
-# Transitions of a short run, how many of them find a step size and place; rounds with a new metric, and expansions.
-_RUN, _ROUNDS, _EXPANSIONS = 60, 3, 4
+# Rounds with a new metric, and expansions.
+_ROUNDS, _EXPANSIONS = 3, 4
 # Starting values that are tried.
 _STARTS = 50
 # Draws whose remainders are looked at.
 _LOOKED_AT = 12
-# Draws whose precisions are averaged.
-POINTS = 4
-# Aimed-at acceptance of the no-U-turn sampler.
-_TARGET = 0.8
 # The sd of the remainders' differences below which another expansion gains nothing.
 _SMALL = 0.05
 
@@ -58,6 +55,8 @@ class Settled:
         Of the surrogate: where chains may start.
     noise : float
         Standard deviation of what the expansion leaves out, over draws of the surrogate.
+    diverging : float
+        Share of the transitions on the surrogate that diverged.
     n_passes : int
         Evaluations of all observations.
     """
@@ -65,20 +64,16 @@ class Settled:
     transition: SurrogateTransition
     draws: FloatArray
     noise: float
+    diverging: float
     n_passes: int
 
     def choice(self) -> SurrogateSettled:
         """For the record."""
-        return SurrogateSettled(self.noise, self.n_passes)
+        return SurrogateSettled(self.noise, self.n_passes, self.transition.n)
 
     def starts(self, n: int) -> tuple[FloatArray, ...]:
         """Draws of the surrogate, far from each other in their order."""
         return tuple(spread(self.draws, n))
-
-
-def spread(draws: FloatArray, n: int) -> FloatArray:
-    """Return so many of them, far from each other in their order."""
-    return np.asarray(draws[np.linspace(0, len(draws) - 1, n).astype(int)])
 
 
 def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress) -> Settled:
@@ -102,7 +97,8 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
     # Halfway between both coordinates all parameters interact that do in any.
     half = effects.weighted(np.full(effects.n_blocks, 0.5))
     differences = Differences(Inner(surrogate.model, half), half.inward(start), progress.check)
-    exploration = _Exploration(split, effects, differences, rng, progress)
+    tuner = Tuner(effects, differences, rng, progress.check)
+    exploration = _Exploration(split, tuner, progress)
     found = exploration(plain, start[np.newaxis], start[np.newaxis])
     n_passes += found.n_passes
     for approximated, passes in ((_expanded, 1), (approximation, 1 + len(found.draws))):
@@ -118,20 +114,24 @@ def settle(split: Split, dim: int, rng: np.random.Generator, progress: Progress)
             if not again.noise < found.noise:
                 break
             found = again
+    progress("Tuning the sampler of the surrogate")
     surrogate = split.surrogate(found.approximation)
+    tuned = tuner.finish(surrogate, found.approximation.quadratic.precision, found.tuned)
     recentred = Recentred(split.predictors, found.approximation.point)
-    phis = [recentred(surrogate.phi(theta)) for theta in found.draws]
+    phis = [recentred(surrogate.phi(theta)) for theta in tuned.draws]
     sds = np.std(phis, axis=0)
     transition = SurrogateTransition(
         found.approximation,
-        found.coordinates,
-        found.centre,
-        found.factor,
-        found.step_size,
+        tuned.coordinates,
+        tuned.centre,
+        tuned.factor,
+        tuned.step_size,
         sds,
-        _joint(split.predictors, found, sds, phis),
+        _joint(split.predictors, found.approximation, sds, list(spread(np.array(phis), POINTS))),
+        tuned.n,
     )
-    return Settled(transition, found.draws, found.noise, n_passes)
+    memory.give_back()
+    return Settled(transition, tuned.draws, found.noise, tuned.diverging, n_passes)
 
 
 def _expanded(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> Approximation:
@@ -139,13 +139,15 @@ def _expanded(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> Appro
     return Approximation.plain(predictors.expansion(np.mean(phis, axis=0)))
 
 
-def _joint(predictors: SparsePredictors, found: _Explored, sds: FloatArray, phis: Sequence[FloatArray]) -> Joint | None:
+def _joint(
+    predictors: SparsePredictors, about: Approximation, sds: FloatArray, phis: Sequence[FloatArray]
+) -> Joint | None:
     """Joint decisions, where they cost less than all observations do."""
     try:
-        observations, _ = shared(predictors, found.approximation.quadratic, sds)
+        observations, _ = shared(predictors, about.quadratic, sds)
     except NoPredictorsError:
         return None
-    return choose_joint(observations, phis[:POINTS], predictors.n_observations)
+    return choose_joint(observations, phis, predictors.n_observations, n_arguments=len(predictors.rows))
 
 
 def _start(density: Differentiable, dim: int, rng: np.random.Generator) -> FloatArray:
@@ -194,73 +196,34 @@ def _ridge_mode(predictors: SparsePredictors, progress: Progress) -> tuple[Quadr
 
 class _Explored(NamedTuple):
     approximation: Approximation
-    coordinates: Coordinates
-    centre: FloatArray
-    factor: Factor
-    step_size: float
+    tuned: Tuned
     noise: float
-    draws: FloatArray
     n_passes: int
+
+    @property
+    def draws(self) -> FloatArray:
+        """Of the surrogate."""
+        return self.tuned.draws
 
 
 @dataclass(frozen=True)
 class _Exploration:
-    """Draws of a surrogate, with coordinates and a metric that are taken anew from them, round by round."""
+    """Draws of a surrogate, and what it leaves out over them."""
 
     split: Split
-    effects: Effects
-    differences: Differences
-    rng: np.random.Generator
+    tuner: Tuner
     progress: Progress
 
     def __call__(self, about: Approximation, draws: FloatArray, points: FloatArray) -> _Explored:
         """From the last of some draws; the first metric is that at the points."""
-        surrogate, precision = self.split.surrogate(about), about.quadratic.precision
+        surrogate = self.split.surrogate(about)
         for _ in range(_ROUNDS):
-            self.progress.check()
-            coordinates = self.effects.matching(precision, points)
-            density = Inner(surrogate.model, coordinates)
-            factor = cholesky(mean_precision(self.differences, density, coordinates.inward(points)))
-            nuts = surrogate.nuts(coordinates.inward(draws).mean(axis=0), factor, coordinates)
-            draws, step_size = run(nuts, draws[-1], self.rng, _RUN, self.progress.check)
-            draws = draws[len(draws) // 2 :]
-            points = spread(draws, POINTS)
+            tuned = self.tuner.round(surrogate, about.quadratic.precision, draws, points)
+            draws, points = tuned.draws, spread(tuned.draws, POINTS)
         some = spread(draws, _LOOKED_AT)
         remainders = []
         for one in some:
             self.progress.check()
             phi = surrogate.phi(one)
             remainders.append(self.split.predictors.log_lik(phi) - about(phi))
-        centre = coordinates.inward(draws).mean(axis=0)
-        return _Explored(about, coordinates, centre, factor, step_size, float(np.std(remainders)), draws, len(some))
-
-
-def mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:
-    """Return minus the mean Hessian over draws.
-
-    On average it is the covariance of the gradient, and so positive definite, where one may not be.
-    """
-    found = sp.csc_array((density.dim, density.dim))
-    for theta in points:
-        found = sp.csc_array(found + differences(density, theta) / len(points))
-    return found
-
-
-def run(
-    nuts: Nuts, theta: FloatArray, rng: np.random.Generator, n: int, check: Callable[[], None]
-) -> tuple[FloatArray, float]:
-    """Draws of the surrogate, and a step size by dual averaging (Hoffman and Gelman 2014, section 3.2)."""
-    theta, draws = np.array(theta), np.empty((n, len(theta)))
-    mu, h, log_mean = np.log(2.0), 0.0, 0.0
-    step_size = 0.2
-    for t in range(1, n + 1):
-        if t % 10 == 0:
-            check()
-        made = nuts(rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
-        draws[t - 1] = theta
-        h += (_TARGET - made.acceptance_rate - h) / (t + 10)
-        log_step = mu - np.sqrt(t) / 0.05 * h
-        weight = t**-0.75
-        log_mean = weight * log_step + (1 - weight) * log_mean
-        step_size = float(np.exp(log_step))
-    return draws, float(np.exp(log_mean))
+        return _Explored(about, tuned, float(np.std(remainders)), len(some))

@@ -13,7 +13,8 @@ from stansub.progress import Progress
 from stansub.target.cholesky import cholesky as cholesky_factor
 from stansub.target.split import Split
 from stansub.tuning.differences import Differences
-from stansub.tuning.surrogate import POINTS, Settled, mean_precision, spread
+from stansub.tuning.surrogate import Settled
+from stansub.tuning.surrogate_nuts import POINTS, mean_precision, spread
 from stansub.types import FloatArray
 
 # Transitions that are tried, after as many that are not counted: the first are accepted too often, from draws of the

@@ -322,8 +322,8 @@ class TestRender:
         text = printed(run())
         line = " ".join(text.partition("\n\n")[2].split())
         assert re.fullmatch(
-            r"Converged \(R-hat 1\.\d{3}, ESS [\d,]+\); decisions approximate \(austerity with epsilon = 0\.05, "
-            r"0 of \d+ audited decisions wrong\); [\d.]+ % of 100,000 observations a decision\.",
+            r"Converged \(R-hat 1\.\d{3}, ESS [\d,]+\); approximate \(austerity with epsilon = 0\.05, "
+            r"0 of \d+ audited decisions wrong\); [\d.]+ % of the data a decision\.",
             line,
         )
         assert "Warning" not in text
@@ -333,14 +333,14 @@ class TestRender:
         ("changes", "expected"),
         [
             ({"attrs": {"guarantee": "exact", "test": "exact"}}, "Converged"),
-            ({"attrs": {"guarantee": "exact", "test": "exact"}}, "; decisions exact;"),
-            ({"attrs": {"guarantee": "bound", "test": "bernstein"}}, "; decisions with bounded error (bernstein"),
+            ({"attrs": {"guarantee": "exact", "test": "exact"}}, "; exact;"),
+            ({"attrs": {"guarantee": "bound", "test": "bernstein"}}, "; error bounded (bernstein"),
             ({"attrs": {"n_decisions": [0] * 4}}, "; no accept/reject decisions;"),
             ({"chains": 1}, "One chain, convergence not checked (ESS "),
             ({"draws": 3}, "Convergence not checked; "),
             ({"posterior": {"x": autoregressive(0.8, (4, 800), 4)}}, "Too few effective draws (R-hat 1.005, ESS 366)"),
             ({"posterior": {"x": autoregressive(0.995, (4, 1000))}}, "Not converged (R-hat "),
-            ({"attrs": {"wall_time": 3.0, "setup_time": 1.0, "compile_time": 50.0}}, " a decision, 54 s."),
+            ({"attrs": {"wall_time": 3.0, "setup_time": 1.0, "compile_time": 50.0}}, " a decision; 54 s."),
         ],
     )
     def test_one_line_says_whether_to_trust_the_draws(self, changes: dict[str, Any], expected: str) -> None:
@@ -393,6 +393,21 @@ class TestRender:
         assert max(map(len, text.splitlines())) <= 100
         assert "a_para" in text
         assert "name[1]" in text
+
+    @pytest.mark.parametrize("width", [60, 80])
+    def test_a_narrow_terminal_wraps_nothing(self, width: int) -> None:
+        draws = 0.005 * np.random.default_rng(1).normal(size=(4, 1000, 10)) - 1
+        idata = run(posterior={"beta": draws}, attrs={"guarantee": "exact", "test": "exact", "wall_time": 52.0})
+        assert max(map(len, printed(idata).splitlines())) > 80  # the table that has room
+        out = io.StringIO()
+        render(idata, Console(file=out, width=width, force_terminal=True, color_system=None))
+        lines = out.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        assert {"mean", "sd", "5%", "95%", "ess_bulk", "r_hat"} <= set(lines[0].split())
+        assert lines[-1].endswith(" s.")
+        if width == 80:
+            assert lines[-1].startswith("Converged (R-hat ")
+            assert set(lines[0].split()) >= {"50%", "ess_tail"}
 
     def test_digits_follow_the_monte_carlo_error(self) -> None:
         draws = 123.456789 + 0.5 * np.random.default_rng(1).normal(size=(4, 1000))

@@ -19,10 +19,11 @@ from typer.testing import CliRunner
 import stansub
 import stansub.cli.application
 from stansub import FunctionFactors, InputError
+from stansub.autocorrelation import autocorrelation_times
 from stansub.cli.plan import lines
 from stansub.planning import pilot
 from stansub.planning import plan as working
-from stansub.planning.pilot import Audits, autocorrelation_times
+from stansub.planning.pilot import Audits
 from stansub.planning.plan import BudgetPlan, Estimate, best_of, follow, parse_seconds, plan
 from stansub.planning.trees import leapfrog_steps
 from stansub.progress import Progress

@@ -211,7 +211,7 @@ DAMAGED = {
     "cut.parquet": "cannot read",
     "cut.feather": "cannot read",
     "cut.npz": "cannot read",
-    "cut.npy": "cannot read",
+    "cut.npy": "shorter than its header says",
     "cut.csv.gz": "cannot read",
 }
 

@@ -20,6 +20,7 @@ from stansub.stan.data import Data
 from stansub.stan.family import density_of, recognised
 from stansub.stan.predictors import Text, predictors_of, proved_predictors
 from stansub.stan.recognise import recognise
+from stansub.stan.row_program import tail_rounding
 from stansub.stan.sizes import main_size
 from stansub.stan.syntax import Program, parse
 from stansub.target import remainders
@@ -337,6 +338,21 @@ def test_what_is_of_no_family_is_a_program(likelihood: str, reason: str) -> None
     with pytest.raises(NoPredictorsError, match=reason):
         predictors(likelihood)
     assert isinstance(predictors(likelihood, of_family=False).family, ProgramFamily)
+
+
+def test_what_stan_loses_of_a_complement_is_no_difference() -> None:
+    """Stan takes 1 - p of p = inv_cloglog(eta), near 1: the text's exact logarithm differs by rounding."""
+    rng = np.random.default_rng(3)
+    eta = rng.uniform(-2, 3.5, 500)
+    found = predictors("for (n in 1:N) target += bernoulli_lpmf(few[n] | inv_cloglog(eta[n]));", of_family=False)
+    assert isinstance(found.family, ProgramFamily)
+    lost = tail_rounding(found.family)
+    with np.errstate(divide="ignore"):
+        own, stans = -np.exp(eta), np.log1p(-(1 - np.exp(-np.exp(eta))))
+    seen = np.isfinite(stans)
+    assert (np.abs(own - stans)[seen] > 1e-8).any()
+    assert (np.abs(own - stans)[seen & (own > -32)] <= lost(own)[seen & (own > -32)] + 1e-12).all()
+    assert (lost(own)[own > -10] < 1e-10).all()
 
 
 AFFINE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,14 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from stansub.stan import parameters
+from stansub.stan import parameters, sparse
 from stansub.stan.analysis import Analysis
-from stansub.stan.sparse import sparse_predictors
+from stansub.stan.data import Data, load
+from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import parse
 from stansub.target.programs import ProgramFamily
 from stansub.target.remainders import NoPredictorsError
+from stansub.target.sparse import SparsePredictors
 
 N, LEVELS = 60, 12
 CODE = """
@@ -74,3 +77,56 @@ def test_a_probability_is_an_argument_where_an_expansion_can_begin(data: dict[st
     assert np.isfinite(here.value)
     assert np.isfinite(here.gradient).all()
     assert np.isfinite(here.values).all()
+
+
+TALL = """
+data { int N; int J; array[N] int y; matrix[N, 3] x; array[N] int g; }
+parameters { real a; vector[3] b; vector[J] z; real<lower=0> tau; }
+model {
+  z ~ normal(0, tau);
+  y ~ bernoulli_logit(a + x * b + z[g]);
+}
+"""
+
+
+@pytest.fixture
+def tall(monkeypatch: pytest.MonkeyPatch) -> Data:
+    monkeypatch.setattr(sparse, "_ROWS", 2_000)
+    rng, n, j = np.random.default_rng(6), 12_000, 200
+    x = rng.standard_normal((n, 3))
+    x[:3_000, 2] = 0.0  # nothing is read there in the first parts
+    own = {"y": rng.integers(0, 2, n), "x": x, "g": rng.integers(1, j + 1, n)}
+    program = parse(TALL)
+    return load({"N": n, "J": j, **own}).checked(program.data.declarations)
+
+
+def of_tall(tall: Data, *, cut: bool) -> SparsePredictors:
+    own = Analysis.of(parse(TALL)).halves("N")
+    return sparse_predictors(own, tall.values, tall.integer("N"), cut=cutting(tall, "N") if cut else None)
+
+
+def test_rows_followed_by_parts_are_those_of_all_at_once(tall: Data) -> None:
+    parts, whole = of_tall(tall, cut=True), of_tall(tall, cut=False)
+    assert parts.rows[0].places.tolist() == whole.rows[0].places.tolist()
+    np.testing.assert_array_equal(parts.rows[0].dense, whole.rows[0].dense)
+    assert (parts.rows[0].gathered != whole.rows[0].gathered).nnz == 0
+    np.testing.assert_array_equal(parts.family.data, whole.family.data)
+    phi = np.random.default_rng(7).standard_normal(parts.dim)
+    assert parts.log_lik(phi) == whole.log_lik(phi)
+
+
+def test_rows_followed_by_parts_take_little_memory(tall: Data) -> None:
+    peaks = {}
+    for cut in (True, False):
+        tracemalloc.start()
+        found = of_tall(tall, cut=cut)
+        peaks[cut] = tracemalloc.get_traced_memory()[1] / found.n_observations
+        tracemalloc.stop()
+    assert peaks[True] < 0.5 * peaks[False]
+
+
+def test_data_that_a_part_does_not_know_are_not_cut() -> None:
+    mean = "transformed data { real m = mean(x[, 1]); }\nparameters {"
+    computed = TALL.replace("parameters {", mean).replace("a +", "a + m +")
+    assert is_cut(Analysis.of(parse(TALL)).halves("N"), 10**6)
+    assert not is_cut(Analysis.of(parse(computed)).halves("N"), 10**6)

@@ -109,7 +109,12 @@ data.read(path, declarations)
 
 
 def after(program: str, path: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", f"{CUT}try:{program.replace(chr(10), chr(10) + ' ')}\nexcept RunError as error:\n"]
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        f"{CUT}try:{program.replace(chr(10), chr(10) + ' ')}\nexcept RunError as error:\n",
+    ]
     command[-1] += "    sys.exit(f'{type(error).__name__}: {error}')"
     return subprocess.run([*command, path], capture_output=True, text=True, check=False)
 

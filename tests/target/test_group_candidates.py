@@ -96,8 +96,11 @@ def test_a_few_observations_are_all_looked_at() -> None:
     predictors = likelihood("binomial")
     point, places, sds = moves()
     observations = grouped(predictors, predictors.expansion(point), sds)
-    assert choose_joint(observations, places, 100) is None
     found = choose_joint(observations, places, 10**7)
     assert found is not None
     assert found.kappa >= 1
     assert found.candidates <= found.most
+    between, few = int(found.candidates / 0.2), int(found.candidates / 0.5)
+    assert choose_joint(observations, places, few, n_arguments=3) is None
+    assert choose_joint(observations, places, between) is None
+    assert choose_joint(observations, places, between, n_arguments=3) is not None

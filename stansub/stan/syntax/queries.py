@@ -58,3 +58,9 @@ def _names_in(text: str) -> set[str]:
         for i, token in enumerate(tokens)
         if token.kind == "name" and token.text not in _WORDS and not (i + 1 < len(tokens) and tokens[i + 1].text == "(")
     }
+
+
+def shortened(one: Statement) -> str:
+    """Return the text of a statement in one line, for messages."""
+    text = " ".join(str(one).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,149 @@
+"""The no-U-turn sampler on a surrogate: coordinates, metric, step size, and how many transitions go before a decision.
+
+Nothing here costs data. All of it is found during set-up and then held fixed, so that a step is reversible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from stansub.autocorrelation import autocorrelation_times
+from stansub.kernels.surrogate import MAX_TREE_DEPTH
+from stansub.target.cholesky import Factor, cholesky
+from stansub.target.coordinates import Coordinates
+from stansub.target.split import Differentiable, Nuts, Surrogate
+from stansub.tuning.coordinates import Effects, Inner
+from stansub.tuning.differences import Differences
+from stansub.types import FloatArray
+
+# Draws whose precisions are averaged, in a round and at the end.
+POINTS, _FINAL_POINTS = 4, 16
+# Transitions of a round; at the end those that find a step size, and those that show what it is worth.
+_ROUND, _ADAPTING, _SHOWING = 60, 100, 200
+# Acceptance rates to aim at: the next one if more than this share of the transitions diverge.
+_TARGETS, _DIVERGING = (0.8, 0.9, 0.95, 0.98), 0.005
+# Autocorrelation time that draws should have about, and the most transitions that a step may take for that.
+_TIME, _MOST = 2.0, 10
+
+
+class Tuned(NamedTuple):
+    """A sampler of a surrogate, and draws of it.
+
+    Attributes
+    ----------
+    coordinates : Coordinates
+        Those in which it moves.
+    centre : ndarray, shape (dim,)
+        In these coordinates.
+    factor : Factor
+        Of the mean precision there: the metric.
+    step_size : float
+    draws : ndarray, shape (n, dim)
+    n : int
+        Transitions of a step.
+    diverging : float
+        Share of the transitions that diverged.
+    """
+
+    coordinates: Coordinates
+    centre: FloatArray
+    factor: Factor
+    step_size: float
+    draws: FloatArray
+    n: int = 1
+    diverging: float = 0.0
+
+
+@dataclass(frozen=True)
+class Tuner:
+    """Coordinates and metric by draws, which they make better in turn."""
+
+    effects: Effects
+    differences: Differences
+    rng: np.random.Generator
+    check: Callable[[], None]
+
+    def round(self, surrogate: Surrogate, precision: sp.csr_array, draws: FloatArray, points: FloatArray) -> Tuned:
+        """Draw shortly, from the last of some draws, with the metric at some points; the precision is the data's."""
+        coordinates, factor = self._metric(surrogate, precision, points)
+        nuts = surrogate.nuts(coordinates.inward(draws).mean(axis=0), factor, coordinates)
+        made, step_size = self._adapted(nuts, draws[-1], _ROUND, _TARGETS[0])
+        made = made[_ROUND // 2 :]
+        return Tuned(coordinates, coordinates.inward(made).mean(axis=0), factor, step_size, made)
+
+    def finish(self, surrogate: Surrogate, precision: sp.csr_array, tuned: Tuned) -> Tuned:
+        """A metric from more draws, a step size with which few transitions diverge, and how many make a step.
+
+        In the neck of a funnel a step size that is right elsewhere diverges; transitions that hardly move some
+        parameter are made several at a time, since they cost nothing beside a decision.
+        """
+        nuts = surrogate.nuts(tuned.centre, tuned.factor, tuned.coordinates)
+        draws, _ = self._fixed(nuts, tuned.draws[-1], _ADAPTING, tuned.step_size)
+        coordinates, factor = self._metric(surrogate, precision, spread(draws, _FINAL_POINTS))
+        centre = coordinates.inward(draws).mean(axis=0)
+        nuts = surrogate.nuts(centre, factor, coordinates)
+        found = tuned
+        for target in _TARGETS:
+            draws, step_size = self._adapted(nuts, draws[-1], _ADAPTING, target)
+            draws, diverging = self._fixed(nuts, draws[-1], _SHOWING, step_size)
+            time = autocorrelation_times(draws[np.newaxis])[0].max()
+            n = int(np.clip(np.rint(time / _TIME), 1, _MOST))
+            found = Tuned(coordinates, centre, factor, step_size, draws, n, diverging)
+            if diverging <= _DIVERGING:
+                break
+        return found
+
+    def _metric(self, surrogate: Surrogate, precision: sp.csr_array, points: FloatArray) -> tuple[Coordinates, Factor]:
+        self.check()
+        coordinates = self.effects.matching(precision, points)
+        density = Inner(surrogate.model, coordinates)
+        return coordinates, cholesky(mean_precision(self.differences, density, coordinates.inward(points)))
+
+    def _adapted(self, nuts: Nuts, theta: FloatArray, n: int, target: float) -> tuple[FloatArray, float]:
+        """Draws, and a step size by dual averaging (Hoffman and Gelman 2014, section 3.2)."""
+        theta, draws = np.array(theta), np.empty((n, len(theta)))
+        mu, h, log_mean = np.log(2.0), 0.0, 0.0
+        step_size = 0.2
+        for t in range(1, n + 1):
+            if t % 10 == 0:
+                self.check()
+            made = nuts(self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
+            draws[t - 1] = theta
+            h += (target - made.acceptance_rate - h) / (t + 10)
+            log_step = mu - np.sqrt(t) / 0.05 * h
+            weight = t**-0.75
+            log_mean = weight * log_step + (1 - weight) * log_mean
+            step_size = float(np.exp(log_step))
+        return draws, float(np.exp(log_mean))
+
+    def _fixed(self, nuts: Nuts, theta: FloatArray, n: int, step_size: float) -> tuple[FloatArray, float]:
+        """Draws with a step size, and the share of the transitions that diverged."""
+        theta, draws, diverged = np.array(theta), np.empty((n, len(theta))), 0
+        for t in range(n):
+            if t % 10 == 0:
+                self.check()
+            made = nuts(self.rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=MAX_TREE_DEPTH)
+            draws[t] = theta
+            diverged += made.diverging
+        return draws, diverged / n
+
+
+def spread(draws: FloatArray, n: int) -> FloatArray:
+    """Return so many of them, far from each other in their order."""
+    return np.asarray(draws[np.linspace(0, len(draws) - 1, n).astype(int)])
+
+
+def mean_precision(differences: Differences, density: Differentiable, points: FloatArray) -> sp.csc_array:
+    """Return minus the mean Hessian over draws.
+
+    On average it is the covariance of the gradient, and so positive definite, where one may not be.
+    """
+    found = sp.csc_array((density.dim, density.dim))
+    for theta in points:
+        found = sp.csc_array(found + differences(density, theta) / len(points))
+    return found

@@ -1,0 +1,69 @@
+"""The sampler on a surrogate: a step size with which few transitions diverge, and enough transitions a step."""
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from stansub.target.coordinates import Coordinates
+from stansub.target.split import Surrogate
+from stansub.tuning.surrogate_nuts import Tuned, Tuner
+
+DIM = 3
+
+
+class Made(NamedTuple):
+    acceptance_rate: float
+    diverging: bool
+    n_steps: int = 1
+    tree_depth: int = 1
+
+
+class Sampler:
+    """Autoregressive draws; the acceptance rate falls with the step size, above a limit transitions diverge."""
+
+    def __init__(self, rng: np.random.Generator, *, rho: float = 0.0, limit: float = np.inf) -> None:
+        self.rng, self.rho, self.limit = rng, rho, limit
+
+    def __call__(self, bits: Any, theta: Any, *, step_size: float, max_tree_depth: int, n: int = 1) -> Made:
+        theta[:] = self.rho * theta + np.sqrt(1 - self.rho**2) * self.rng.standard_normal(DIM)
+        return Made(float(np.exp(-step_size)), step_size > self.limit)
+
+
+class Flat:
+    """A surrogate, and what a tuner asks of one."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler, self.model, self.dim = sampler, self, DIM
+
+    def nuts(self, *_: Any) -> Sampler:
+        return self.sampler
+
+    def matching(self, *_: Any) -> Coordinates:
+        return Coordinates.plain(DIM)
+
+
+def finished(**options: float) -> Tuned:
+    rng = np.random.default_rng(1)
+    flat = cast(Any, Flat(Sampler(rng, **options)))
+    tuner = Tuner(flat, lambda density, theta: sp.identity(DIM, format="csc"), rng, lambda: None)  # type: ignore[arg-type]
+    precision = sp.csr_array(sp.identity(DIM))
+    tuned = tuner.round(cast(Surrogate, flat), precision, np.zeros((1, DIM)), np.zeros((1, DIM)))
+    return tuner.finish(cast(Surrogate, flat), precision, tuned)
+
+
+@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 1, 1), (0.7, 2, 9), (0.99, 10, 10)])
+def test_a_step_has_more_transitions_the_more_draws_resemble_each_other(rho: float, least: int, most: int) -> None:
+    assert least <= finished(rho=rho).n <= most
+
+
+def test_a_step_size_is_made_smaller_where_transitions_diverge() -> None:
+    free, held = finished(), finished(limit=0.15)
+    assert free.step_size == pytest.approx(-np.log(0.8), rel=0.15)
+    assert held.step_size < 0.15
+    assert held.diverging == 0
+
+
+def test_divergent_transitions_that_no_step_size_prevents_are_counted() -> None:
+    assert finished(limit=0.0).diverging == 1
