@@ -21,6 +21,8 @@ MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 8, 64, 1 << 
 # Relative rounding of slopes.
 _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
+# Functions in whose place a program may take the logarithm of 1 less a number near 1.
+_LOSING = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp")]
 
 
 class Argument(NamedTuple):
@@ -38,7 +40,7 @@ class Argument(NamedTuple):
 
 def tail_rounding(family: Family) -> Callable[[FloatArray], FloatArray]:
     """Return what Stan's own log likelihoods of a family lose, as a function of these."""
-    tails = isinstance(family, ProgramFamily) and _PLACES["std_normal_lcdf"] in family.code.codes[:, 0]
+    tails = isinstance(family, ProgramFamily) and np.isin(_LOSING, family.code.codes[:, 0]).any()
     return _tail_rounding if tails else np.zeros_like
 
 
