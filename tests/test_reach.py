@@ -104,6 +104,10 @@ def test_verdicts_are_read_off_the_first_line(reach: Any) -> None:
     assert of(2, "", "Loading\nstansub: error: it is none\n").reason == "it is none"
     refused = "will not qualify: no sum\nReason        N: no\nOther form    none is known\n"
     assert of(2, refused, "").reason == "will not qualify: no sum; other form: none is known"
+    exact = "Qualifies\nDecisions     exact decisions: {}\nMoves         about the mode\n"
+    assert of(0, exact.format("yes, an observation has 2 arguments"), "").is_exact
+    inexact = of(0, exact.format("no, it has a kink"), "")
+    assert (inexact.is_exact, inexact.inexact) == (False, "it has a kink")
 
 
 def row(program: str, is_sum: bool, text: str, qualifies: bool, **more: Any) -> dict[str, Any]:
@@ -143,6 +147,7 @@ def test_page(reach: Any, tmp_path: Path) -> None:
         row("c", True, "may qualify", True, draws={**draws, "verdict": "agrees"}),
         row("d", True, "may qualify", True, draws={**draws, "verdict": "differs"}),
         row("e", True, "may qualify", True, draws={"failure": "no mode"}),
+        row("g", True, "may qualify", True, exact=False, inexact="it has a | kink"),
         {"program": "h", "about": "A", "is_sum": True, "text": "may qualify", "named": False, "failure": "broken"},
         {**row("f-g", True, "may qualify", False), "is_sum": None},
     ]
@@ -152,9 +157,10 @@ def test_page(reach: Any, tmp_path: Path) -> None:
     assert "1 of 3 that were sampled agree with NUTS; decisions were exact in 2" in text
     assert "not seen to agree: `d`, `e`" in text
     assert "Of posteriordb's programs with reference draws 0 of 1 qualify" in text
-    assert "4 of 4 programs whose likelihood is a sum qualify; of those in brms's style 1 of 1" in text
+    assert "5 of 5 programs whose likelihood is a sum qualify; of those in brms's style 1 of 1" in text
     assert "No verdict, for something failed: `h`" in text
-    assert "Of those that qualify, decisions are exact in 4 of 4" in text
+    assert "Of those that qualify, decisions are exact in 4 of 5" in text
+    assert "no: it has a \\| kink" in text
     assert "it is \\| none" in text
     for table in text.split("\n\n"):
         if table.startswith("|"):

@@ -92,6 +92,11 @@ class Answer(NamedTuple):
         return "exact decisions: yes" in " ".join(self.out.split())
 
     @property
+    def inexact(self) -> str:
+        """Why decisions of a run would not be exact."""
+        return " ".join(self.out.split("exact decisions: no, ")[-1].splitlines()[0].split())
+
+    @property
     def reason(self) -> str:
         """In one line, why it refuses, and what it says of another form."""
         errors = [line for line in self.error.splitlines() if line.startswith(_ERROR)]
@@ -147,6 +152,8 @@ def measure(subject: Subject, *, sampled: bool, seed: int) -> Row:
             row["named"] = _names(answer, subject.obstacle)
             row["offered"] = _offered(subject.path, data, Path(folder) / "other.stan")
         else:
+            if not answer.is_exact:
+                row["inexact"] = answer.inexact
             row |= _cut(subject.path, data)
             if sampled:
                 row["draws"] = _draws(subject.path, data, seed)

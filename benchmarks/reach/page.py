@@ -186,7 +186,7 @@ def _sum_cells(row: Row, measured: bool) -> list[str]:
     if not row.get("qualifies"):
         return [*cells, *([""] * 9 if measured else [])]
     cells += [
-        "yes" if row["exact"] else "no",
+        "yes" if row["exact"] else ": ".join(["no", *([_cell(row["inexact"])] if "inexact" in row else [])]),
         f"{row['observations']:,}",
         f"{row['parameters']:,}",
         f"{row['proof']:.0e}",

@@ -21,6 +21,8 @@ MOST_ARGUMENTS, _MOST_VARIANTS, _MOST_NUMBERS, _MOST_INSTRUCTIONS = 8, 64, 1 << 
 # Relative rounding of slopes.
 _ROUNDING = 1e-12
 _PLACES = {name: k for k, name in enumerate(_loop.OPERATIONS)}
+# Functions in whose place a program may take the logarithm of 1 less a number near 1.
+_LOSING = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp")]
 
 
 class Argument(NamedTuple):
@@ -38,10 +40,8 @@ class Argument(NamedTuple):
 
 def tail_rounding(family: Family) -> Callable[[FloatArray], FloatArray]:
     """Return what Stan's own log likelihoods of a family lose, as a function of these."""
-    if not isinstance(family, ProgramFamily):
-        return np.zeros_like
-    complements = [_PLACES[name] for name in ("std_normal_lcdf", "log1m_exp")]
-    return _tail_rounding if np.isin(family.code.codes[:, 0], complements).any() else np.zeros_like
+    tails = isinstance(family, ProgramFamily) and np.isin(_LOSING, family.code.codes[:, 0]).any()
+    return _tail_rounding if tails else np.zeros_like
 
 
 def _tail_rounding(log_lik: FloatArray) -> FloatArray:

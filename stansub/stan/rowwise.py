@@ -245,13 +245,13 @@ def _of_log(x: Expression) -> Number | None:
 def _of_log1p(x: Expression) -> Number | None:
     if x.kind == "exp":
         return apply("log1p_exp", x.parts[0])
-    if x.kind == "difference" and is_kind(x.parts[0], "exp") and _is_all(known(x.parts[1]), 1):
-        return x.parts[0].parts[0]
     if x.kind == "product" and _is_all(known(x.parts[0]), -1):
         if is_kind(x.parts[1], "exp"):
             return apply("log1m_exp", x.parts[1].parts[0])
         if is_kind(x.parts[1], "inv_logit"):
             return -apply("log1p_exp", x.parts[1].parts[0])
+    if x.kind == "difference" and is_kind(x.parts[0], "exp") and _is_all(known(x.parts[1]), 1):
+        return x.parts[0].parts[0]
     return None
 
 

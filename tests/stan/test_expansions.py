@@ -14,7 +14,7 @@ import pytest
 from mpmath import log, loggamma
 from scipy import stats
 
-from stansub.stan.expansions import DENSITIES, VECTORS
+from stansub.stan.expansions import DENSITIES, ELEMENTARY, VECTORS
 from stansub.stan.row_program import in_program
 from stansub.stan.rowwise import affine, apply, data
 from stansub.target.programs import ProgramFamily
@@ -45,6 +45,14 @@ def test_scalar_densities_are_those_of_scipy(name: str) -> None:
         # Above every lower end of a support, which the arguments give.
         y, given = rng.uniform(1, 4), rng.uniform(0.2, 1, count)
         assert DENSITIES[name](y, *given) == pytest.approx(SCALAR[name](y, *given), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(("y", "at"), [(0.0, -3.0), (0.0, 4.0), (1.0, -3.0), (1.0, 4.0)])
+def test_a_complementary_log_log_link_is_followed_where_the_probability_rounds_to_one(y: float, at: float) -> None:
+    eta = affine(np.ones((1, 1)), np.zeros(1))
+    family, _ = in_program(DENSITIES["bernoulli"](y, ELEMENTARY["inv_cloglog"](eta)), 1)
+    expected = np.log(-np.expm1(-np.exp(at))) if y else -np.exp(at)
+    assert family.log_lik(np.array([[at]])) == pytest.approx(expected, rel=1e-12)
 
 
 def test_vectors_of_shares_and_counts_are_those_of_scipy() -> None:

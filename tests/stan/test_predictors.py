@@ -404,6 +404,21 @@ def test_nothing_is_compiled_and_what_is_wrong_is_refused(monkeypatch: pytest.Mo
         proved_predictors(text, blocks, order=None, points=points, terms=wrong)
 
 
+def test_what_stan_loses_of_small_probabilities_is_no_other_likelihood() -> None:
+    """Of 1 less a number near 1; a likelihood that differs elsewhere, or by more, is another."""
+    text, blocks = text_of(read("few ~ bernoulli(inv_cloglog(eta));")), Blocks(N, 1)
+    points = [np.zeros(DIM), 0.1 * np.ones(DIM), np.array([3.4, *np.zeros(DIM - 1)])]
+    shares = [1 - np.exp(-np.exp(t.eta)) for t in map(Point, points)]
+    terms = [np.where(FEW == 1, np.log(p), np.log1p(-p)) for p in shares]
+    exactly = -np.exp(Point(points[2]).eta)
+    assert np.abs(terms[2] - exactly)[FEW == 0].max() > 1e-5
+    assert isinstance(proved_predictors(text, blocks, order=None, points=points, terms=terms).family, ProgramFamily)
+    for k, change in ((1, 1e-6), (2, 0.02)):
+        wrong = [term + change * (FEW == 0) * (place == k) for place, term in enumerate(terms)]
+        with pytest.raises(NoPredictorsError, match="differs from that of the blocks"):
+            proved_predictors(text, blocks, order=None, points=points, terms=wrong)
+
+
 @pytest.mark.parametrize(("predictor", "in_columns"), [("x[ : , 2]", True), ("(x[ : , 2] - mean(x[ : , 2]))", False)])
 def test_designs_of_tall_data_are_their_columns(
     predictor: str, in_columns: bool, monkeypatch: pytest.MonkeyPatch
