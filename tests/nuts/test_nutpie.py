@@ -208,7 +208,7 @@ class TestSummary:
         out = capsys.readouterr().out
         assert re.search(r"^NUTS +nutpie", out, flags=re.MULTILINE)
         assert re.search(
-            r"^Converged \(R-hat [^)]+\); NUTS with 0 divergences; [\d,]+ gradient evaluations, ", out, re.M
+            r"^Converged \(R-hat [^)]+\); NUTS with 0 divergences; [\d,]+ gradient evaluations; ", out, re.M
         )
         assert "Warning" not in out
         assert "Audit" not in out

@@ -162,7 +162,7 @@ def test_what_speaks_against_draws_stays_with_them(
     printed = capsys.readouterr()
     stored = inference_data.read(draws).attrs["warnings"].splitlines()
     assert stored
-    after = printed.out[printed.out.index("; decisions ") :]
+    after = printed.out[printed.out.index("(R-hat ") :]
     assert after.count("Warning: ") == len(stored)
 
 
