@@ -489,7 +489,7 @@ class _Walk:
         inner = _Frame({one.name: value for one, value in zip(function.arguments, arguments, strict=True)})
         noted = len(self.skipped)
         self.run(function.body, inner)
-        if not inner.returned:
+        if not inner.is_over:
             reason = self.skipped[noted] if len(self.skipped) > noted else f"{function.name} returns nothing"
             raise NotFollowedError(reason)
         found = inner.returned[-1][1]

@@ -404,6 +404,18 @@ def test_nothing_is_compiled_and_what_is_wrong_is_refused(monkeypatch: pytest.Mo
         proved_predictors(text, blocks, order=None, points=points, terms=wrong)
 
 
+def test_a_function_that_returns_early_for_some_observations_is_followed_for_all() -> None:
+    """Where it is not followed for all at once, it is for each value of an integer of the data."""
+    functions = """real first(vector w, int i) {
+      if (i == 0) { return 0; } else { return rows(w) * sum(w[1:i]); }
+    }"""
+    found = predictors("for (n in 1:N) z[n] ~ normal(alpha + first(u, c[n] - 1), scale);", functions)
+    points = RNG.uniform(-1, 1, (2, DIM))
+    sums = [3 * np.array([0, theta[17], theta[17] + theta[18]])[CATEGORY - 1] for theta in points]
+    first, second = (normal(t.alpha + one, t.scale) for t, one in zip(map(Point, points), sums, strict=True))
+    np.testing.assert_allclose(found.log_lik(points[1]) - found.log_lik(points[0]), second - first, atol=1e-12)
+
+
 def test_what_stan_loses_of_small_probabilities_is_no_other_likelihood() -> None:
     """Of 1 less a number near 1; a likelihood that differs elsewhere, or by more, is another."""
     text, blocks = text_of(read("few ~ bernoulli(inv_cloglog(eta));")), Blocks(N, 1)
