@@ -132,7 +132,7 @@ def test_draws_are_of_the_posterior(posterior: Posterior, settled: Settled) -> N
     )
     truth = Weighted(posterior, settled, 8000)
     assert max(z_scores(run(SurrogateTransitions(split, poor), start, 5000), truth)) < MAX_Z
-    jointly = replace(poor, joint=Joint(2.0, 1e9, 0.0))
+    jointly = replace(poor, joint=Joint(2.0, 1e9, 0.0), n=3)
     assert max(z_scores(run(SurrogateTransitions(split, jointly), start, 5000), truth)) < MAX_Z
     for broken in (NotCorrected(split, poor), NotCorrected(split, jointly), NotDecided(split, poor)):
         assert max(z_scores(run(broken, start, 5000), truth)) > 2 * MAX_Z
