@@ -325,9 +325,10 @@ def _ranks(draws: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _share_over_draws(ax: "Axes", share: np.ndarray[Any, Any]) -> None:
     at = np.arange(1, share.shape[1] + 1)
-    for chain, values in enumerate(share):
-        ax.plot(at, np.cumsum(values) / at, color=_colour(chain), linewidth=1.8, label=f"chain {chain + 1}", zorder=3)
-    scale_shares(ax, share)
+    means = np.cumsum(share, axis=1) / at
+    for chain, values in enumerate(means):
+        ax.plot(at, values, color=_colour(chain), linewidth=1.8, label=f"chain {chain + 1}", zorder=3)
+    scale_shares(ax, share, means)
     ax.set_title("Running mean over draws, and audited decisions", loc="left")
     ax.margins(x=0.01)
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 DPI = 150
 # The palette of Okabe and Ito, which colour-blind readers can tell apart; vermilion is kept for errors.
 BLUE, ORANGE = "#0072B2", "#E69F00"
@@ -40,12 +42,14 @@ def percent_ticks() -> Any:
     return FuncFormatter(lambda share, _: f"{100 * share:g} %")
 
 
-def scale_shares(ax: Any, share: Any) -> None:
+def scale_shares(ax: Any, *shares: Any) -> None:
     """Give the y-axis the scale that suits these shares of the data.
 
+    Means are passed beside the shares they are of: where few decisions use any data, they are far below every share.
     Shares that differ by orders of magnitude need a logarithmic axis; others are read more easily from zero. Exact
     decisions may have used none of the data, which a logarithmic axis cannot show.
     """
+    share = np.concatenate([np.ravel(one) for one in shares])
     some = share[share > 0]
     logarithmic = some.size > 0 and share.min() < 0.1
     ax.set(yscale="log" if logarithmic else "linear", ylabel="Share of the data")

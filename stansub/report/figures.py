@@ -18,6 +18,7 @@ from stansub.diagnostics.alignment import align
 from stansub.diagnostics.statistics import independence_lag
 from stansub.output.inference_data import attrs, group, groups
 from stansub.output.style import BLUE, ERROR_COLOUR, INK, ORANGE, STYLE, clipped, few_ticks, percent_ticks, scale_shares
+from stansub.wording import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -296,13 +297,13 @@ def share_of_data(comparison: "Comparison") -> "Figure | None":
     means = np.transpose([window.mean(axis=1) for window in windows])
     for number, values in enumerate(means):
         ax.plot(middles, values, color=BLUE, linewidth=0.8, alpha=0.6, label=None if number else "mean of a chain")
-    ax.axhline(share.mean(), color=INK, linewidth=1, linestyle=(0, (4, 3)), label=f"overall, {share.mean():.1%}")
+    ax.axhline(share.mean(), color=INK, linewidth=1, linestyle=(0, (4, 3)), label=f"overall, {percent(share.mean())}")
     if "audit_wrong" in stats and stats["audit_wrong"].values.any():
         chain, draw = np.nonzero(stats["audit_wrong"].values)
         label = f"audited and found wrong ({len(draw):,})"
         ax.plot(draw, share[chain, draw], "x", color=ERROR_COLOUR, markersize=5, label=label)
     ax.set(xlim=(0, share.shape[1]), xlabel="Draw")
-    scale_shares(ax, share)
+    scale_shares(ax, share, means)
     reading = "Low is work saved. At equilibrium a strict test needs most of the data."
     _entitle(figure, comparison, "share of the data used by a decision", reading)
     figure.legend(loc="outside lower center", ncols=4)

@@ -2,12 +2,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy.stats import rankdata
 from synthetic import run
 
 from stansub.errors import InputError
 from stansub.output import inference_data
-from stansub.output.plots import _ranks, share_of_data, trace
+from stansub.output.plots import _ranks, _share_over_draws, share_of_data, trace
 
 
 def test_ranks_are_the_mean_ranks() -> None:
@@ -41,6 +42,15 @@ def test_share_of_data_marks_audited_decisions(tmp_path: Path) -> None:
     text = (tmp_path / "share.svg").read_text()
     assert f"audited, right ({(audited & ~wrong).sum()})" in text
     assert f"audited, wrong ({wrong.sum()})" in text
+
+
+def test_means_are_in_view_where_few_decisions_use_any_data() -> None:
+    ax = Figure().subplots()
+    share = np.zeros((2, 1000))
+    share[:, ::250] = 1 / 20_000
+    _share_over_draws(ax, share)
+    low, high = ax.get_ylim()
+    assert [low < line.get_ydata()[-1] < high for line in ax.get_lines()] == [True, True]
 
 
 def test_short_runs_are_drawn_too(tmp_path: Path) -> None:
