@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from clocks import Clock, set_clock
 from hypothesis import HealthCheck, settings
+from matplotlib.figure import Figure
 from simulated import BRMS, PROGRAMS, ROOT, Compiled
 
 from stansub.stan import toolchain
@@ -58,6 +59,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log)
+
+
+@pytest.fixture
+def pictures_in_full() -> None:
+    """Pictures as users see them."""
+
+
+@pytest.fixture(autouse=True)
+def _quick_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of few pixels, without the search for a layout, which takes longest, where no test looks at them."""
+    save = Figure.savefig
+
+    def quickly(figure: Figure, *args: Any, **options: Any) -> None:
+        figure.set_layout_engine("none")
+        save(figure, *args, **{**options, "dpi": 20})
+
+    if "pictures_in_full" not in request.fixturenames:
+        monkeypatch.setattr(Figure, "savefig", quickly)
 
 
 @pytest.fixture

@@ -612,7 +612,7 @@ class Slow(io.RawIOBase):
         return len(text)
 
 def importing(name):
-    for _ in range(40):
+    for _ in range(8):
         slow.buffer.write(bytes(100_000))
 
 sys.stdout = slow = io.TextIOWrapper(io.BufferedWriter(Slow()))

@@ -59,8 +59,9 @@ def test_check_shows_where_variables_come_from(capsys: pytest.CaptureFixture[str
 def test_draws_are_those_from_json_and_know_the_levels(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(["sample", PROGRAM, "data.json", *QUICK, "--output", "json.nc"], capsys)[0] == 0
-    assert run(["sample", PROGRAM, "table.parquet", *COLUMNS, *QUICK, *CSV, "--output", "table.nc"], capsys)[0] == 0
+    options = [*QUICK, "--proposal", "laplace-pcn"]
+    assert run(["sample", PROGRAM, "data.json", *options, "--output", "json.nc"], capsys)[0] == 0
+    assert run(["sample", PROGRAM, "table.parquet", *COLUMNS, *options, *CSV, "--output", "table.nc"], capsys)[0] == 0
     assert (place / "table_1.csv").is_file()
     assert (place / "table_2.csv").is_file()
     from_json, from_table = (inference_data.load(place / f"{name}.nc") for name in ("json", "table"))

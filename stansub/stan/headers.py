@@ -26,7 +26,8 @@ _NOT_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\\n]|\\.)*"|^[ \t]*#[^\n]*',
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BRACE, _NAMESPACE = re.compile(r"([{}])"), re.compile(r"\bnamespace\s*[\w:]*\s*\{")
 _PARENTHESIS, _TEMPLATE = re.compile(r"(\w+\s*\(|[()])"), re.compile(r"\btemplate\s*<")
-_TYPE, _CONSTANT = re.compile(r"\b(?:struct|class)\s+(\w+)"), re.compile(r"\b(?:const\w*|using)\s[\w:<>\s]*?(\w+)\s*=")
+_TYPE = re.compile(r"\b(?:struct|class)\s+(\w+)\b(?!\s*<)")  # one that is specialised is declared elsewhere
+_CONSTANT = re.compile(r"\b(?:const\w*|using)\s[\w:<>\s]*?(\w+)\s*=")
 _NO_NAMES = frozenset({"alignas", "decltype", "defined", "noexcept", "operator", "sizeof", "static_assert"})
 
 
@@ -137,7 +138,7 @@ def _outside_braces(code: str) -> str:
     """What stands outside of the braces of functions and types."""
     outside, depth = [], 0
     for piece in _BRACE.split(code):
-        if piece in "{}":
+        if piece in {"{", "}"}:
             depth = max(0, depth + (1 if piece == "{" else -1))
         elif depth == 0:
             outside.append(piece)

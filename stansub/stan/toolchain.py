@@ -252,22 +252,23 @@ def _headers(
 
 
 def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check: Callable[[], None]) -> None:
-    """Precompile what all programs include first, unless it is, too few need it, or another process does.
+    """Precompile what all programs include first, unless it is or too few need it.
 
-    Precompiled headers of clang would have to be made again whenever the headers were touched.
+    Who compiles another program meanwhile waits: without it both would take longer. Precompiled headers of clang would
+    have to be made again whenever the headers were touched.
     """
     precompiled = header.with_suffix(".hpp.gch")
     if is_ours(precompiled) or is_clang():
         return
-    precompiled.unlink(missing_ok=True)
-    with (header.parent / "programs").open("ab") as programs:  # a byte for each
-        programs.write(b".")
-        count = programs.tell()
-    if count <= _PROGRAMS_FIRST or shutil.disk_usage(header.parent).free < _HEADER_ROOM:
-        return
-    with suppress(Timeout), FileLock(wanted.cache / "locks" / f"{wanted.foundation}-header.lock").acquire(timeout=0):
-        if is_ours(precompiled):
+    programs = header.parent / "programs"
+    with programs.open("ab") as counted:  # a byte for each
+        counted.write(b".")
+    waiting = "Waiting for another process that is precompiling Stan's headers"
+    with _locked(wanted.cache / "locks" / f"{wanted.foundation}-header", lambda: log(waiting), check):
+        needed = programs.stat().st_size > _PROGRAMS_FIRST
+        if is_ours(precompiled) or not needed or shutil.disk_usage(header.parent).free < _HEADER_ROOM:
             return
+        precompiled.unlink(missing_ok=True)
         log("Precompiling Stan's headers (about 20 seconds, once): programs then compile in half the time")
         made = build / "headers" / precompiled.name
         make_folder(made.parent)
@@ -279,7 +280,7 @@ def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check
             made.chmod(0o644)
             made.replace(precompiled)
         else:
-            (header.parent / "programs").write_bytes(b"")
+            programs.write_bytes(b"")
 
 
 def _remove_precompiled(wanted: _Wanted) -> None:

@@ -71,6 +71,7 @@ def test_the_command_writes_what_arviz_draws(place: Path, capsys: pytest.Capture
     assert "draws_ppc.nc" in err
 
 
+@pytest.mark.usefixtures("pictures_in_full")
 def test_pictures_of_integers_and_constants(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     for name, observed in {"count": rng.poisson(3.0, 50), "many": rng.poisson(1e4, 50), "same": np.ones(50)}.items():

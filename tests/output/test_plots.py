@@ -10,6 +10,8 @@ from stansub.errors import InputError
 from stansub.output import inference_data
 from stansub.output.plots import _ranks, _share_over_draws, share_of_data, trace
 
+pytestmark = pytest.mark.usefixtures("pictures_in_full")
+
 
 def test_ranks_are_the_mean_ranks() -> None:
     draws = np.random.default_rng(1).integers(0, 20, (3, 50))

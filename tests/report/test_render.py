@@ -72,6 +72,7 @@ class Page(HTMLParser):
             self.rows[-1][-1] += data
 
 
+@pytest.mark.usefixtures("pictures_in_full")
 def test_the_page_holds_everything_and_needs_nothing(comparison: Comparison) -> None:
     text = render.files(comparison)["report.html"].decode()
     found = Page(text)

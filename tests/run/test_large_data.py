@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import EXAMPLES
 
 import stansub
 from stansub.errors import InputError
@@ -17,18 +18,12 @@ from stansub.stan.syntax import parse
 from stansub.target import observations
 
 N = 4000
-PROGRAM = """
-data { int<lower=0> N; int<lower=1> K; matrix[N, K] x; array[N] int<lower=0, upper=1> y; }
-parameters { real alpha; vector[K] beta; }
-model { alpha ~ normal(0, 5); beta ~ normal(0, 5); y ~ bernoulli_logit_glm(x, alpha, beta); }
-"""
+PROGRAM = EXAMPLES / "logistic.stan"
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> CompiledModel:
-    path = tmp_path_factory.mktemp("large") / "large.stan"
-    path.write_text(PROGRAM)
-    return compile_model(path)
+def compiled() -> CompiledModel:
+    return compile_model(PROGRAM)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +68,7 @@ def test_what_is_written_from_all_rows_needs_all_of_them(
 ) -> None:
 
     values = compiled.read_data(data)
-    assert Shares.of(compiled.original, parse(PROGRAM + changed), values, "N", seed=0) is None
+    assert Shares.of(compiled.original, parse(PROGRAM.read_text() + changed), values, "N", seed=0) is None
 
 
 def test_draws_do_not_depend_on_what_is_held(
@@ -109,6 +104,6 @@ def test_a_program_that_is_no_sum_of_shares_is_proved_on_all_rows(
     data: dict[str, Any], little_memory: None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("centred") / "centred_shares.stan"
-    path.write_text(PROGRAM.replace("glm(x, alpha", "glm(x - mean(x), alpha"))
+    path.write_text(PROGRAM.read_text().replace("glm(x, alpha", "glm(x - mean(x), alpha"))
     with pytest.raises(InputError, match="sum"):
         compile_model(path).with_data(data, block_size=500)

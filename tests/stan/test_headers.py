@@ -20,7 +20,7 @@ FILES = {
     "stan/math/prim/fun/beta.hpp": "inline double beta(double a, double b) { return cube(a) * PI; }",
     "stan/math/prim/fun/cube.hpp": "template <typename T>\ninline return_t<T>\ncube(const T& gamma_of) { return 0; }",
     "stan/math/prim/fun/gamma.hpp": 'inline double gamma(double a) { static const char* f = "beta"; return a; }',
-    "stan/math/prim/fun/pi.hpp": "static constexpr double PI = 3;\nstruct circle { double a() { return cube(1); } };",
+    "stan/math/prim/fun/pi.hpp": "const int PI = 3;\nstruct circle { circle() {} double area() { return cube(1); } };",
 }
 
 
@@ -54,6 +54,7 @@ def test_a_program_includes_what_it_mentions_and_what_that_mentions_first(header
     assert text.count("#undef") == 3
     assert included(headers.for_one("circle c;")) == ["cube", "pi"]
     assert included(headers.for_one("add(1, 2);")) == []
+    assert included(headers.for_one("double area = 1;")) == [], "a function of a type is not one of the namespace"
     assert included(headers.for_one('std::string gamma_of = "gamma";')) == []
 
 

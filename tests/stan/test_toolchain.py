@@ -11,6 +11,7 @@ import sys
 import tarfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,7 +29,7 @@ from stansub.stan.home import _find_home, find_home
 
 CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
 
-# Writes what make would write, slowly and in two steps, and notes that it was called.
+# Writes what make would write, in two steps, slowly where that matters, and notes that it was called.
 FAKE_MAKE = """#!/bin/sh
 echo "$@" >> {log}
 case "$1" in --version) exit;; esac
@@ -38,7 +39,7 @@ for argument in "$@"; do
 done
 [ -f "$api" ] || echo api > "$api"
 printf first > "$target"
-sleep 0.2
+sleep "${{PAUSE:-0}}"
 printf second >> "$target"
 """
 
@@ -483,7 +484,7 @@ def test_headers_are_precompiled_for_each_compiler_and_old_ones_removed(no_downl
     assert f"HEADERS={header.with_suffix('')} " in fake_make()[-1]
 
 
-@pytest.mark.parametrize("hindrance", ["clang", "no room", "BridgeStan's own sources", "made by another process"])
+@pytest.mark.parametrize("hindrance", ["clang", "no room", "BridgeStan's own sources"])
 def test_programs_do_without_precompiled_headers(no_download, fake_make, tmp_path, monkeypatch, hindrance):
     if hindrance == "clang":
         monkeypatch.setattr(compiler, "first_line", lambda program: "Debian clang version 14.0.6")
@@ -491,15 +492,21 @@ def test_programs_do_without_precompiled_headers(no_download, fake_make, tmp_pat
         monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1e9))
     if hindrance == "BridgeStan's own sources":
         monkeypatch.setenv("BRIDGESTAN", str(fake_sources(tmp_path / "sources")))
-    compile_some("ab")
-    if hindrance == "made by another process":
-        (folder,) = (no_download / "headers").iterdir()
-        with FileLock(no_download / "locks" / f"{folder.name}-header.lock"):
-            compile_some("cd")
-    else:
-        compile_some("cd")
+    compile_some("abcd")
     assert not fake_make(of_headers=True)
     assert not precompiled(no_download)
+
+
+def test_headers_that_another_process_precompiles_are_waited_for(no_download, fake_make):
+    compile_some("ab")
+    (folder,) = (no_download / "headers").iterdir()
+    said: list[str] = []
+    with ThreadPoolExecutor() as pool, FileLock(no_download / "locks" / f"{folder.name}-header.lock"):
+        library = pool.submit(toolchain.compile_library, CODE, name="c", progress=said.append)
+        wait_until(lambda: "Waiting for another process that is precompiling Stan's headers" in said)
+        (folder / "stan.hpp.gch").touch(0o644)
+    assert library.result().is_file()
+    assert not fake_make(of_headers=True)
 
 
 def test_precompiled_headers_that_others_could_have_written_are_not_used(no_download, fake_make):
@@ -571,7 +578,8 @@ def test_everything_that_matters_is_in_the_name(no_download, fake_make, tmp_path
     assert len(set(libraries)) == len(libraries) == len(fake_make())
 
 
-def test_two_processes_compile_one_library(no_download, fake_make):
+def test_two_processes_compile_one_library(no_download, fake_make, monkeypatch):
+    monkeypatch.setenv("PAUSE", "0.5")
     find_home()
     script = (
         "from stansub.stan.toolchain import compile_library\n"
