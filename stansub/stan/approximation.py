@@ -33,8 +33,8 @@ _ARGUMENTS = {
     "stansub_starts": f"array[{SIZE} + 1] int",
     "stansub_heads": f"array[{SIZE}] int",
     "stansub_places": "array[stansub_n_places] int",
-    "stansub_mean_of": "array[stansub_n_places] int",
     "stansub_profiles": "matrix[stansub_n_places, 4]",
+    "stansub_profiles_starts": "array[stansub_n_means + 1] int",
     "stansub_weights": "vector[stansub_n_weights]",
     "stansub_weighed": "array[stansub_n_weights] int",
     "stansub_weights_starts": "array[stansub_n_means + 1] int",
@@ -55,6 +55,7 @@ def as_data(approximation: Approximation) -> dict[str, Any]:
     precision = quadratic.precision
     left = sp.csr_array(sp.tril(precision, -1))
     left.sort_indices()
+    by_mean = np.argsort(profiles.means, kind="stable")
     data = (
         quadratic.point,
         quadratic.gradient + approximation.slope,
@@ -63,9 +64,9 @@ def as_data(approximation: Approximation) -> dict[str, Any]:
         left.indices,
         left.indptr,
         _heads(left),
-        profiles.places,
-        profiles.means,
-        np.column_stack([profiles.sizes, *profiles.coefficients]),
+        profiles.places[by_mean],
+        np.column_stack([1 / profiles.sizes, *profiles.coefficients])[by_mean],
+        np.searchsorted(profiles.means[by_mean], np.arange(len(profiles.starts))),
         profiles.weights,
         profiles.columns,
         profiles.starts,

@@ -43,29 +43,31 @@ inline double stansub_quadratic(const Eigen::VectorXd& x, const StansubVector& d
 }
 
 // The same for the sum of s^3 (a + b s + c s^2) over coefficients, with t = (x_j - mean) / size and
-// s = t / sqrt(1 + (t / limit)^2). `profiles` has sizes, a, b and c in its columns. Means are weighted ones of x, whose
-// weights are given by rows.
-inline double stansub_profiles(const Eigen::VectorXd& x, const StansubPlaces& places, const StansubPlaces& mean_of,
-                               const Eigen::Ref<const Eigen::MatrixXd>& profiles, const StansubVector& weights,
-                               const StansubPlaces& weighed, const StansubPlaces& starts, double limit,
-                               Eigen::VectorXd& slope) {
-  const Eigen::Index n = places.size(), n_means = starts.size() - 1;
-  Eigen::VectorXd means = Eigen::VectorXd::Zero(n_means), from_means = means;
-  for (Eigen::Index m = 0; m < n_means; ++m)
-    for (int k = starts[m]; k < starts[m + 1]; ++k) means[m] += weights[k] * x[weighed[k]];
-  Eigen::ArrayXd t(n);
-  for (Eigen::Index i = 0; i < n; ++i) t[i] = x[places[i]] - means[mean_of[i]];
-  const auto sizes = profiles.col(0).array(), a = profiles.col(1).array(), b = profiles.col(2).array(),
+// s = t / sqrt(1 + (t / limit)^2). `profiles` has 1 / size, a, b and c in its columns. Means are weighted ones of x;
+// those of mean m have profiles from `profiles_starts[m]` and weights from `weights_starts[m]` to the next.
+inline double stansub_profiles(const Eigen::VectorXd& x, const StansubPlaces& places,
+                               const Eigen::Ref<const Eigen::MatrixXd>& profiles, const StansubPlaces& profiles_starts,
+                               const StansubVector& weights, const StansubPlaces& weighed,
+                               const StansubPlaces& weights_starts, double limit, Eigen::VectorXd& slope) {
+  const Eigen::Index n_means = weights_starts.size() - 1;
+  const auto profiles_of = [&](auto& all, Eigen::Index m) {
+    return all.segment(profiles_starts[m], profiles_starts[m + 1] - profiles_starts[m]);
+  };
+  const auto weights_of = [&](auto& all, Eigen::Index m) {
+    return all.segment(weights_starts[m], weights_starts[m + 1] - weights_starts[m]);
+  };
+  const auto scales = profiles.col(0).array(), a = profiles.col(1).array(), b = profiles.col(2).array(),
              c = profiles.col(3).array();
-  t /= sizes;
-  const Eigen::ArrayXd root = (1 + (t / limit).square()).rsqrt(), s = t * root;
-  const Eigen::ArrayXd slopes = s.square() * (3 * a + s * (4 * b + 5 * s * c)) * root.cube() / sizes;
-  for (Eigen::Index i = 0; i < n; ++i) {
-    slope[places[i]] += slopes[i];
-    from_means[mean_of[i]] += slopes[i];
-  }
+  Eigen::ArrayXd t = x(places), weighted = x(weighed);
+  weighted *= weights.array();
+  for (Eigen::Index m = 0; m < n_means; ++m) profiles_of(t, m) -= weights_of(weighted, m).sum();
+  t *= scales;
+  const Eigen::ArrayXd root = (1.0 + (t / limit).square()).sqrt().inverse(), s = t * root;
+  const Eigen::ArrayXd slopes = s.square() * (3.0 * a + s * (4.0 * b + 5.0 * s * c)) * root.cube() * scales;
+  slope(places).array() += slopes;
   for (Eigen::Index m = 0; m < n_means; ++m)
-    for (int k = starts[m]; k < starts[m + 1]; ++k) slope[weighed[k]] -= from_means[m] * weights[k];
+    weights_of(weighted, m) = weights_of(weights, m) * profiles_of(slopes, m).sum();
+  slope(weighed).array() -= weighted;
   return (s.cube() * (a + s * (b + s * c))).sum();
 }
 
@@ -76,17 +78,18 @@ template <typename Phi>
 inline stan::scalar_type_t<Phi> stansub_approximation(
     const Phi& phi, const StansubVector& point, const StansubVector& gradient, const StansubVector& diagonal,
     const StansubVector& values, const StansubPlaces& columns, const StansubPlaces& starts, const StansubPlaces& heads,
-    const StansubPlaces& places, const StansubPlaces& mean_of, const Eigen::Ref<const Eigen::MatrixXd>& profiles,
-    const StansubVector& weights, const StansubPlaces& weighed, const StansubPlaces& weights_starts, double limit,
-    std::ostream*) {
+    const StansubPlaces& places, const Eigen::Ref<const Eigen::MatrixXd>& profiles,
+    const StansubPlaces& profiles_starts, const StansubVector& weights, const StansubPlaces& weighed,
+    const StansubPlaces& weights_starts, double limit, std::ostream*) {
   using Scalar = stan::scalar_type_t<Phi>;
   if constexpr (stan::is_fvar<Scalar>::value) {
     throw std::logic_error("a surrogate has no second derivatives");
   } else {
     const Eigen::VectorXd x = stan::math::value_of(phi) - point;
     Eigen::VectorXd slope = gradient;
-    const double value = gradient.dot(x) + stansub_quadratic(x, diagonal, values, columns, starts, heads, slope) +
-                         stansub_profiles(x, places, mean_of, profiles, weights, weighed, weights_starts, limit, slope);
+    double value = gradient.dot(x);
+    value += stansub_quadratic(x, diagonal, values, columns, starts, heads, slope);
+    value += stansub_profiles(x, places, profiles, profiles_starts, weights, weighed, weights_starts, limit, slope);
     if constexpr (std::is_same_v<Scalar, double>) {
       return value;
     } else {
