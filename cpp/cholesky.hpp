@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "vectors.hpp"
+
 namespace stansub {
 
 // A lower triangle by compressed columns, each begun by its diagonal.
@@ -45,21 +47,53 @@ struct SparseCholesky : LowerTriangle {
     }
   }
 
+  // x := L' x
+  void times_transpose(std::vector<double>& x) const {
+    for (std::size_t j = 0; j < dim(); ++j) x[j] = values[starts[j]] * x[j] + below(j, x.data());
+  }
+
   // x := L^-1 x
   void forward(std::vector<double>& x) const {
     for (std::size_t j = 0; j < dim(); ++j) {
       const double one = x[j] /= values[starts[j]];
-      for (std::int32_t k = starts[j] + 1; k < starts[j + 1]; ++k) x[rows[k]] -= values[k] * one;
+      const auto [n, at, factors] = column(j);
+      if (is_run(n, at)) {
+        double* const to = x.data() + *at;
+        for (std::int32_t k = 0; k < n; ++k) to[k] -= factors[k] * one;
+      } else {
+        for (std::int32_t k = 0; k < n; ++k) x[at[k]] -= factors[k] * one;
+      }
     }
   }
 
   // x := L'^-1 x
   void backward(std::vector<double>& x) const {
-    for (std::size_t j = dim(); j-- > 0;) {
-      double one = x[j];
-      for (std::int32_t k = starts[j] + 1; k < starts[j + 1]; ++k) one -= values[k] * x[rows[k]];
-      x[j] = one / values[starts[j]];
-    }
+    for (std::size_t j = dim(); j-- > 0;) x[j] = (x[j] - below(j, x.data())) / values[starts[j]];
+  }
+
+ private:
+  // What is below the diagonal.
+  struct Column {
+    std::int32_t n;
+    const std::int32_t* rows;
+    const double* values;
+  };
+
+  Column column(std::size_t j) const {
+    const std::int32_t first = starts[j] + 1;
+    return {starts[j + 1] - first, rows.data() + first, values.data() + first};
+  }
+
+  // Whether rows follow each other, so that vector instructions serve.
+  static bool is_run(std::int32_t n, const std::int32_t* at) { return n > 1 && at[n - 1] - at[0] == n - 1; }
+
+  // The product of that and x.
+  double below(std::size_t j, const double* x) const {
+    const auto [n, at, factors] = column(j);
+    if (is_run(n, at)) return dot(factors, x + *at, n);
+    double sum = 0;
+    for (std::int32_t k = 0; k < n; ++k) sum += factors[k] * x[at[k]];
+    return sum;
   }
 };
 

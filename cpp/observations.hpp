@@ -20,6 +20,7 @@
 #include "records.hpp"
 #include "sketch.hpp"
 #include "thinning.hpp"
+#include "vectors.hpp"
 
 namespace stansub {
 
@@ -286,20 +287,6 @@ class Observations final : public RemainderSource {
     return weights;
   }
 
-  static double dot(const double* row, const std::vector<double>& d) { return dot(row, d, d.size()); }
-
-  // As several sums, which the compiler makes vector instructions of.
-  static double dot(const double* row, const std::vector<double>& d, std::size_t n) {
-    constexpr std::size_t lanes = 4;
-    double sums[lanes] = {};
-    std::size_t j = 0;
-    for (; j + lanes <= n; j += lanes)
-      for (std::size_t lane = 0; lane < lanes; ++lane) sums[lane] += row[j + lane] * d[j + lane];
-    double rest = 0;
-    for (; j < n; ++j) rest += row[j] * d[j];
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]) + rest;
-  }
-
   double power(double t) const { return order() == 3 ? t * t * t * t : t * t * t; }
 
   void set_change(const double* theta, std::vector<double>& d) const {
@@ -314,9 +301,9 @@ class Observations final : public RemainderSource {
     point.w.resize(dim());
     double squares = 0, total = 0;
     for (std::size_t j = 0; j < dim(); ++j) {
-      const double along = point.w[j] = dot(&expansion_.whitening[j * dim()], d, j + 1);
+      const double along = point.w[j] = dot(&expansion_.whitening[j * dim()], d.data(), j + 1);
       squares += along * along;
-      total += d[j] * (expansion_.gradient[j] + dot(&expansion_.hessian[j * dim()], d, j + 1));
+      total += d[j] * (expansion_.gradient[j] + dot(&expansion_.hessian[j * dim()], d.data(), j + 1));
     }
     point.length = power(std::sqrt(squares));
     point.total = order() == 3 ? total + cubic(d, point.products) / 6 : total;
@@ -334,7 +321,7 @@ class Observations final : public RemainderSource {
     for (std::size_t j = 0; j < dim(); ++j) {
       for (std::size_t k = 0; k <= j; ++k) *product++ = d[j] * d[k];
       const std::size_t n = (j + 1) * (j + 2) / 2;
-      sum += d[j] * dot(row, products, n);
+      sum += d[j] * dot(row, products.data(), n);
       row += n;
     }
     return sum;

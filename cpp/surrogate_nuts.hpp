@@ -4,8 +4,9 @@
 #include <numpy/random/bitgen.h>
 #include <numpy/random/distributions.h>
 
+#include <cmath>
 #include <cstdint>
-#include <limits>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "coordinates.hpp"
 #include "evaluators.hpp"
 #include "nuts.hpp"
+#include "vectors.hpp"
 
 namespace stansub {
 
@@ -23,10 +25,12 @@ class SurrogateSystem {
  public:
   static constexpr double kLargestRange = 1000;
 
-  struct State {
+  struct Point {
     std::vector<double> z, momentum, gradient;
-    double log_density;
+    double log_density = 0, energy = 0;
   };
+  // Trees keep each state several times.
+  using State = std::shared_ptr<const Point>;
   using Sum = std::vector<double>;
 
   SurrogateSystem(const void* model, BridgeStan api, std::vector<double> centre, SparseCholesky cholesky,
@@ -41,74 +45,77 @@ class SurrogateSystem {
   std::size_t dim() const { return centre_.size(); }
   void set_step_size(double step_size) { step_size_ = step_size; }
 
-  // The state at a position; false where the log density is not defined.
-  bool place(const double* theta, State& state) {
+  // The state at a position, at rest; null where the log density is not defined.
+  State place(const double* theta) {
     const std::size_t d = dim();
+    auto found = std::make_shared<Point>();
     coordinates_.inward(theta, inner_.data());
-    state.z.resize(d);
-    for (std::size_t k = 0; k < d; ++k) state.z[k] = inner_[cholesky_.order[k]] - centre_[cholesky_.order[k]];
-    // z = L' x
-    for (std::size_t j = 0; j < d; ++j) {
-      double one = 0;
-      for (std::int32_t k = cholesky_.starts[j]; k < cholesky_.starts[j + 1]; ++k)
-        one += cholesky_.values[k] * state.z[cholesky_.rows[k]];
-      state.z[j] = one;
-    }
-    state.momentum.assign(d, 0.0);
-    return evaluate(theta, state);
+    found->z.resize(d);
+    for (std::size_t k = 0; k < d; ++k) found->z[k] = inner_[cholesky_.order[k]] - centre_[cholesky_.order[k]];
+    cholesky_.times_transpose(found->z);
+    found->momentum.assign(d, 0.0);
+    return evaluate(theta, *found) ? found : nullptr;
   }
 
-  void theta(const State& state, double* out) {
-    x_ = state.z;
-    cholesky_.backward(x_);
-    for (std::size_t k = 0; k < dim(); ++k) inner_[cholesky_.order[k]] = centre_[cholesky_.order[k]] + x_[k];
-    coordinates_.outward(inner_.data(), out);
-  }
+  void theta(const State& state, double* out) { outward(state->z, out); }
 
   void refresh(State& state, bitgen_t* bits) const {
-    random_standard_normal_fill(bits, static_cast<npy_intp>(dim()), state.momentum.data());
+    auto found = std::make_shared<Point>(*state);
+    random_standard_normal_fill(bits, static_cast<npy_intp>(dim()), found->momentum.data());
+    set_energy(*found);
+    state = std::move(found);
   }
 
   bool step(State& state, int direction) {
     const double step = direction * step_size_;
+    auto next = std::make_shared<Point>();
+    next->z.resize(dim());
+    next->momentum.resize(dim());
     for (std::size_t k = 0; k < dim(); ++k) {
-      state.momentum[k] += 0.5 * step * state.gradient[k];
-      state.z[k] += step * state.momentum[k];
+      next->momentum[k] = state->momentum[k] + 0.5 * step * state->gradient[k];
+      next->z[k] = state->z[k] + step * next->momentum[k];
     }
-    theta(state, theta_.data());
-    if (!evaluate(theta_.data(), state)) return false;
-    for (std::size_t k = 0; k < dim(); ++k) state.momentum[k] += 0.5 * step * state.gradient[k];
-    return std::isfinite(energy(state));
+    outward(next->z, theta_.data());
+    if (!evaluate(theta_.data(), *next)) return false;
+    for (std::size_t k = 0; k < dim(); ++k) next->momentum[k] += 0.5 * step * next->gradient[k];
+    set_energy(*next);
+    state = std::move(next);
+    return std::isfinite(state->energy);
   }
 
-  double energy(const State& state) const {
-    return 0.5 * dot(state.momentum, state.momentum) - state.log_density;
-  }
+  double energy(const State& state) const { return state->energy; }
 
-  Sum total(const State& state) const { return state.momentum; }
+  const Sum& total(const State& state) const { return state->momentum; }
   void add(Sum& sum, const Sum& more) const {
     for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += more[k];
   }
 
   bool stops(const State& left, const State& right, const Sum& sum, double low, double high) const {
-    return !(high - low <= kLargestRange) || dot(left.momentum, sum) <= 0 || dot(right.momentum, sum) <= 0;
+    return !(high - low <= kLargestRange) || dot(left->momentum.data(), sum) <= 0 ||
+           dot(right->momentum.data(), sum) <= 0;
   }
 
  private:
-  static double dot(const std::vector<double>& a, const std::vector<double>& b) {
-    double sum = 0;
-    for (std::size_t k = 0; k < a.size(); ++k) sum += a[k] * b[k];
-    return sum;
+  static void set_energy(Point& point) {
+    point.energy = 0.5 * dot(point.momentum.data(), point.momentum) - point.log_density;
+  }
+
+  // Parameters at z; their inner coordinates are at hand then.
+  void outward(const std::vector<double>& z, double* theta) {
+    x_ = z;
+    cholesky_.backward(x_);
+    for (std::size_t k = 0; k < dim(); ++k) inner_[cholesky_.order[k]] = centre_[cholesky_.order[k]] + x_[k];
+    coordinates_.outward(inner_.data(), theta);
   }
 
   // At parameters whose inner coordinates are at hand.
-  bool evaluate(const double* theta, State& state) {
-    if (api_.gradient(model_, true, theta, &state.log_density, slope_.data()) != 0) return false;
-    coordinates_.pull(inner_.data(), theta, state.log_density, slope_.data());
-    state.gradient.resize(dim());
-    for (std::size_t k = 0; k < dim(); ++k) state.gradient[k] = slope_[cholesky_.order[k]];
-    cholesky_.forward(state.gradient);
-    return std::isfinite(state.log_density);
+  bool evaluate(const double* theta, Point& point) {
+    if (api_.gradient(model_, true, theta, &point.log_density, slope_.data()) != 0) return false;
+    coordinates_.pull(inner_.data(), theta, point.log_density, slope_.data());
+    point.gradient.resize(dim());
+    for (std::size_t k = 0; k < dim(); ++k) point.gradient[k] = slope_[cholesky_.order[k]];
+    cholesky_.forward(point.gradient);
+    return std::isfinite(point.log_density);
   }
 
   const void* model_;

@@ -42,17 +42,18 @@ class SurrogateNuts {
     Transition found;
     RandomCoins coins{bits};
     system_.set_step_size(step_size);
-    if (!system_.place(theta, state_)) throw std::invalid_argument("the surrogate is not defined at the start");
+    auto state = system_.place(theta);
+    if (!state) throw std::invalid_argument("the surrogate is not defined at the start");
     for (std::int32_t k = 0; k < n; ++k) {
-      system_.refresh(state_, bits);
-      auto made = Nuts<SurrogateSystem, RandomCoins>(system_, coins, max_depth)(state_);
-      state_ = std::move(made.state);
+      system_.refresh(state, bits);
+      auto made = Nuts<SurrogateSystem, RandomCoins>(system_, coins, max_depth)(state);
+      state = std::move(made.state);
       found.acceptance += made.acceptance / n;
       found.n_steps += made.n_steps;
       found.depth = std::max(found.depth, made.depth);
       found.diverged |= made.diverged;
     }
-    system_.theta(state_, theta);
+    system_.theta(state, theta);
     return found;
   }
 
@@ -60,7 +61,6 @@ class SurrogateNuts {
 
  private:
   SurrogateSystem system_;
-  SurrogateSystem::State state_;
 };
 
 // A trajectory of states with given energies, of which the first follows the last; Python says what ends a tree.

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from stansub.errors import InputError
+from stansub.stan.approximation import CALL, DATA, FUNCTION, PHI, SIZE
 from stansub.stan.densities import SPECS
 from stansub.stan.dependence import Step, Steps, needed, text_of
 from stansub.stan.rewrite import silenced
@@ -43,19 +44,7 @@ from stansub.stan.syntax import (
     names,
     writes,
 )
-from stansub.target.approximation import LIMIT
 
-# Data of the program with the surrogate (`stansub.target.approximation`): the point of expansion, the slope, and by
-# rows a matrix whose quadratic form is that of minus the Hessian; then profiles: their coefficients' places, from which
-# means these are counted, weights of these by rows, sizes and polynomials.
-SIZE, POINT, GRADIENT, VALUES, COLUMNS, STARTS = (
-    f"stansub_{name}" for name in ("n_phi", "point", "gradient", "values", "columns", "starts")
-)
-PLACES, MEANS, WEIGHTS, WEIGHED, WEIGHTS_STARTS, SIZES, CUBIC, QUARTIC, QUINTIC = (
-    f"stansub_{name}"
-    for name in ("places", "means", "weights", "weighed", "weights_starts", "sizes", "cubic", "quartic", "quintic")
-)
-_PHI = "stansub_phi"
 _ORDERED = "ordered"
 _LOWER, _UPPER = Bound("lower", Literal("0")), Bound("upper", Literal("1"))
 # How arguments are read, by their bounds, and functions whose values have these bounds.
@@ -284,46 +273,24 @@ def _surrogate(
     kept: Collection[Span],
 ) -> str:
     locals_ = {one.name for one in program.model.declarations} & {one.name for one in arguments}
-    data = [
-        *(f"  {one.type} {one.name};" for one in declarations),
-        f"  int {SIZE};",
-        *(f"  vector[{SIZE}] {name};" for name in (POINT, GRADIENT)),
-        f"  int {VALUES}_n;",
-        f"  vector[{VALUES}_n] {VALUES};",
-        f"  array[{VALUES}_n] int {COLUMNS};",
-        f"  array[{SIZE} + 1] int {STARTS};",
-        *(f"  int {name}_n;" for name in (PLACES, WEIGHTS_STARTS, WEIGHTS)),
-        *(f"  array[{PLACES}_n] int {name};" for name in (PLACES, MEANS)),
-        f"  vector[{WEIGHTS}_n] {WEIGHTS};",
-        f"  array[{WEIGHTS}_n] int {WEIGHED};",
-        f"  array[{WEIGHTS_STARTS}_n] int {WEIGHTS_STARTS};",
-        *(f"  vector[{PLACES}_n] {name};" for name in (SIZES, CUBIC, QUARTIC, QUINTIC)),
-    ]
+    data = [*(f"  {one.type} {one.name};" for one in declarations), DATA]
     phi = _phi(arguments)
-    change = f"{_PHI} - {POINT}"
-    product = f"csr_matrix_times_vector({SIZE}, {SIZE}, {VALUES}, {COLUMNS}, {STARTS}, stansub_change)"
-    sparse = f"{WEIGHTS}, {WEIGHED}, {WEIGHTS_STARTS}"
-    means = f"csr_matrix_times_vector({WEIGHTS_STARTS}_n - 1, {SIZE}, {sparse}, stansub_change)"
     model = [
         text_of(program, program.model.statements, kept),
         f"{{\n{phi}",
-        f"vector[{SIZE}] stansub_change = {change};",
-        f"target += dot_product({GRADIENT}, stansub_change) - 0.5 * dot_product(stansub_change, {product});",
-        f"vector[{PLACES}_n] stansub_t = (stansub_change[{PLACES}] - {means}[{MEANS}]) ./ {SIZES};",
-        f"vector[{PLACES}_n] stansub_s = stansub_t ./ sqrt(1 + square(stansub_t / {LIMIT}));",
-        f"vector[{PLACES}_n] stansub_factor = {CUBIC} + stansub_s .* ({QUARTIC} + stansub_s .* {QUINTIC});",
-        "target += dot_product(square(stansub_s) .* stansub_s, stansub_factor);",
+        f"target += {CALL};",
         "}",
     ]
     quantities = [
-        f"  vector[{SIZE}] {_PHI}_now;",
+        f"  vector[{SIZE}] {PHI}_now;",
         "  {",
         _without_effects(program, kept) if locals_ else "",
         phi,
-        f"{_PHI}_now = {_PHI};",
+        f"{PHI}_now = {PHI};",
         "  }",
     ]
     return program.with_blocks(
+        functions_block=f"{program.text(program.functions_block.inside)}\n{FUNCTION}",
         data="\n".join(data),
         transformed_data=text_of(program, program.transformed_data.statements, transformed_data) or None,
         transformed_parameters=text_of(program, program.transformed_parameters.statements, kept) or None,
@@ -348,7 +315,7 @@ def _unconstrained(one: Declaration, value: str) -> str:
 
 def _phi(arguments: Sequence[Declaration]) -> str:
     """Stan code that declares phi."""
-    lines = [f"vector[{SIZE}] {_PHI};", "{", "int stansub_at = 0;"]
+    lines = [f"vector[{SIZE}] {PHI};", "{", "int stansub_at = 0;"]
     for one in arguments:
         depth = len(one.type.array_dims)
         index = [f"stansub_i{k}" for k in range(depth)]
@@ -358,7 +325,7 @@ def _phi(arguments: Sequence[Declaration]) -> str:
         body = [
             "{",
             f"vector[num_elements({vector})] stansub_value = {vector};",
-            f"{_PHI}[stansub_at + 1 : stansub_at + num_elements(stansub_value)] = stansub_value;",
+            f"{PHI}[stansub_at + 1 : stansub_at + num_elements(stansub_value)] = stansub_value;",
             "stansub_at += num_elements(stansub_value);",
             "}",
         ]

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from stansub.stan import rewrite
 from stansub.stan.analysis import Analysis
+from stansub.stan.approximation import COMPILED_WITH
 from stansub.stan.parts import Parts, divide, has_other_sums
 from stansub.stan.syntax import Program
 
@@ -101,7 +102,7 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
     code = analysis.halves(size).surrogate
     programs = (
         _whole(analysis.program),
-        Planned(SURROGATE, code, "all but the likelihood, with a quadratic in its place", "_surrogate"),
+        Planned(SURROGATE, code, "all but the likelihood, with a quadratic in its place", "_surrogate", COMPILED_WITH),
         *_silenced(analysis.program),
     )
     return Plan(programs, None)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import scipy.sparse as sp
 
 from stansub import memory
 from stansub._loop import SurrogateNuts
 from stansub.errors import RunError
-from stansub.stan import likelihood, toolchain
+from stansub.stan import toolchain
 from stansub.stan.analysis import Analysis
+from stansub.stan.approximation import COMPILED_WITH, as_data
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
@@ -93,40 +93,13 @@ class Split:
 
     def surrogate(self, approximation: Approximation) -> Surrogate:
         """With an approximation of the likelihood in its place."""
-        values = self.values.values | _data(approximation)
+        values = self.values.values | as_data(approximation)
         return Surrogate(replace(self.values, values=values).model(self.library), approximation)
 
     def nothing(self) -> Surrogate:
         """With nothing in its place: the prior."""
         m = self.predictors.dim
         return self.surrogate(Approximation.plain(Quadratic.of(np.zeros(m), 0.0, np.zeros(m), self.predictors.empty())))
-
-
-def _data(approximation: Approximation) -> dict[str, Any]:
-    """An approximation as data of the program."""
-    quadratic, profiles = approximation.quadratic, approximation.profiles
-    # The quadratic form of a symmetric matrix is that of half of it.
-    precision = quadratic.precision
-    half = sp.csr_array(2 * sp.tril(precision, -1) + sp.diags_array(precision.diagonal()))
-    return {
-        likelihood.SIZE: len(quadratic.point),
-        likelihood.POINT: quadratic.point,
-        likelihood.GRADIENT: quadratic.gradient + approximation.slope,
-        f"{likelihood.VALUES}_n": half.nnz,
-        likelihood.VALUES: half.data,
-        likelihood.COLUMNS: half.indices.astype(np.int64) + 1,
-        likelihood.STARTS: half.indptr.astype(np.int64) + 1,
-        f"{likelihood.PLACES}_n": len(profiles.places),
-        likelihood.PLACES: profiles.places.astype(np.int64) + 1,
-        likelihood.MEANS: profiles.means.astype(np.int64) + 1,
-        f"{likelihood.WEIGHTS}_n": len(profiles.weights),
-        likelihood.WEIGHTS: profiles.weights,
-        likelihood.WEIGHED: profiles.columns.astype(np.int64) + 1,
-        f"{likelihood.WEIGHTS_STARTS}_n": len(profiles.starts),
-        likelihood.WEIGHTS_STARTS: profiles.starts.astype(np.int64) + 1,
-        likelihood.SIZES: profiles.sizes,
-        **dict(zip((likelihood.CUBIC, likelihood.QUARTIC, likelihood.QUINTIC), profiles.coefficients, strict=True)),
-    }
 
 
 def split(
@@ -174,7 +147,8 @@ def split(
     if predictors is None:
         predictors = sparse_predictors(own, values.values, n, cut=cutting(values, size))
     try:
-        library = Library(toolchain.compile_library(own.surrogate, name=f"{name}_surrogate", progress=progress))
+        path = toolchain.compile_library(own.surrogate, name=f"{name}_surrogate", progress=progress, **COMPILED_WITH)
+        library = Library(path)
     except RunError as error:
         if type(error) is not RunError:  # an interrupt, or the time limit
             raise

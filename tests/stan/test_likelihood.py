@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from external import accepted
 
 from stansub.stan import stanc
 from stansub.stan.likelihood import NotInArgumentsError, OwnArguments, in_own_arguments
@@ -17,7 +18,7 @@ def split(code: str) -> OwnArguments:
 
 def arguments(code: str) -> list[str]:
     own = split(code)
-    stanc.canonical_code(own.surrogate, "surrogate")
+    accepted(own.surrogate)
     return [f"{one.type} {one.name}" for one in own.arguments]
 
 
@@ -132,10 +133,10 @@ def test_a_surrogate_needs_no_data_of_observations() -> None:
         model="b ~ normal(m, 1); y ~ normal(a * x + b[g], 1);",
     )
     own = split(code)
-    stanc.canonical_code(own.surrogate, "surrogate")
+    accepted(own.surrogate)
     assert [one.name for one in own.declarations] == ["N", "J", "x"]  # the mean is of all of them
     own = split(code.replace("normal(m, 1)", "normal(0, 1)"))
-    stanc.canonical_code(own.surrogate, "surrogate")
+    accepted(own.surrogate)
     assert [one.name for one in own.declarations] == ["J"]
 
 

@@ -1,7 +1,6 @@
 """Rewritten programs: stanc takes them, and one of each kind gives the right numbers."""
 
 import ctypes
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+from external import accepted
 from numpy.typing import NDArray
 
 from stansub.errors import InputError
 from stansub.stan import stanc, toolchain
-from stansub.stan.home import find_home
 from stansub.stan.library import Library, Model
 from stansub.stan.recognise import recognise
 from stansub.stan.rewrite import block_program, constants_program, range_program, silent
@@ -37,15 +36,6 @@ def canonical(tmp_path: Path) -> Parse:
         return parse(stanc.canonical(file))
 
     return canonical
-
-
-def accepted(code: str) -> str:
-    """Canonical text of a program with external functions; fails where stanc rejects it."""
-    options = ["--allow-undefined", "--print-canonical", "--max-line-length=10000", "/dev/stdin"]
-    command = [str(find_home().stanc), *options]
-    done = subprocess.run(command, input=code, capture_output=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, f"{done.stderr}\n{code}"
-    return done.stdout
 
 
 def words(text: str) -> list[str]:

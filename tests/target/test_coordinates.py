@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub._loop import SurrogateNuts
+from stansub.target.cholesky import Factor
 from stansub.target.coordinates import Coordinates
 from stansub.tuning.coordinates import Inner
 
@@ -210,9 +211,15 @@ class WithoutDeterminant:
         return value + more, gradient + slope
 
 
-def sampler(density: Density, widths: Array, coordinates: Coordinates) -> SurrogateNuts:
+def independent(widths: Array) -> Factor:
+    """A metric of independent parameters."""
+    rows = np.arange(len(widths) + 1, dtype=np.int32)
+    return Factor(rows, rows[:-1], 1 / widths, rows[:-1])
+
+
+def sampler(density: Density, factor: Factor, coordinates: Coordinates) -> SurrogateNuts:
     """On a function in place of a compiled program."""
-    dim, pointer = len(widths), ctypes.POINTER(ctypes.c_double)
+    dim, pointer = len(factor.order), ctypes.POINTER(ctypes.c_double)
     kind = ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, pointer, pointer, pointer, ctypes.c_void_p
     )
@@ -230,15 +237,13 @@ def sampler(density: Density, widths: Array, coordinates: Coordinates) -> Surrog
     function = kind(called)
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
-    starts, rows = np.arange(dim + 1, dtype=np.int32), np.arange(dim, dtype=np.int32)
-    factor = starts, rows, 1 / widths, rows
     compiled = coordinates.compiled()
     return SurrogateNuts(address, address, address, np.zeros(dim), *factor, compiled, owner=function)
 
 
 def z_scores(posterior: Scaled | Correlated, density: Density, weights: Array, n: int = 3000) -> Array:
     """Statistics beside quadrature, in standard errors."""
-    nuts = sampler(density, posterior.widths, posterior.coordinates(weights))
+    nuts = sampler(density, independent(posterior.widths), posterior.coordinates(weights))
     rng, theta, truth = np.random.default_rng(5), np.zeros(len(posterior.widths)), posterior.truth()
     found = np.empty((n, len(truth)))
     for k in range(n):
@@ -261,3 +266,34 @@ def test_the_target_stays_as_it_is(posterior: Scaled | Correlated, weights: Arra
 @POSTERIORS
 def test_a_jacobian_that_is_left_out_is_seen(posterior: Scaled | Correlated) -> None:
     assert z_scores(posterior, WithoutDeterminant(posterior), posterior.suitable).max() > 9
+
+
+def skew_factor(rng: np.random.Generator, dim: int, share: float) -> Factor:
+    """Some share of the rows below each diagonal, or all of them."""
+    lower = sp.csc_array(np.tril(rng.normal(0, 0.3, (dim, dim)) * (rng.random((dim, dim)) < share), -1))
+    lower = sp.csc_array(lower + sp.diags_array(rng.uniform(0.5, 2, dim)))
+    lower.sort_indices()
+    order = rng.permutation(dim).astype(np.int32)
+    return Factor(lower.indptr.astype(np.int32), lower.indices.astype(np.int32), lower.data, order)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_leapfrog_step_is_one_by_the_metric(share: float, seed: int) -> None:
+    density, rng = Smooth(), np.random.default_rng(seed)
+    factor, theta = skew_factor(rng, DIM, share), rng.normal(0, 0.3, DIM)
+    nuts = sampler(density.log_density_gradient, factor, Coordinates.plain(DIM))
+    ends, same = [], np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
+    for step_size in (0.05, 0.1, 0.2):
+        before, lower, order = theta.copy(), factor.lower.toarray(), factor.order
+        nuts(rng.bit_generator.capsule, theta, step_size=step_size, max_tree_depth=1)
+        momentum = same.standard_normal(DIM)
+        step = step_size if same.random() < 0.5 else -step_size
+        same.random()  # whether it moves
+        slope = np.linalg.solve(lower, density.log_density_gradient(before)[1][order])
+        moved = before.copy()
+        moved[order] += np.linalg.solve(lower.T, step * (momentum + 0.5 * step * slope))
+        ends.append(not np.allclose(theta, before))
+        np.testing.assert_allclose(theta, moved if ends[-1] else before, rtol=1e-11)
+    assert any(ends)

@@ -1,0 +1,85 @@
+"""What stands for a likelihood in the program of a surrogate: a function in C++ of phi and of data.
+
+Its value and its gradient are written out by hand (``cpp/stansub_approximation.hpp``): for Stan's autodiff all of it is
+one operation, where vectors of Stan would make one of each element.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.target.approximation import LIMIT, Approximation
+
+SIZE, PHI = "stansub_n_phi", "stansub_phi"
+
+# Options of `stansub.stan.toolchain.compile_library` for a program that calls the function.
+COMPILED_WITH: dict[str, Any] = {
+    "user_header": Path(__file__).parent / "cpp" / "stansub_approximation.hpp",
+    "stanc_args": ["--allow-undefined"],
+}
+
+# What the function takes besides phi, in its order: names, and types in the data block.
+_ARGUMENTS = {
+    "stansub_point": f"vector[{SIZE}]",
+    "stansub_gradient": f"vector[{SIZE}]",
+    "stansub_diagonal": f"vector[{SIZE}]",
+    "stansub_values": "vector[stansub_n_values]",
+    "stansub_columns": "array[stansub_n_values] int",
+    "stansub_starts": f"array[{SIZE} + 1] int",
+    "stansub_heads": f"array[{SIZE}] int",
+    "stansub_places": "array[stansub_n_places] int",
+    "stansub_profiles": "matrix[stansub_n_places, 4]",
+    "stansub_profiles_starts": "array[stansub_n_means + 1] int",
+    "stansub_weights": "vector[stansub_n_weights]",
+    "stansub_weighed": "array[stansub_n_weights] int",
+    "stansub_weights_starts": "array[stansub_n_means + 1] int",
+}
+_SIZES = (SIZE, "stansub_n_values", "stansub_n_places", "stansub_n_weights", "stansub_n_means")
+_UNSIZED = {"vector": "vector", "matrix": "matrix", "array": "array[] int"}
+_TAKEN = ", ".join(f"data {_UNSIZED[kind.partition('[')[0]]} {name}" for name, kind in _ARGUMENTS.items())
+
+# Stan code: the function as a program declares it, its data, and the call.
+FUNCTION = f"  real stansub_approximation(vector {PHI}, {_TAKEN}, data real stansub_limit);"
+DATA = "\n".join([*(f"  int {name};" for name in _SIZES), *(f"  {kind} {name};" for name, kind in _ARGUMENTS.items())])
+CALL = f"stansub_approximation({', '.join([PHI, *_ARGUMENTS])}, {LIMIT})"
+
+
+def as_data(approximation: Approximation) -> dict[str, Any]:
+    """Return an approximation as data of the program."""
+    quadratic, profiles = approximation.quadratic, approximation.profiles
+    precision = quadratic.precision
+    left = sp.csr_array(sp.tril(precision, -1))
+    left.sort_indices()
+    by_mean = np.argsort(profiles.means, kind="stable")
+    data = (
+        quadratic.point,
+        quadratic.gradient + approximation.slope,
+        precision.diagonal(),
+        left.data,
+        left.indices,
+        left.indptr,
+        _heads(left),
+        profiles.places[by_mean],
+        np.column_stack([1 / profiles.sizes, *profiles.coefficients])[by_mean],
+        np.searchsorted(profiles.means[by_mean], np.arange(len(profiles.starts))),
+        profiles.weights,
+        profiles.columns,
+        profiles.starts,
+    )
+    arrays = (one if one.dtype.kind == "f" else one.astype(np.int64) for one in data)
+    sizes = (len(quadratic.point), left.nnz, len(profiles.places), len(profiles.weights), len(profiles.starts) - 1)
+    return dict(zip(_SIZES, sizes, strict=True)) | dict(zip(_ARGUMENTS, arrays, strict=True))
+
+
+def _heads(rows: sp.csr_array) -> NDArray[np.int64]:
+    """How many of the first elements of each row stand side by side."""
+    starts, lengths = rows.indptr[:-1], np.diff(rows.indptr)
+    row_of = np.repeat(np.arange(rows.shape[0]), lengths)
+    within = np.arange(rows.nnz) - starts[row_of]
+    first = rows.indices[starts[row_of]]
+    return np.bincount(row_of[rows.indices - first == within], minlength=rows.shape[0])

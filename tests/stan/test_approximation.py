@@ -1,0 +1,143 @@
+"""What stands for a likelihood in the program of a surrogate: the formulas of `target.approximation`, in C++."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from stansub.stan import source, toolchain
+from stansub.stan.approximation import COMPILED_WITH, as_data
+from stansub.stan.data import Data
+from stansub.stan.library import Library
+from stansub.stan.surrogate import Surrogate
+from stansub.target.approximation import Approximation, Profiles
+from stansub.target.sparse import Quadratic
+
+PROGRAM = Path(__file__).parents[1] / "run" / "programs" / "multilevel.stan"
+J, K = 6, 9
+M, DIM = 2 + J + K, 4 + J + K
+
+Array = NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    code = source.read(PROGRAM).analysis.halves("N").surrogate
+    return Library(toolchain.compile_library(code, name="multilevel_surrogate", **COMPILED_WITH))
+
+
+def random_approximation(seed: int) -> Approximation:
+    """Rows of a precision with and without elements side by side; profiles from two means and from none."""
+    rng = np.random.default_rng(seed)
+    left = np.tril(rng.standard_normal((M, M)) * (rng.random((M, M)) < 0.4), -1)
+    left[-1], left[4] = rng.standard_normal(M) * (np.arange(M) < M - 1), 0
+    precision = sp.csr_array(left + left.T + np.diag(rng.gamma(3.0, size=M)))
+    places = np.arange(2, M - 1, dtype=np.int32)
+    means = np.where(places < 2 + K, 0, 1).astype(np.int32)
+    means[-2:] = 2
+    profiles = Profiles(
+        places,
+        means,
+        rng.dirichlet(np.ones(5)),
+        np.array([2, 3, 4, 12, 14], np.int32),
+        np.array([0, 3, 5, 5], np.int32),
+        rng.gamma(2.0, size=len(places)),
+        rng.standard_normal((3, len(places))),
+    )
+    point, gradient, slope = rng.standard_normal((3, M))
+    return Approximation(Quadratic.of(point, 0.0, gradient, precision), slope, profiles)
+
+
+def surrogate(library: Library, found: Approximation) -> Surrogate:
+    return Surrogate(Data({"J": J, "K": K, **as_data(found)}, (), "").model(library), found)
+
+
+def nothing() -> Approximation:
+    empty = sp.csr_array((M, M))
+    return Approximation.plain(Quadratic.of(np.zeros(M), 0.0, np.zeros(M), empty))
+
+
+def jacobian(theta: Array) -> Array:
+    """Of phi, which is alpha, beta, v and sigma z; parameters are these, with log sigma and log tau after beta."""
+    found = np.zeros((M, DIM))
+    found[:2, :2] = np.eye(2)
+    found[2 : 2 + K, 4 + J :] = np.eye(K)
+    found[2 + K :, 2] = np.exp(theta[2]) * theta[4 : 4 + J]
+    found[2 + K :, 4 : 4 + J] = np.exp(theta[2]) * np.eye(J)
+    return found
+
+
+def numerical(f: Callable[[Array], float], x: Array) -> Array:
+    """Central differences."""
+    return np.array([(f(x + step) - f(x - step)) / 2e-5 for step in 1e-5 * np.eye(len(x))])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_value_and_gradient_are_those_of_the_formulas(library: Library, seed: int) -> None:
+    found, theta = random_approximation(seed), np.random.default_rng(seed).standard_normal(DIM)
+    ours, prior = surrogate(library, found), surrogate(library, nothing())
+    phi = ours.phi(theta)
+    expected = prior.model.log_density(theta) + found(phi)
+    value, gradient = ours.model.log_density_gradient(theta)
+    assert value == pytest.approx(expected, rel=1e-12)
+    assert ours.model.log_density(theta) == pytest.approx(expected, rel=1e-12)
+    _, slope = prior.model.log_density_gradient(theta)
+    np.testing.assert_allclose(gradient, slope + found.gradient(phi) @ jacobian(theta), rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(gradient, numerical(ours.model.log_density, theta), rtol=1e-5, atol=1e-4)
+
+
+def changed(which: str, found: Approximation) -> Approximation:
+    """One number of it is another."""
+    quadratic, profiles = found.quadratic, found.profiles
+    if which == "off the diagonal":
+        precision = quadratic.precision.toarray()
+        precision[-1, 0] += 1e-6
+        precision[0, -1] += 1e-6
+        quadratic = Quadratic.of(quadratic.point, 0.0, quadratic.gradient, sp.csr_array(precision))
+    elif which == "slope":
+        return replace(found, slope=found.slope + 1e-6 * np.eye(M)[3])
+    elif which == "weight":
+        profiles = replace(profiles, weights=profiles.weights + 1e-6 * np.eye(5)[1])
+    elif which == "mean":
+        profiles = replace(profiles, means=np.where(profiles.places == 5, 1, profiles.means).astype(np.int32))
+    else:
+        row = ("cubic", "quartic", "quintic").index(which)
+        coefficients = profiles.coefficients.copy()
+        coefficients[row, 4] += 1e-6
+        profiles = replace(profiles, coefficients=coefficients)
+    return replace(found, quadratic=quadratic, profiles=profiles)
+
+
+@pytest.mark.parametrize("which", ["off the diagonal", "slope", "weight", "mean", "cubic", "quartic", "quintic"])
+def test_another_number_is_another_value(library: Library, which: str) -> None:
+    found, theta = random_approximation(1), np.random.default_rng(1).standard_normal(DIM)
+    ours, prior = surrogate(library, found), surrogate(library, nothing())
+    gap = ours.model.log_density(theta) - prior.model.log_density(theta)
+    wrong = changed(which, found)(ours.phi(theta))
+    assert gap == pytest.approx(found(ours.phi(theta)), rel=1e-12)
+    assert gap != pytest.approx(wrong, rel=1e-12)
+
+
+def test_data_may_come_as_json(library: Library) -> None:
+    theta = np.random.default_rng(2).standard_normal(DIM)
+    for found in (random_approximation(2), nothing()):
+        ours = surrogate(library, found).model
+        other = library.model(Data({"J": J, "K": K, **as_data(found)}, (), "").json())
+        assert other.log_density(theta) == ours.log_density(theta)
+
+
+def test_threads_do_not_disturb_each_other(library: Library) -> None:
+    models = [surrogate(library, random_approximation(seed)).model for seed in range(4)]
+    points = np.random.default_rng(3).standard_normal((50, DIM))
+
+    def values(k: int) -> list[Array]:
+        return [np.append(*models[k].log_density_gradient(theta)[::-1]) for theta in points]
+
+    one_by_one = [values(k) for k in range(4)]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        np.testing.assert_array_equal(list(pool.map(values, range(4))), one_by_one)
