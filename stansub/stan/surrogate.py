@@ -17,6 +17,7 @@ from stansub.stan import likelihood, toolchain
 from stansub.stan.analysis import Analysis
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
+from stansub.stan.plan import PROPOSALS
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.approximation import Approximation
@@ -174,12 +175,14 @@ def split(
     if predictors is None:
         predictors = sparse_predictors(own, values.values, n, cut=cutting(values, size))
     try:
-        library = Library(toolchain.compile_library(own.surrogate, name=f"{name}_surrogate", progress=progress))
+        file = toolchain.compile_library(
+            own.surrogate, name=name, suffix="_surrogate", goal=PROPOSALS, progress=progress
+        )
     except RunError as error:
         if type(error) is not RunError:  # an interrupt, or the time limit
             raise
         raise NoPredictorsError(f"the program of the surrogate does not compile ({error})") from error
-    found = Split(library, values.of(own.declarations), predictors)
+    found = Split(Library(file), values.of(own.declarations), predictors)
     try:
         return _proved(found, whole, points, gradient)
     except NoPredictorsError:

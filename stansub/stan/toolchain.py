@@ -32,12 +32,16 @@ _WAIT_SECONDS = 0.2
 # Headers are precompiled when so many programs have been compiled, more than a first run needs, since that takes as
 # long as three programs save by it; and where so many bytes of the disk are free.
 _PROGRAMS_FIRST, _HEADER_ROOM = 4, 2e9
+# Characters of the name of a program that progress shows.
+_LONGEST_NAME = 16
 
 
 def compile_library(
     code: str,
     *,
     name: str,
+    suffix: str = "",
+    goal: str = "",
     user_header: Path | None = None,
     stanc_args: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
@@ -54,8 +58,12 @@ def compile_library(
     code : str
         The program, without includes.
     name : str
-        A readable name for messages and the file; the C++ class becomes ``<name>_model`` unless `stanc_args` has a
-        ``--name``.
+        A readable name of the user's program for messages and the file; the C++ class becomes ``<name>_model`` unless
+        `stanc_args` has a ``--name``.
+    suffix : str
+        Added to the name of a program that stansub derives from the user's.
+    goal : str
+        What such a program is for, to follow "also" in ``progress``.
     user_header : Path, optional
         C++ definitions of functions that the program only declares (needs ``--allow-undefined``).
     stanc_args : sequence of str
@@ -75,7 +83,7 @@ def compile_library(
     RunError
         When there is no compiler, the compilation fails or is stopped, or the cache cannot be written.
     """
-    log = as_progress(progress)
+    log, title, name = as_progress(progress), _title(name, goal), name + suffix
 
     def check() -> None:
         if stop is not None and stop.is_set():
@@ -96,15 +104,19 @@ def compile_library(
             if is_intact(library):
                 return library
             again = f"The compiled {name} in the cache is damaged: compiling it again"
-            log(
-                f"{again if is_damaged(library) else f'Compiling {name}'} (once, about half a minute)",
-                remedy="compile it before with `stansub check`",
-            )
+            log(again if is_damaged(library) else title, remedy="compile it before with `stansub check`")
             remove_abandoned(cache)
             with _scratch(cache / "build" / wanted.key) as build:
                 (build / f"{wanted.stem}.stan").write_text(code, encoding="utf-8")
                 keep(_made(wanted, build, name, log, check), library)
     return library
+
+
+def _title(name: str, goal: str) -> str:
+    """Return what is compiled and why, in a line that fits on a terminal beside its time."""
+    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+    why = f": also {goal} (once)" if goal else " (about 30 s, once; kept for later runs)"
+    return f"Compiling {short}{why}"
 
 
 def _made(wanted: _Wanted, build: Path, name: str, log: Progress, check: Callable[[], None]) -> Path:
@@ -268,7 +280,8 @@ def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check
     with suppress(Timeout), FileLock(wanted.cache / "locks" / f"{wanted.foundation}-header.lock").acquire(timeout=0):
         if is_ours(precompiled):
             return
-        log("Precompiling Stan's headers (about 20 seconds, once): programs then compile in half the time")
+        before = log.stage
+        log("Precompiling Stan's headers (about 20 s, once; halves later compilations)")
         made = build / "headers" / precompiled.name
         make_folder(made.parent)
         shutil.copy(header, made.with_suffix(""))
@@ -280,6 +293,8 @@ def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check
             made.replace(precompiled)
         else:
             (header.parent / "programs").write_bytes(b"")
+        if before is not None:
+            log(before.text, remedy=before.remedy)
 
 
 def _remove_precompiled(wanted: _Wanted) -> None:
