@@ -140,6 +140,7 @@ def test_ratios_are_to_the_fastest_nuts_of_the_same_workload():
     assert done["logistic-1e4", "stansub-exact"]["times_nuts_time"] is None
 
 
+@pytest.mark.usefixtures("pictures_in_full")
 def test_report_and_picture(tmp_path):
     ok = {"status": "ok", "n": 10_000, **measured(normals(2)), "reference": "made up"}
     off = {"status": "ok", "n": 10_000, **measured(normals(2) + 1), "reference": "made up"}

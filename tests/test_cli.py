@@ -184,8 +184,9 @@ def test_several_files_go_to_an_output_dir_and_one_to_an_output() -> None:
 
 
 def test_a_line_tells_of_each_stage_of_set_up(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
+    """Time stands still: a stage that goes on for ten seconds, as on a busy machine, has a second line."""
     monkeypatch.setattr(progress, "_SHORT", 0.0)
     code, _, err = run(["sample", LOGISTIC, "data.json", *QUICK], capsys)
     assert code == 0

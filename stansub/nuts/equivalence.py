@@ -41,8 +41,9 @@ def check(
     declared = [
         {one.name: (one.base, one.all_dims) for one in p.syntax.parameters.declarations} for p in (program, other)
     ]
+    goal = "to compare log densities"
     one, two = (
-        values.model(Library(toolchain.compile_library(rewrite.silent(p.code), name=p.name, progress=log)))
+        values.model(Library(toolchain.compile_library(rewrite.silent(p.code), name=p.name, goal=goal, progress=log)))
         for p, values in ((program, data), (other, other_data))
     )
     layouts = [Layout.from_names(model.param_names()) for model in (one, two)]

@@ -61,7 +61,7 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
 
     began = clock.now()
     with stage_progress(console, show=show) as log:
-        path = toolchain.compile_library(rewrite.silent(program.code), name=program.name, progress=log)
+        path = toolchain.compile_library(rewrite.silent(program.code), name=program.name, goal="for NUTS", progress=log)
         library = Library(path)  # loading it here silences the program's print statements
         compiled_at = clock.now()
         log(f"Loading {data.source}")

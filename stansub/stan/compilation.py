@@ -431,7 +431,7 @@ def compile_model(
     planned = plan(analysis, rewritten=rewritten) if programs is None else programs
     with toolchain.in_background() as compiling:
         jobs = {
-            one.role: compiling(one.code, name=f"{read.name}{one.suffix}", progress=log, **one.options)
+            one.role: compiling(one.code, name=read.name, suffix=one.suffix, goal=one.goal, progress=log, **one.options)
             for one in planned.programs
         }
         whole = Library(jobs[PROGRAM].result())

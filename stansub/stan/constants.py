@@ -47,7 +47,8 @@ def constants(
     first = str(form.likelihood.lower) if isinstance(form.likelihood, For) else "1"
     log = as_progress(progress)
     code = rewrite.silent(rewrite.constants_program(program, function, form.n or sizes[0], first=first))
-    library = Library(toolchain.compile_library(code, name=f"{name}_constants", progress=log))
+    file = toolchain.compile_library(code, name=name, suffix="_constants", goal=f"for {function}", progress=log)
+    library = Library(file)
     log(f"Evaluating {function}")
     if metric is not None:
         values = replace(values, values={**values.values, rewrite.METRIC_SIZE: len(metric), rewrite.METRIC: metric})

@@ -21,6 +21,10 @@ PROGRAM, BLOCKS, PARTS, DATA, SILENT, SURROGATE = (
     *("program", "blocks", "parts", "transformed data", "without print", "surrogate"),
 )
 
+# What they are compiled for, as progress says it.
+PROPOSALS, _FEW = "to propose without data", "for decisions from subsets"
+_DATA, _SILENT = "for its transformed data", "without print, for threads"
+
 
 class Planned(NamedTuple):
     """A program that is to be compiled.
@@ -32,6 +36,8 @@ class Planned(NamedTuple):
     code : str
     why : str
         The same in half a sentence.
+    goal : str
+        What it is compiled for, for progress; empty for the user's own program.
     suffix : str
         Of the name of its library.
     options : mapping
@@ -41,6 +47,7 @@ class Planned(NamedTuple):
     role: str
     code: str
     why: str
+    goal: str = ""
     suffix: str = ""
     options: Mapping[str, Any] = {}
 
@@ -102,7 +109,14 @@ def plan_transitions(analysis: Analysis, size: str = "") -> Plan:
     code = analysis.halves(size).surrogate
     programs = (
         _whole(analysis.program),
-        Planned(SURROGATE, code, "all but the likelihood, with a quadratic in its place", "_surrogate", COMPILED_WITH),
+        Planned(
+            SURROGATE,
+            code,
+            "all but the likelihood, with a quadratic in its place",
+            PROPOSALS,
+            "_surrogate",
+            COMPILED_WITH,
+        ),
         *_silenced(analysis.program),
     )
     return Plan(programs, None)
@@ -114,7 +128,9 @@ def _whole(program: Program) -> Planned:
 
 def _silenced(program: Program) -> Iterator[Planned]:
     if (silenced := rewrite.silenced(program)) is not program:
-        yield Planned(SILENT, silenced.code, "the program without print and profile, which threads must not do at once")
+        yield Planned(
+            SILENT, silenced.code, "the program without print and profile, which threads must not do at once", _SILENT
+        )
 
 
 def _programs(
@@ -127,15 +143,15 @@ def _programs(
             BLOCKS,
             rewrite.silent(rewrite.block_program(program, form)),
             "the program with its likelihood over blocks that are named from outside",
+            _FEW,
             options={"user_header": HEADER, "stanc_args": ["--allow-undefined"]},
         )
     if parts:
         written = f", with {' and '.join(passes)}" if passes else ""
         why = f"the likelihood apart from what costs no observations{written}"
-        yield Planned(PARTS, parts.code, why, "_parts")
+        yield Planned(PARTS, parts.code, why, _FEW, "_parts")
     if parts and parts.exporting:
         values = ", ".join(one.name for one in parts.computed)
-        yield Planned(
-            DATA, parts.exporting, f"the values of {values}, which are data of the parts", "_transformed_data"
-        )
+        why = f"the values of {values}, which are data of the parts"
+        yield Planned(DATA, parts.exporting, why, _DATA, "_transformed_data")
     yield from _silenced(program)

@@ -73,7 +73,9 @@ def range_function(posterior: Posterior, *, progress: Callable[[str], None] | No
         When the program has no such function.
     """
     code = rewrite.silent(rewrite.range_program(posterior.program))
-    library = Library(toolchain.compile_library(code, name=f"{posterior.name}_range", progress=progress))
+    goal = "for log_lik_range"
+    file = toolchain.compile_library(code, name=posterior.name, suffix="_range", goal=goal, progress=progress)
+    library = Library(file)
     model, rng, dim = posterior.values.model(library), library.rng(0), posterior.dim
     n_out = model.param_num(include_gq=True)
 

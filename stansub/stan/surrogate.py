@@ -17,6 +17,7 @@ from stansub.stan.analysis import Analysis
 from stansub.stan.approximation import COMPILED_WITH, as_data
 from stansub.stan.data import Data
 from stansub.stan.library import Library, Model
+from stansub.stan.plan import PROPOSALS
 from stansub.stan.sparse import cutting, is_cut, sparse_predictors
 from stansub.stan.syntax import Program
 from stansub.target.approximation import Approximation
@@ -147,13 +148,13 @@ def split(
     if predictors is None:
         predictors = sparse_predictors(own, values.values, n, cut=cutting(values, size))
     try:
-        path = toolchain.compile_library(own.surrogate, name=f"{name}_surrogate", progress=progress, **COMPILED_WITH)
-        library = Library(path)
+        options = {"suffix": "_surrogate", "goal": PROPOSALS, **COMPILED_WITH}
+        library = toolchain.compile_library(own.surrogate, name=name, progress=progress, **options)
     except RunError as error:
         if type(error) is not RunError:  # an interrupt, or the time limit
             raise
         raise NoPredictorsError(f"the program of the surrogate does not compile ({error})") from error
-    found = Split(library, values.of(own.declarations), predictors)
+    found = Split(Library(library), values.of(own.declarations), predictors)
     try:
         return _proved(found, whole, points, gradient)
     except NoPredictorsError:

@@ -32,12 +32,16 @@ _WAIT_SECONDS = 0.2
 # Headers are precompiled when so many programs have been compiled, more than a first run needs, since that takes as
 # long as three programs save by it; and where so many bytes of the disk are free.
 _PROGRAMS_FIRST, _HEADER_ROOM = 4, 2e9
+# Characters of the name of a program that progress shows.
+_LONGEST_NAME = 16
 
 
 def compile_library(
     code: str,
     *,
     name: str,
+    suffix: str = "",
+    goal: str = "",
     user_header: Path | None = None,
     stanc_args: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
@@ -54,8 +58,12 @@ def compile_library(
     code : str
         The program, without includes.
     name : str
-        A readable name for messages and the file; the C++ class becomes ``<name>_model`` unless `stanc_args` has a
-        ``--name``.
+        A readable name of the user's program for messages and the file; the C++ class becomes ``<name>_model`` unless
+        `stanc_args` has a ``--name``.
+    suffix : str
+        Added to the name of a program that stansub derives from the user's.
+    goal : str
+        What such a program is for, to follow "also" in ``progress``.
     user_header : Path, optional
         C++ definitions of functions that the program only declares (needs ``--allow-undefined``).
     stanc_args : sequence of str
@@ -75,7 +83,7 @@ def compile_library(
     RunError
         When there is no compiler, the compilation fails or is stopped, or the cache cannot be written.
     """
-    log = as_progress(progress)
+    log, title, name = as_progress(progress), _title(name, goal), name + suffix
 
     def check() -> None:
         if stop is not None and stop.is_set():
@@ -96,15 +104,19 @@ def compile_library(
             if is_intact(library):
                 return library
             again = f"The compiled {name} in the cache is damaged: compiling it again"
-            log(
-                f"{again if is_damaged(library) else f'Compiling {name}'} (once, about half a minute)",
-                remedy="compile it before with `stansub check`",
-            )
+            log(again if is_damaged(library) else title, remedy="compile it before with `stansub check`")
             remove_abandoned(cache)
             with _scratch(cache / "build" / wanted.key) as build:
                 (build / f"{wanted.stem}.stan").write_text(code, encoding="utf-8")
                 keep(_made(wanted, build, name, log, check), library)
     return library
+
+
+def _title(name: str, goal: str) -> str:
+    """Return what is compiled and why, in a line that fits on a terminal beside its time."""
+    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+    why = f": also {goal} (once)" if goal else " (about 30 s, once; kept for later runs)"
+    return f"Compiling {short}{why}"
 
 
 def _made(wanted: _Wanted, build: Path, name: str, log: Progress, check: Callable[[], None]) -> Path:
@@ -257,30 +269,37 @@ def _precompile(wanted: _Wanted, build: Path, header: Path, log: Progress, check
     Who compiles another program meanwhile waits: without it both would take longer. Precompiled headers of clang would
     have to be made again whenever the headers were touched.
     """
-    precompiled = header.with_suffix(".hpp.gch")
+    precompiled = header.with_name(f"{header.name}.gch")
     if is_ours(precompiled) or is_clang():
         return
     programs = header.parent / "programs"
     with programs.open("ab") as counted:  # a byte for each
         counted.write(b".")
-    waiting = "Waiting for another process that is precompiling Stan's headers"
+    waiting, before = "Waiting for another process that is precompiling Stan's headers", log.stage
     with _locked(wanted.cache / "locks" / f"{wanted.foundation}-header", lambda: log(waiting), check):
-        needed = programs.stat().st_size > _PROGRAMS_FIRST
-        if is_ours(precompiled) or not needed or shutil.disk_usage(header.parent).free < _HEADER_ROOM:
-            return
-        precompiled.unlink(missing_ok=True)
-        log("Precompiling Stan's headers (about 20 seconds, once): programs then compile in half the time")
-        made = build / "headers" / precompiled.name
-        make_folder(made.parent)
-        shutil.copy(header, made.with_suffix(""))
-        if _make_target(wanted, made, [], check).returncode == 0 and made.is_file():
-            for other in header.parent.parent.iterdir():
-                if other != header.parent:
-                    shutil.rmtree(other, ignore_errors=True)  # of another compiler or version
-            made.chmod(0o644)
-            made.replace(precompiled)
-        else:
-            programs.write_bytes(b"")
+        needed = programs.stat().st_size > _PROGRAMS_FIRST and shutil.disk_usage(header.parent).free >= _HEADER_ROOM
+        if needed and not is_ours(precompiled):
+            log("Precompiling Stan's headers (about 20 s, once; halves later compilations)")
+            precompiled.unlink(missing_ok=True)
+            if not _made_precompiled(wanted, build, header, check):
+                programs.write_bytes(b"")
+    if before is not None and log.stage is not before:
+        log(before.text, remedy=before.remedy)
+
+
+def _made_precompiled(wanted: _Wanted, build: Path, header: Path, check: Callable[[], None]) -> bool:
+    """Precompile a header and remove those of other compilers and versions; returns whether that worked."""
+    made = build / "headers" / f"{header.name}.gch"
+    make_folder(made.parent)
+    shutil.copy(header, made.with_suffix(""))
+    if _make_target(wanted, made, [], check).returncode != 0 or not made.is_file():
+        return False
+    for other in header.parent.parent.iterdir():
+        if other != header.parent:
+            shutil.rmtree(other, ignore_errors=True)
+    made.chmod(0o644)
+    made.replace(header.with_name(made.name))
+    return True
 
 
 def _remove_precompiled(wanted: _Wanted) -> None:

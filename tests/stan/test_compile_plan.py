@@ -44,6 +44,17 @@ def test_programs_and_their_order(code: str, roles: list[str], tmp_path: Path) -
     assert list(planned(file)) == roles
 
 
+def test_each_program_but_the_users_own_has_a_goal(tmp_path: Path) -> None:
+    file = tmp_path / "program.stan"
+    file.write_text(
+        REGRESSION.replace("a + b * x", "a + b * (x - mean(x))").replace("model {", 'model { print("one");')
+    )
+    goals = {one.role: one.goal for one in plan(source.read(file).analysis).programs}
+    assert goals.pop(PROGRAM) == ""
+    assert goals.keys() == {PARTS, DATA, SILENT}
+    assert all(goals.values())
+
+
 def test_surrogate_transitions_take_two_programs() -> None:
     file = ROOT / "benchmarks" / "reach" / "programs" / "brms_groups.stan"
     assert list(plan_transitions(source.read(file).analysis).reasons) == [PROGRAM, SURROGATE]

@@ -24,7 +24,7 @@ from filelock import FileLock
 import stansub
 from stansub.errors import InputError, RunError
 from stansub.progress import Progress, TimeLimitError
-from stansub.stan import compiler, doctor, download, home, stanc, toolchain
+from stansub.stan import compiler, doctor, download, home, plan, stanc, toolchain
 from stansub.stan.home import _find_home, find_home
 
 CODE = "parameters { real x; } model { x ~ normal(0, 1); }"
@@ -347,6 +347,17 @@ def test_a_library_is_compiled_once(no_download, fake_make):
     assert not list((no_download / "build").iterdir())
 
 
+@pytest.mark.parametrize("goal", ["", plan.PROPOSALS, plan._FEW, plan._DATA, plan._SILENT])
+def test_progress_says_what_is_compiled_and_why_in_a_line_that_fits(goal, no_download, fake_make, clock):
+    texts, progress = [], Progress()
+    name, why = "a_name_of_many_letters", f": also {goal} (once)" if goal else " (about 30 s, once; kept for"
+    toolchain.compile_library(CODE, name=name, suffix="_of", goal=goal, progress=texts.append)
+    assert texts[0].startswith(f"Compiling a_name_of_man...{why}")
+    progress(texts[0])
+    clock.advance(99)
+    assert len(progress.stage.line) <= 80
+
+
 def test_the_c_api_is_compiled_once_for_all_models(no_download, fake_make):
     toolchain.compile_library(CODE, name="one")
     toolchain.compile_library(CODE, name="two")
@@ -429,7 +440,7 @@ def test_the_time_limit_ends_compiling_and_waiting(no_download, endless_make, cl
         clock.advance(1.1)
     errors = [library.exception() for library in both]
     assert all(isinstance(error, TimeLimitError) for error in errors)
-    waited, compiled = sorted(map(str, errors), key=lambda told: "'Compiling one (once, about" in told)
+    waited, compiled = sorted(map(str, errors), key=lambda told: "'Compiling one (about 30 s, once; " in told)
     assert "'Waiting for another process that is compiling one; " in waited
     assert "; raise `max_time` or compile it before with `stansub check`" in compiled
     assert not list((no_download / "build").iterdir())
@@ -471,6 +482,16 @@ def test_headers_are_precompiled_once_programs_have_been_compiled_without(no_dow
     assert len(fake_make(of_headers=True)) == 1
     assert all(f"HEADERS={header.with_suffix('')} " in call for call in fake_make())
     assert not list((no_download / "build").iterdir())
+
+
+def test_the_time_after_precompiling_counts_as_compiling(no_download, fake_make):
+    compile_some("ab")
+    said: list[str] = []
+    progress = Progress(said.append)
+    toolchain.compile_library(CODE, name="e", progress=progress)
+    progress.end()
+    assert [text.partition(" (")[0] for text in said] == ["Compiling e", "Precompiling Stan's headers", "Compiling e"]
+    assert list(progress.seconds) == ["Compiling e", "Precompiling Stan's headers"]
 
 
 def test_headers_are_precompiled_for_each_compiler_and_old_ones_removed(no_download, fake_make, monkeypatch):
