@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 
 def percent(share: float) -> str:
     """Return a share in percent, to two digits."""
-    return f"{100 * share:.0f} %" if share == 0 or share >= 0.1 else f"{100 * share:.2g} %"
+    return f"{100 * share:.0f} %" if share == 0 or share >= 0.1 else f"{without_exponent(100 * share, digits=2)} %"
+
+
+def without_exponent(value: float, *, digits: int) -> str:
+    """Return a number to so many significant digits, as people write it: 0.00001 rather than 1e-05."""
+    return format(Decimal(f"{value:.{digits}g}"), "f")
 
 
 def listed(names: Sequence[str]) -> str:

@@ -129,7 +129,7 @@ def worst_case_line(found: WorstCase) -> str:
         what = "exact decisions"
     else:
         gain = f"{best.bound:.2g}, of exact ones {best.exact:.2g}"
-        what = f"{100 * best.epsilon:.2g} % wrong decisions, nearest {found.nearest} (bound on the mean square {gain})"
+        what = f"{percent(best.epsilon)} wrong decisions, nearest {found.nearest} (bound on the mean square {gain})"
     return (
         f"Best in the worst case (compminimax): {what}, if alpha is {found.alpha:.2g}, the most that the pilot's "
         "autocorrelations allow and no run confirms."

@@ -23,6 +23,7 @@ from stansub.diagnostics.covariance import NEGLIGIBLE, Pair
 from stansub.diagnostics.health import Health
 from stansub.diagnostics.statistics import POWER, TESTS, detectable, share
 from stansub.output.checks import R_HAT_MAX
+from stansub.wording import percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,13 +111,13 @@ def _differs(differing: Sequence[_Differing]) -> str:
 
 def _limits(parameters: pd.DataFrame, level: float) -> str:
     mean, sd = parameters["mean_limit_sd"].max(), parameters["sd_limit"].max()
-    sds = f" and no sd{_tested(parameters)} by more than {_percent(sd)}" if math.isfinite(sd) else ""
-    return f"No mean is off by more than {_sds(mean)}{sds} ({_percent(1 - level)} confidence)."
+    sds = f" and no sd{_tested(parameters)} by more than {percent(sd)}" if math.isfinite(sd) else ""
+    return f"No mean is off by more than {_sds(mean)}{sds} ({percent(1 - level)} confidence)."
 
 
 def _agrees(parameters: pd.DataFrame) -> str:
     mean, sd = parameters["mean_detectable_sd"].max(), parameters["sd_detectable"].max()
-    sds = f" or {_percent(sd)} in any sd{_tested(parameters)}" if math.isfinite(sd) else ""
+    sds = f" or {percent(sd)} in any sd{_tested(parameters)}" if math.isfinite(sd) else ""
     return (
         f"agrees within Monte Carlo error: a difference of {_sds(mean)} in any mean{sds} would have shown with "
         f"probability {POWER:g}"
@@ -156,7 +157,7 @@ def _mistrust(evidence: Evidence) -> Iterator[str]:
 def _broken(evidence: Evidence) -> Iterator[str]:
     draws, r_hat = evidence.draws, evidence.parameters["r_hat"]
     if draws.missed_share:
-        yield f"The chains of the draws missed a mode that holds about {_percent(draws.missed_share)} of the posterior."
+        yield f"The chains of the draws missed a mode that holds about {percent(draws.missed_share)} of the posterior."
     if draws.nonfinite:
         yield f"The draws of {_names(draws.nonfinite)} are not all finite."
     if draws.stuck:
@@ -193,7 +194,7 @@ def _too_few(evidence: Evidence, level: float) -> Iterator[str]:
     sds = (float(detectable(level, len(parameters))) * tails).map(math.expm1)
     for values, limit, what, form in (
         (means, MEAN_RESOLUTION, "mean", _sds),
-        (sds, SD_RESOLUTION, "sd", _percent),
+        (sds, SD_RESOLUTION, "sd", percent),
     ):
         coarse = values[~(values <= limit)].sort_values(ascending=False)
         if len(coarse):
@@ -313,10 +314,6 @@ def _lower(sentence: str) -> str:
     """A sentence without its capital, but for names."""
     first, _, rest = sentence.partition(" ")
     return f"{first.lower() if first in ('The', 'There', 'One') else first} {rest}"
-
-
-def _percent(share_of: float) -> str:
-    return f"{100 * share_of:.2g} %"
 
 
 def _sds(value: float) -> str:

@@ -313,6 +313,8 @@ def _ranks_of(ax: "Axes", draws: np.ndarray[Any, Any]) -> None:
         top = max(top, 1.1 * heights.max())
     ax.set(xlim=(0, chains * n), ylim=(0, top))
     ax.yaxis.set_major_locator(few_ticks())
+    ax.xaxis.set_major_locator(few_ticks())
+    ax.xaxis.set_major_formatter("{x:,.0f}")
     ax.grid(visible=False, axis="x")
 
 

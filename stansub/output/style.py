@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from stansub.wording import without_exponent
+
 DPI = 150
 # The palette of Okabe and Ito, which colour-blind readers can tell apart; vermilion is kept for errors.
 BLUE, ORANGE = "#0072B2", "#E69F00"
@@ -39,7 +41,7 @@ def percent_ticks() -> Any:
     """Labels of shares in percent."""
     from matplotlib.ticker import FuncFormatter
 
-    return FuncFormatter(lambda share, _: f"{100 * share:g} %")
+    return FuncFormatter(lambda share, _: f"{without_exponent(100 * share, digits=6)} %")
 
 
 def scale_shares(ax: Any, *shares: Any) -> None:

@@ -37,6 +37,7 @@ from stansub.tuning.completion import Completion, evidence, is_maximum
 from stansub.tuning.labels import interchanged
 from stansub.tuning.starts import KINDS, RADIUS, Starts
 from stansub.types import FloatArray
+from stansub.wording import percent
 
 __all__ = ["Mode", "Modes", "NoModeError", "Start", "find_modes", "find_other_modes"]
 
@@ -448,7 +449,7 @@ class _Search:
         )
 
     def _share(self, objective: Objective) -> str:
-        return "all the data" if self._is_whole(objective) else f"{100 / objective.weight:.2g} % of the data"
+        return "all the data" if self._is_whole(objective) else f"{percent(1 / objective.weight)} of the data"
 
 
 def _points(n: int) -> str:

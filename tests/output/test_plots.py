@@ -1,3 +1,4 @@
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from synthetic import run
 
 from stansub.errors import InputError
 from stansub.output import inference_data
-from stansub.output.plots import _ranks, _share_over_draws, share_of_data, trace
+from stansub.output.plots import _ranks, _ranks_of, _share_over_draws, share_of_data, trace
 
 pytestmark = pytest.mark.usefixtures("pictures_in_full")
 
@@ -24,6 +25,16 @@ def test_trace(tmp_path: Path) -> None:
     all_, one = ((tmp_path / name).stat().st_size for name in ("trace.png", "one.png"))
     assert 30_000 < one < all_ < 3_000_000
     assert (tmp_path / "trace.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_labels_of_ranks_lie_apart() -> None:
+    figure = Figure(figsize=(3.4, 1.5))
+    ax = figure.subplots()
+    _ranks_of(ax, np.random.default_rng(1).normal(size=(4, 10_000)))
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "10,000", "20,000", "30,000", "40,000"]
+    assert all(after.x0 - before.x1 > after.height for before, after in pairwise(boxes))
 
 
 def test_trace_shows_the_quantities_that_mix_worst(tmp_path: Path) -> None:

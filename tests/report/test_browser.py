@@ -17,6 +17,8 @@ from stansub.report import render, run_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PHONE, DESKTOP = 390, 1280
+REPORTS = Path(__file__).parents[2] / "reports"
+COMMITTED = ("flights", "linear", "poisson")
 LEGIBLE = 4.5  # the contrast that the Web Content Accessibility Guidelines ask of text (level AA)
 
 # Measures the document: what its contents need in width, the least contrast of a text, pictures without alt text.
@@ -84,12 +86,13 @@ def pages() -> dict[str, str]:
     return {
         "comparison": render.files(comparison)["report.html"].decode(),
         "run": run_page.html(fakes.draws(rng, **several), command="x " * 80),
+        **{name: (REPORTS / name / "report.html").read_text(encoding="utf-8") for name in COMMITTED},
     }
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
-@pytest.mark.parametrize("name", ["comparison", "run"])
+@pytest.mark.parametrize("name", ["comparison", "run", *COMMITTED])
 def test_reports_fit_and_are_legible(name: str, width: int, dark: bool, pages: dict[str, str], tmp_path: Path) -> None:
     found = measured(tmp_path, pages[name], width=width, dark=dark)
     assert found["width"] <= width

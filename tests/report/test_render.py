@@ -100,6 +100,13 @@ def test_the_verdict_stands_first_in_all_three(own: dict[str, Any], word: str) -
     assert json.loads(contents["comparison.json"])["verdict"] == word
 
 
+@pytest.mark.parametrize("name", ["flights", "linear", "poisson"])
+def test_committed_reports_look_as_those_made_today(name: str) -> None:
+    style = (Path(render.__file__).parent / "templates" / "style.css.j2").read_text(encoding="utf-8").strip()
+    page = Path(__file__).parents[2] / "reports" / name / "report.html"
+    assert f"<style>\n{style}\n</style>" in page.read_text(encoding="utf-8")
+
+
 def test_names_cannot_become_markup() -> None:
     evil = "<script>alert(1)</script>|*x*[y](http://z)"
     variable = evil.replace("/", "")  # which ArviZ 1.x does not allow in names
