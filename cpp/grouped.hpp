@@ -132,19 +132,31 @@ class GroupedObservations final : public RemainderSource {
     move.rate = std::isinf(move.factor) ? move.factor : move.factor * rate;
   }
 
-  // An observation at the rate of `first_bound`.
-  std::int32_t draw(bitgen_t* bits, const Move& move) const {
-    double u = bits->next_double(bits->state) * move.rate / move.factor;
-    std::size_t j = 0;
-    while (j + 1 < terms_.size() && u >= move.rates[j]) u -= move.rates[j++];
-    const Term& term = terms_[j];
-    if (term.gathered == nullptr) return term.tables[0].draw(bits);
-    const auto& sums = move.sums[j];
-    const double target = std::min(u / term.times, sums.back());
-    auto g = static_cast<std::size_t>(std::upper_bound(sums.begin(), sums.end(), target) - sums.begin());
-    g = std::min(g, sums.size() - 1);
-    while (term.members[g].empty() || !(term.sum(g) > 0)) g = g == 0 ? sums.size() - 1 : g - 1;  // where rounding led to none
-    return term.members[g][term.tables[g].draw(bits)];
+  // Observations at the rate of `first_bound`. They lie anywhere in memory: what is read of each is fetched while others
+  // are drawn.
+  template <std::size_t n>
+  void draw(bitgen_t* bits, const Move& move, std::array<std::int32_t, n>& drawn) const {
+    struct Place {
+      const AliasTable* table;
+      const std::int32_t* members;  // of the group; null where the table is over observations
+      double at;
+    };
+    std::array<Place, n> places;
+    for (Place& place : places) {
+      const auto [term, g] = pick(bits, move);
+      place.table = &term->tables[g];
+      place.members = term->gathered == nullptr ? nullptr : term->members[g].data();
+      place.at = place.table->place(bits);
+      place.table->prefetch(place.at);
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      drawn[k] = places[k].table->at(places[k].at);
+      if (places[k].members != nullptr) __builtin_prefetch(places[k].members + drawn[k]);
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      if (places[k].members != nullptr) drawn[k] = places[k].members[drawn[k]];
+      prefetch(drawn[k]);
+    }
   }
 
   // The rate at which an observation is picked, over all terms.
@@ -197,6 +209,37 @@ class GroupedObservations final : public RemainderSource {
 
  private:
   static double cube(double x) { return std::abs(x) * x * x; }
+
+  // A term, and a group of it.
+  std::pair<const Term*, std::size_t> pick(bitgen_t* bits, const Move& move) const {
+    double u = bits->next_double(bits->state) * move.rate / move.factor;
+    std::size_t j = 0;
+    while (j + 1 < terms_.size() && u >= move.rates[j]) u -= move.rates[j++];
+    const Term& term = terms_[j];
+    if (term.gathered == nullptr) return {&term, 0};
+    const auto& sums = move.sums[j];
+    const double target = std::min(u / term.times, sums.back());
+    auto g = static_cast<std::size_t>(std::upper_bound(sums.begin(), sums.end(), target) - sums.begin());
+    g = std::min(g, sums.size() - 1);
+    while (term.members[g].empty() || !(term.sum(g) > 0)) g = g == 0 ? sums.size() - 1 : g - 1;  // where rounding led to none
+    return {&term, g};
+  }
+
+  // Has fetched what bounds and remainders read of an observation.
+  void prefetch(std::int32_t i) const {
+    __builtin_prefetch(record(i));
+    for (const Term& term : terms_)
+      if (term.gathered == nullptr) __builtin_prefetch(&term.reach[term.reach.size() == 1 ? 0 : i]);
+    for (const Argument& argument : arguments_) {
+      const double* const row = argument.dense.rows + static_cast<std::size_t>(i) * argument.dense.p;
+      if (argument.dense.n > 1)
+        for (std::size_t c = 0; c < argument.dense.p; c += 8) __builtin_prefetch(row + c);
+      for (const Gathered& one : argument.gathered) {
+        __builtin_prefetch(one.places + i);
+        __builtin_prefetch(one.factors + i);
+      }
+    }
+  }
 
   const double* record(std::int32_t i) const { return records_ + static_cast<std::size_t>(i) * width_; }
 
@@ -328,6 +371,7 @@ class GroupedRemainders final : public Remainders {
   // The expansions' change is the surrogate's own: none of it is counted here.
   double set_move(const double* phi, const double* phi_new) override {
     all_.set_move(phi, phi_new, move_);
+    next_ = drawn_.size();
     return 0;
   }
 
@@ -337,7 +381,11 @@ class GroupedRemainders final : public Remainders {
 
   bool draw(bitgen_t* bits, Candidate& candidate, Decision& decision) override {
     ++decision.n_obs_used;
-    candidate.i = all_.draw(bits, move_);
+    if (next_ == drawn_.size()) {
+      all_.draw(bits, move_, drawn_);
+      next_ = 0;
+    }
+    candidate.i = drawn_[next_++];
     candidate.height = bits->next_double(bits->state) * all_.first_bound(candidate.i, move_);
     candidate.bound = all_.second_bound(candidate.i, move_, changes_);
     return candidate.height < candidate.bound;
@@ -375,6 +423,8 @@ class GroupedRemainders final : public Remainders {
  private:
   const GroupedObservations& all_;
   GroupedObservations::Move move_;
+  std::array<std::int32_t, 16> drawn_;  // candidates of this move, and which is next
+  std::size_t next_ = drawn_.size();
   GroupedObservations::Changes changes_;
 };
 

@@ -191,7 +191,7 @@ class FactorisedRule {
 // with probability (lambda_i - r_i / 2) / ((kappa + 1/2) b_i).
 class JointRule {
  public:
-  explicit JointRule(double kappa) : kappa_(kappa) {
+  explicit JointRule(double kappa) : kappa_(kappa), most_(2 * std::atanh(0.5 / kappa)) {
     if (!(kappa >= 0.5) || !std::isfinite(kappa)) throw std::invalid_argument("kappa must be finite and at least 1/2");
   }
 
@@ -230,10 +230,10 @@ class JointRule {
   }
 
  private:
-  // Whether so many candidates can change the decision: each moves the log ratio by 2 atanh(1 / (2 kappa)) at most.
+  // Whether so many candidates can change the decision: each moves the log ratio by `most_` at most.
   bool is_open(double log_ratio, double log_u, std::int64_t left) const {
     if (left == 0) return false;
-    const double most = 2 * std::atanh(0.5 / kappa_) * static_cast<double>(left);
+    const double most = most_ * static_cast<double>(left);
     return log_ratio + most > log_u && !(log_ratio - most > log_u);
   }
 
@@ -244,7 +244,7 @@ class JointRule {
     if (candidate.height * times() < middle - half) log_ratio += std::log((middle + half) / (middle - half));
   }
 
-  double kappa_;
+  double kappa_, most_;
 };
 
 }  // namespace stansub

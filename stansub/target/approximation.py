@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from stansub.target.groupings import Recentred, columns
@@ -64,20 +63,34 @@ class Profiles:
         none, nowhere = np.empty(0), np.empty(0, np.int32)
         return cls(nowhere, nowhere, none, nowhere, np.zeros(2, np.int32), none, np.empty((3, 0)))
 
-    def at(self, change: FloatArray) -> tuple[float, FloatArray]:
-        """Their sum, and its gradient, shape (m,)."""
-        weights = self._weights(len(change))
-        t = (change[self.places] - (weights @ change)[self.means]) / self.sizes
-        root = 1 / np.sqrt(1 + (t / LIMIT) ** 2)
-        s, (a, b, c) = t * root, self.coefficients
-        slopes = s**2 * (3 * a + s * (4 * b + 5 * s * c)) * root**3 / self.sizes
-        gradient = np.zeros(len(change))
-        np.add.at(gradient, self.places, slopes)
-        gradient -= np.bincount(self.means, slopes, minlength=weights.shape[0]) @ weights
-        return float(np.sum(s**3 * (a + s * (b + s * c)))), gradient
+    def value(self, change: FloatArray) -> float:
+        """Their sum."""
+        s, _ = self._bounded(change)
+        a, b, c = self.coefficients
+        return float(np.sum(s * s * s * (a + s * (b + s * c))))
 
-    def _weights(self, m: int) -> sp.csr_array:
-        return sp.csr_array((self.weights, self.columns, self.starts), shape=(len(self.starts) - 1, m))
+    def gradient(self, change: FloatArray) -> FloatArray:
+        """Of that, shape (m,)."""
+        s, root = self._bounded(change)
+        a, b, c = self.coefficients
+        slopes = s * s * (3 * a + s * (4 * b + 5 * s * c)) * (root * root * root) / self.sizes
+        from_means = np.bincount(self.means, slopes, minlength=len(self.starts) - 1)[self._mean_of] * self.weights
+        m = len(change)
+        found = np.bincount(self.places, slopes, minlength=m) - np.bincount(self.columns, from_means, minlength=m)
+        return np.asarray(found, np.float64)
+
+    @cached_property
+    def _mean_of(self) -> NDArray[np.int64]:
+        """To which mean each weight belongs."""
+        return np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
+
+    def _bounded(self, change: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return s and s / t."""
+        weighted = self.weights * change[self.columns]
+        means = np.bincount(self._mean_of, weighted, minlength=len(self.starts) - 1)
+        t = (change[self.places] - means[self.means]) / self.sizes
+        root = 1 / np.sqrt(1 + (t / LIMIT) ** 2)
+        return t * root, root
 
 
 @dataclass(frozen=True)
@@ -108,7 +121,7 @@ class Approximation:
     def correction(self, phi: FloatArray) -> float:
         """What it has beside the expansion."""
         change = phi - self.point
-        return float(self.slope @ change) + self.profiles.at(change)[0]
+        return float(self.slope @ change) + self.profiles.value(change)
 
     def __call__(self, phi: FloatArray) -> float:
         """Its value."""
@@ -118,7 +131,7 @@ class Approximation:
         """Of that, shape (m,)."""
         change = phi - self.point
         expanded = self.quadratic.gradient - self.quadratic.precision @ change
-        return np.asarray(expanded + self.slope + self.profiles.at(change)[1])
+        return np.asarray(expanded + self.slope + self.profiles.gradient(change))
 
 
 def approximation(predictors: SparsePredictors, phis: Sequence[FloatArray]) -> Approximation:

@@ -38,14 +38,14 @@ _STUDENT = {2: 2.0, 3: 4 * (math.sqrt(2) - 1) * (2 * math.sqrt(2)) / (4 - 2 * ma
 def softplus(orders: Sequence[int], x: FloatArray) -> list[FloatArray]:
     """log(1 + e^x) and its derivatives, those of some orders up to the third, from one exponential."""
     small = np.exp(-np.abs(x))
-    far = 1 / (1 + small)  # the larger one of p and 1 - p
-    slope = small * far * far
+    far = 1 / (1 + small) if any(orders) else small  # the larger one of p and 1 - p, which derivatives take
 
     def of(order: int) -> FloatArray:
         if order == 0:
             return np.asarray(np.maximum(x, 0) + np.log1p(small))
         if order == 1:
             return np.where(x < 0, small * far, far)
+        slope = small * far * far
         return slope if order == 2 else np.asarray(slope * np.copysign((1 - small) * far, -x))
 
     return [of(order) for order in orders]

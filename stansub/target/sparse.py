@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from stansub.target.remainders import Family
 from stansub.types import FloatArray
 
+# Observations of a block.
+_BLOCK = 16384
+
 
 @dataclass(frozen=True)
 class SparseRows:
@@ -60,6 +63,17 @@ class SparseRows:
         found = np.asarray(self.gathered.T @ slopes, np.float64)
         found[self.places] += self.dense[0] * slopes.sum() if self.is_constant else slopes @ self.dense
         return found
+
+    def part(self, rows: slice) -> SparseRows:
+        """Return those of some observations; numbers are not copied."""
+        starts = self.gathered.indptr[rows.start : rows.stop + 1]
+        gathered = sp.csr_array((len(starts) - 1, self.gathered.shape[1]))
+        # The constructor would copy parts of arrays.
+        gathered.data = self.gathered.data[starts[0] : starts[-1]]
+        gathered.indices = self.gathered.indices[starts[0] : starts[-1]]
+        gathered.indptr = starts - starts[0]
+        dense, offset = (one if len(one) == 1 else one[rows] for one in (self.dense, self.offset))
+        return SparseRows(dense, self.places, gathered, offset)
 
     def weighted(self, weights: FloatArray, other: SparseRows) -> sp.csr_array:
         """sum_i weights_i a_i b_i', shape (m, m), b being the rows of another argument."""
@@ -172,27 +186,35 @@ class SparsePredictors:
 
     def at(self, phi: FloatArray) -> FloatArray:
         """The arguments, shape (q, n)."""
-        return np.stack([one(phi) + one.offset for one in self.rows])
+        return _at(self.rows, phi)
+
+    @cached_property
+    def _blocks(self) -> tuple[tuple[slice, tuple[SparseRows, ...]], ...]:
+        """Rows of so many observations that what is computed of these stays in the processor's cache."""
+        n = self.n_observations
+        blocks = (slice(first, min(first + _BLOCK, n)) for first in range(0, n, _BLOCK))
+        return tuple((block, tuple(one.part(block) for one in self.rows)) for block in blocks)
 
     def log_lik(self, phi: FloatArray) -> float:
         """Of all observations; minus infinity where it is not defined."""
         with np.errstate(over="ignore", invalid="ignore"):
-            value = float(self.family.log_lik(self.at(phi)).sum()) + self.constant
+            sums = [float(self.family.part(block).log_lik(_at(rows, phi)).sum()) for block, rows in self._blocks]
+            value = sum(sums) + self.constant
         return value if np.isfinite(value) else -np.inf
 
     def gradient(self, phi: FloatArray) -> FloatArray:
         """Of the log likelihood, shape (m,)."""
-        (slopes,) = self.family.derivatives((1,), self.at(phi))
-        return self._back(slopes)
-
-    def _back(self, slopes: FloatArray) -> FloatArray:
-        return np.asarray(np.sum([row.back(one) for row, one in zip(self.rows, slopes, strict=True)], axis=0))
+        found = np.zeros(self.dim)
+        for block, rows in self._blocks:
+            (slopes,) = self.family.part(block).derivatives((1,), _at(rows, phi))
+            found += _back(rows, slopes)
+        return found
 
     def expansion(self, phi: FloatArray) -> Quadratic:
         """About a point."""
         eta = self.at(phi)
         values, slopes, curvatures = self.family.derivatives((0, 1, 2), eta)
-        gradient = self._back(slopes)
+        gradient = _back(self.rows, slopes)
         precision = sum(
             (
                 a.weighted(-np.ascontiguousarray(np.broadcast_to(curvatures[j, k], self.n_observations)), b)
@@ -202,6 +224,14 @@ class SparsePredictors:
             start=self.empty(),
         )
         return Quadratic.of(phi, float(values.sum()) + self.constant, gradient, sp.csr_array(precision))
+
+
+def _at(rows: Sequence[SparseRows], phi: FloatArray) -> FloatArray:
+    return np.stack([one(phi) + one.offset for one in rows])
+
+
+def _back(rows: Sequence[SparseRows], slopes: FloatArray) -> FloatArray:
+    return np.asarray(np.sum([row.back(one) for row, one in zip(rows, slopes, strict=True)], axis=0))
 
 
 def stacked(columns: Sequence[FloatArray]) -> FloatArray:

@@ -99,7 +99,7 @@ def test_profiles_are_those_of_the_likelihood_one_by_one() -> None:
         for j in range(2, 2 + J):
             moved = found.point + change[j] * (np.arange(M) == j)
             alone += predictors.log_lik(moved) - found.quadratic(moved)
-        profiles.append(found.profiles.at(phi - found.point)[0])
+        profiles.append(found.profiles.value(phi - found.point))
         expected.append(alone)
     assert np.std(np.subtract(profiles, expected)) < 0.1 * np.std(expected)
 
@@ -109,7 +109,7 @@ def test_profiles_are_bounded() -> None:
     profiles = approximation(predictors, normal(predictors, 60, 1)).profiles
     most = np.abs(profiles.coefficients).T @ LIMIT ** np.array([3, 4, 5])
     for far in np.random.default_rng(4).normal(0, 1e6, (20, M)):
-        assert abs(profiles.at(far)[0]) <= most.sum()
+        assert abs(profiles.value(far)) <= most.sum()
 
 
 def test_of_no_coefficients() -> None:

@@ -53,7 +53,7 @@ def test_products(row: SparseRows, other: SparseRows) -> None:
     np.testing.assert_allclose(row.weighted(weights, other).toarray(), expected, atol=1e-11)
 
 
-@pytest.mark.parametrize(
+LIKELIHOODS = pytest.mark.parametrize(
     ("predictors", "family"),
     [
         (VARIED[:1], Binomial(RNG.integers(0, 2, N).astype(float), np.ones(N))),
@@ -61,6 +61,9 @@ def test_products(row: SparseRows, other: SparseRows) -> None:
         (VARIED[:2], LocationScale(RNG.standard_normal(N), NormalErrors())),
     ],
 )
+
+
+@LIKELIHOODS
 def test_an_expansion_is_of_second_order(predictors: list[SparseRows], family: Family) -> None:
     found = SparsePredictors(tuple(predictors), family, constant=3.0)
     point, direction = 0.3 * RNG.standard_normal(M), RNG.standard_normal(M)
@@ -79,6 +82,33 @@ def product(precision: Array) -> Array:
     found = np.empty_like(precision)
     found[np.ix_(factor.order, factor.order)] = lower @ lower.T
     return found
+
+
+@LIKELIHOODS
+@pytest.mark.parametrize("block", [1, 7, 64, N])
+def test_blocks_of_observations_make_no_difference(
+    predictors: list[SparseRows], family: Family, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stansub.target.sparse._BLOCK", block)
+    found, phi = SparsePredictors(tuple(predictors), family, constant=3.0), 0.3 * RNG.standard_normal(M)
+    eta = np.stack([matrix(row) @ phi + row.offset for row in predictors])
+    assert found.log_lik(phi) == pytest.approx(family.log_lik(eta).sum() + 3, rel=1e-12)
+    slopes = family.gradient(eta)
+    expected = np.sum([one @ matrix(row) for one, row in zip(slopes, predictors, strict=True)], axis=0)
+    np.testing.assert_allclose(found.gradient(phi), expected, rtol=1e-11, atol=1e-11)
+
+
+def test_parts_of_rows_are_not_copied() -> None:
+    row = VARIED[0]
+    part = row.part(slice(20, 50))
+    assert part.n == 30
+    np.testing.assert_array_equal(matrix(part), matrix(row)[20:50])
+    for one, all_of_them in (
+        (part.dense, row.dense),
+        (part.gathered.data, row.gathered.data),
+        (part.gathered.indices, row.gathered.indices),
+    ):
+        assert np.shares_memory(one, all_of_them)
 
 
 def test_a_sparse_cholesky_factor() -> None:
