@@ -98,7 +98,7 @@ def compares_again(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_resumes_with_its_table(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The checkpoint knows the table and its columns; from Python the table itself is given."""
     model = stansub.compile_model(PROGRAM)
-    options = {"chains": 2, "iter_warmup": 50, "seed": 1, "show_progress": False}
+    options = {"chains": 2, "iter_warmup": 50, "seed": 1, "proposal": "laplace-pcn", "show_progress": False}
     sources = stansub.DataSources(["table.parquet"], {"x": ["x1", "x2"]})
     stansub.sample(model, sources, iter_sampling=30, checkpoint="run.checkpoint", **options)
     kept = stansub.read_checkpoint("run.checkpoint", show_progress=False)
