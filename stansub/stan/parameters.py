@@ -133,6 +133,8 @@ def _entry(one: Declaration, inner: tuple[int, ...], draw: Draw, value: Callable
 
 
 def _bounded(x: Number, bounds: dict[str, Any]) -> Number:
+    if not bounds:
+        return x
     if any(isinstance(one, np.ndarray) for one in bounds.values()):
         raise NotFollowedError("the bounds of a parameter are a container")
     low, high = bounds.get("lower"), bounds.get("upper")

@@ -83,4 +83,6 @@ def _order_of(starts: bytes, rows: bytes) -> NDArray[np.int32]:
     pattern = sp.csc_array((np.ones(len(indices)), indices, indptr))
     dominant = sp.csc_array(pattern + sp.diags_array(1 + pattern.sum(axis=0)))
     found = splu(dominant, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    return np.argsort(found.perm_c).astype(np.int32)
+    order = np.argsort(found.perm_c).astype(np.int32)
+    order.setflags(write=False)
+    return order

@@ -64,3 +64,17 @@ def test_a_diagonal_of_0():
     factor = cholesky(sp.csc_array(np.zeros((3, 3))))
     assert np.isfinite(factor.matrix()).all()
     assert (np.diag(factor.matrix()) > 0).all()
+
+
+def test_matrices_of_one_pattern_share_an_order():
+    rng = np.random.default_rng(2)
+    pattern = _sparse(rng, 40, 0.1) != 0
+    factors = []
+    for matrix in (pattern, pattern, _sparse(rng, 40, 0.1) != 0):
+        values = np.triu(matrix * rng.uniform(0.5, 1, (40, 40)), 1)
+        precision = values + values.T + 40 * np.eye(40)
+        factors.append(cholesky(sp.csc_array(precision)))
+        np.testing.assert_allclose(factors[-1].matrix(), precision, atol=1e-9)
+    one, same, other = (factor.order for factor in factors)
+    assert one is same
+    assert other is not one
