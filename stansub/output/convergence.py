@@ -53,10 +53,12 @@ def mcse_sd(draws: FloatArray) -> FloatArray:
     """
     squares = (draws - draws.mean(axis=(0, 1))) ** 2
     of_variance = np.sqrt(squares.var(axis=(0, 1)) / _statistic("ess", squares, method="mean"))
-    return np.asarray(of_variance / np.sqrt(squares.mean(axis=(0, 1))) / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(of_variance / np.sqrt(squares.mean(axis=(0, 1))) / 2)
 
 
 def _statistic(name: str, draws: FloatArray, **options: Any) -> FloatArray:
     from arviz_stats.base.array import array_stats  # with scipy.stats, which a run has no other use for
 
-    return np.asarray(getattr(array_stats, name)(draws, chain_axis=0, draw_axis=1, **options), np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):  # draws that never change
+        return np.asarray(getattr(array_stats, name)(draws, chain_axis=0, draw_axis=1, **options), np.float64)

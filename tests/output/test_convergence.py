@@ -58,3 +58,12 @@ def test_quantities_without_figures() -> None:
     alone = statistics.table(build(posterior={"x": values[:1, :, :1]}, sample_stats={}, attrs={}))
     assert alone[[*FIGURES]].isna().sum(axis=1).tolist() == [1]
     assert np.isnan(alone["r_hat"].item())
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", sorted(FIGURES))
+def test_draws_that_never_change_have_none_and_nothing_is_warned_of(name: str) -> None:
+    stuck = np.repeat(np.arange(4.0), 200).reshape(4, 200, 1)
+    same = np.ones((4, 200, 1))
+    for draws in (stuck, same):
+        assert getattr(convergence, name)(draws).shape == (1,)
