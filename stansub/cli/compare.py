@@ -83,11 +83,11 @@ def compare(
         **options,
         var_names=var_names,
         force=force,
-        show_progress=False if quiet else None,
+        show_progress=not quiet,
         console=console,
     )
     try:
-        with stage_progress(console, show=wanted(False if quiet else None, console)) as log:
+        with stage_progress(console, show=wanted(not quiet, console)) as log:
             log("Writing the report")
             if json is not None:
                 written = [render.write_figures(comparison, json, overwrite=force)]

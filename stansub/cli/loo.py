@@ -56,7 +56,7 @@ def loo(
             observations=observations,
             seed=seed,
             scale=scale.value,
-            show_progress=False if quiet else None,
+            show_progress=not quiet,
             console=console,
         )
         for path in draws

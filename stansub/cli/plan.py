@@ -80,7 +80,7 @@ def plan(
     seconds = working.parse_seconds(budget)
     sources = sources_of(data, columns)
     console = FlagConsole(stderr=True)
-    show = wanted(False if quiet else None, default_console())
+    show = wanted(not quiet, default_console())
     with stage_progress(console, show=show) as progress:
         found = working.plan(
             model, sources, budget=seconds, config=SampleConfig(**options), pilot_seconds=pilot, progress=progress

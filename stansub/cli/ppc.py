@@ -40,7 +40,7 @@ def ppc(
         observations=observations,
         n_draws=n_draws,
         seed=seed,
-        show_progress=False if quiet else None,
+        show_progress=not quiet,
         console=FlagConsole(stderr=True),
     )
     inference_data.write(found, folder / table, overwrite=force)

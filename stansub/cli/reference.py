@@ -96,7 +96,7 @@ def reference(
         adapt_delta=adapt_delta,
         max_treedepth=max_treedepth,
         install_cmdstan=install_cmdstan,
-        show_progress=False if quiet else None,
+        show_progress=not quiet,
         console=console,
     )
     facts = inference_data.attrs(kept.draws)

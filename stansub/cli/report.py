@@ -62,7 +62,7 @@ def _predicted(draws: InferenceData, data: DataSources | None, *, quiet: bool) -
         return None, ""
     try:
         console = FlagConsole(stderr=True)
-        return ppc(draws, data=data, show_progress=False if quiet else None, console=console), ""
+        return ppc(draws, data=data, show_progress=not quiet, console=console), ""
     except StansubError as error:
         return None, f"This page has no posterior predictive check: {as_flags(str(error))}."
 

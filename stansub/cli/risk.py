@@ -137,7 +137,7 @@ def risk(
         quantities=None if quantity is None else [name for name in quantity if name],
         audit=audit,
         **options,
-        show_progress=False if quiet else None,
+        show_progress=not quiet,
         console=console,
     )
     with suppress(OSError):  # writing the figures fails then, and keeps them elsewhere

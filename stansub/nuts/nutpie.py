@@ -17,9 +17,10 @@ from rich.console import Console
 from stansub import clock
 from stansub.errors import InputError, RunError
 from stansub.nuts.base import Missing, Program, Run, Settings
+from stansub.nuts.progress import line_progress
 from stansub.output import files, inference_data
 from stansub.output.layout import Layout, by_variable
-from stansub.run.progress import stage_progress
+from stansub.run.progress import redrawn, stage_progress
 from stansub.stan import rewrite, toolchain
 from stansub.stan.data import Data
 from stansub.stan.home import find_home
@@ -47,7 +48,7 @@ def unavailable() -> Missing | None:
 
 
 def run(program: Program, data: Data, settings: Settings, *, console: Console, show: bool) -> Run:
-    """Run NUTS, its progress shown by the engine itself.
+    """Run NUTS. The engine shows its own progress, unless only lines can be written.
 
     Raises
     ------
@@ -84,10 +85,11 @@ def run(program: Program, data: Data, settings: Settings, *, console: Console, s
         maxdepth=settings.max_treedepth,
         save_warmup=True,
         store_unconstrained=own is not None,
-        progress_bar=show,
+        progress_bar=show and redrawn(console),
         blocking=False,
     )
-    drawn = _wait(sampler, program.name)
+    with line_progress(console, show=show):
+        drawn = _wait(sampler, program.name)
     wall_time = clock.now() - ready_at
     posterior = inference_data.group(drawn, "posterior").data_vars
     arrays = {str(name): np.asarray(values.values) for name, values in posterior.items()}

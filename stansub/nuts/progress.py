@@ -1,4 +1,4 @@
-"""How far CmdStan's chains are, seen from the files they write."""
+"""How far NUTS is: CmdStan's chains as seen from the files they write, or a line now and then."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from stansub.nuts.base import Settings
+from stansub.run.progress import redrawn, stage_progress
 
 # Seconds between two looks at the files.
 _POLL = 0.3
+
+
+@contextmanager
+def line_progress(console: Console, *, show: bool) -> Iterator[None]:
+    """Write a line now and then while the block runs, unless an engine's bars can be drawn."""
+    with stage_progress(console, show=show and not redrawn(console)) as log:
+        log("Running NUTS")
+        yield
 
 
 @contextmanager
@@ -23,8 +32,9 @@ def file_progress(folder: Path, settings: Settings, *, console: Console, show: b
     CmdStan flushes every draw to its file, while cmdstanpy keeps what is written to the consoles, and draws bars of
     its own on standard output.
     """
-    if not show:
-        yield
+    if not (show and redrawn(console)):
+        with line_progress(console, show=show):
+            yield
         return
     done = threading.Event()
     with Progress(

@@ -37,11 +37,9 @@ QUICK: dict[str, Any] = {"chains": 3, "iter_warmup": 5, "iter_sampling": 8, "see
 pytestmark = pytest.mark.usefixtures("cmdstan")
 
 
-def run(program: Program = TOY, n: int = 4, *, show: bool = False) -> Run:
-    settings = Settings(3, 2, 5, 8, 4, 0.8, 10)
-    return engine.run(
-        program, read(data(n), program.syntax.data.declarations), settings, console=Console(stderr=True), show=show
-    )
+def run(program: Program = TOY, n: int = 4, *, show: bool = False, terminal: bool = False) -> Run:
+    settings, console = Settings(3, 2, 5, 8, 4, 0.8, 10), Console(stderr=True, force_terminal=terminal)
+    return engine.run(program, read(data(n), program.syntax.data.declarations), settings, console=console, show=show)
 
 
 def test_draws_are_read_in_their_shapes() -> None:
@@ -71,10 +69,18 @@ def test_nothing_is_said_and_the_log_is_as_before(capfd: pytest.CaptureFixture[s
 
 
 def test_progress_counts_the_draws(capfd: pytest.CaptureFixture[str]) -> None:
-    run(show=True)
+    run(show=True, terminal=True)
     out, err = capfd.readouterr()
     assert out == "", "results alone go there"
     assert err.count("13/13") >= 3
+
+
+def test_redirected_progress_has_lines_and_no_bars(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stansub.run.progress._SHORT", 0.0)
+    run(show=True)
+    assert "Running NUTS: " in capfd.readouterr().err
 
 
 def test_a_program_is_compiled_once(place: Path) -> None:
