@@ -63,6 +63,7 @@ from stansub.stan.syntax import (
     walk,
     writes,
 )
+from stansub.stan.typing import INT, Types
 
 LOG_LIK = "log_lik_i"
 _DISCRETE = frozenset(
@@ -129,7 +130,9 @@ class _Separation:
         self.likelihood = {statement.span for statement in observations_in(program, size)}
         self.changing = changing_names(program)
         every = declarations(program)
-        self.shapes = {one.name: shape_of(one, size) for one in every}
+        self.shapes = {one.variable: Shape(INT) for one in find(For, program.evaluated)}
+        self.shapes |= {one.name: shape_of(one, size) for one in every}
+        self.types = Types(program)
         loops = [one for one in walk(program.model.statements) if isinstance(one, For) and self._over_all(one)]
         in_loops = {one.name for one in find(Declaration, loops)}
         self.local = frozenset(
@@ -137,7 +140,7 @@ class _Separation:
         ) - frozenset(in_loops)
         self._refuse(every)
         self.index, self.total = self._names(loops)
-        self.elements = Elements(size, self.index, self.shapes, self.local)
+        self.elements = Elements(size, self.index, self.shapes, self.local, types=self.types)
         self.ranges: set[tuple[Expression, Expression]] = set()
         self.own: set[str] = set()
 
@@ -440,7 +443,7 @@ def _local_type(declaration: Declaration, shape: Shape | None = None) -> SizedTy
         if axis < len(array):
             del array[axis]
         else:
-            base = shape.element.base
+            base = shape.element.type.base
             del inner[axis - len(array)]
     return SizedType(tuple(array), base, declaration.type.elements, dims=tuple(inner))
 
