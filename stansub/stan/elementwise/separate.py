@@ -14,6 +14,7 @@ from stansub.stan.densities import PRODUCTS
 from stansub.stan.elementwise.elements import Elements, NotSeparableError, Shape, shape_of
 from stansub.stan.recognise import normalised, terms
 from stansub.stan.recursions import recursions
+from stansub.stan.signatures import of_library
 from stansub.stan.sizes import (
     DENSITIES,
     changing_names,
@@ -66,16 +67,6 @@ from stansub.stan.syntax import (
 from stansub.stan.typing import INT, Types
 
 LOG_LIK = "log_lik_i"
-_DISCRETE = frozenset(
-    word
-    for line in (
-        "bernoulli bernoulli_logit bernoulli_logit_glm binomial binomial_logit binomial_logit_glm beta_binomial",
-        "neg_binomial neg_binomial_2 neg_binomial_2_log neg_binomial_2_log_glm beta_neg_binomial poisson poisson_log",
-        "poisson_log_glm categorical categorical_logit categorical_logit_glm ordered_logistic ordered_logistic_glm",
-        "ordered_probit hypergeometric discrete_range multinomial multinomial_logit dirichlet_multinomial",
-    )
-    for word in line.split()
-)
 _FIRST = Literal("1")
 # Where the loop over observations will stand.
 _HERE = Empty()
@@ -415,7 +406,8 @@ class _Separation:
         return Call(f"{density}_{suffix}", tuple(taken), bar=True)
 
     def _is_discrete(self, name: str) -> bool:
-        return name in _DISCRETE or any(function.name == f"{name}_lpmf" for function in self.program.functions)
+        mass = f"{name}_lpmf"
+        return bool(of_library(mass)) or any(function.name == mass for function in self.program.functions)
 
     def _plain(self, *nodes: Node) -> None:
         """Refuse what stays and reads a variable that is computed for one observation."""
