@@ -8,13 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stansub import _loop
 from stansub.errors import InputError
 from stansub.stan.data import Data
 from stansub.stan.instances import Slicer
-from stansub.stan.library import Library, Model, Rng
+from stansub.stan.library import Library, Model
 from stansub.stan.syntax import Program, names
 from stansub.target.gradients import THREADS
 from stansub.types import FloatArray
@@ -28,6 +26,11 @@ def writes_rows(program: Program, data: Data, size: str) -> bool:
     of_rows = {size, *data.axes([size]), *(one.name for one in program.transformed_data.declarations)}
     written = (program.parameters, program.transformed_parameters, program.generated_quantities)
     return any(names(*block.statements) & of_rows for block in written)
+
+
+def _of_first(name: str) -> Any:
+    """What one of the programs has, where it is the same in all: see `Model`."""
+    return property(lambda shares: getattr(shares.few[0], name))
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,10 @@ class Shares:
         """Return the same of another program that writes the same."""
         return self._of(replace(self.slicer, library=library))
 
-    @property
-    def dim(self) -> int:
-        """Number of unconstrained parameters."""
-        return self.few[0].dim
+    dim, info, rng, writer, param_names, param_unc_names, param_constrain, param_unconstrain_json = map(
+        _of_first,
+        ["dim", "info", "rng", "writer", "param_names", "param_unc_names", "param_constrain", "param_unconstrain_json"],
+    )
 
     def log_density(self, theta: FloatArray) -> float:
         """Log density at ``theta``, or nan where the program raises an error or rejects."""
@@ -113,46 +116,6 @@ class Shares:
             return undefined
         first, last, both = (model.log_density(theta) for model in self.few)
         return sum(value for value, _ in shares) - (len(shares) - 1) * (first + last - both), ""
-
-    def info(self) -> str:
-        """Versions and compile-time flags as the library reports them."""
-        return self.few[0].info()
-
-    def rng(self, seed: int) -> Rng:
-        """A random number generator for generated quantities."""
-        return self.few[0].rng(seed)
-
-    def param_names(self, *, include_tp: bool = False, include_gq: bool = False) -> list[str]:
-        """Indexed names of the constrained parameters."""
-        return self.few[0].param_names(include_tp=include_tp, include_gq=include_gq)
-
-    def param_unc_names(self) -> list[str]:
-        """Indexed names of the unconstrained parameters."""
-        return self.few[0].param_unc_names()
-
-    def param_constrain(
-        self,
-        theta: FloatArray,
-        *,
-        include_tp: bool = False,
-        include_gq: bool = False,
-        rng: Rng | None = None,
-        out: FloatArray | None = None,
-    ) -> FloatArray:
-        """Constrained values, in the order of `param_names`."""
-        return self.few[0].param_constrain(theta, include_tp=include_tp, include_gq=include_gq, rng=rng, out=out)
-
-    def writer(
-        self, *, include_tp: bool, include_gq: bool, rng: Any, n_written: int, columns: NDArray[np.int64]
-    ) -> _loop.Writer:
-        """See `Model.writer`."""
-        return self.few[0].writer(
-            include_tp=include_tp, include_gq=include_gq, rng=rng, n_written=n_written, columns=columns
-        )
-
-    def param_unconstrain_json(self, values: bytes) -> FloatArray:
-        """Unconstrained parameters, shape (dim,), of constrained ones given as JSON."""
-        return self.few[0].param_unconstrain_json(values)
 
 
 def _key(theta: FloatArray) -> bytes:

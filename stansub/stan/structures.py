@@ -255,15 +255,24 @@ def _density(statement: Statement) -> _Density | None:
     return None
 
 
+def _calling(reading: Reading, is_one: Callable[[Call], bool]) -> str:
+    """The statement with such a call outside loops that is passed something of all observations."""
+    found = ((scope, one) for scope in reading.scopes for one, call in scope.calls() if is_one(call))
+    return next((scope.caller or reading.text(one) for scope, one in found), "")
+
+
+def _recurring(reading: Reading, is_one: Callable[[Scope, Recursion], bool]) -> str:
+    """The statement that computes such values from those before them."""
+    found = ((scope, one) for scope, one in reading.recursions if is_one(scope, one))
+    return next((scope.caller or reading.text(one.statement) for scope, one in found), "")
+
+
 def _gaussian_process(reading: Reading) -> str:
-    for scope in reading.scopes:
-        for statement, call in scope.calls():
-            if call.name.startswith(_COVARIANCES) and call.name.endswith(("_cov", "_quad")):
-                return scope.caller or reading.text(statement)
-    for one in reading.computed.values():
-        if one.sizes.count(reading.size) > 1:
-            return reading.text(one)
-    return _one_density(reading, _PROCESSES)
+    def is_covariance(call: Call) -> bool:
+        return call.name.startswith(_COVARIANCES) and call.name.endswith(("_cov", "_quad"))
+
+    square = (reading.text(one) for one in reading.computed.values() if one.sizes.count(reading.size) > 1)
+    return _calling(reading, is_covariance) or next(square, "") or _one_density(reading, _PROCESSES)
 
 
 def _one_covariance(reading: Reading) -> str:
@@ -289,37 +298,28 @@ def _is_one_vector(reading: Reading, left: Expression) -> bool:
 
 
 def _trajectory(reading: Reading) -> str:
-    for scope in reading.scopes:
-        for statement, call in scope.calls():
-            if call.name.startswith(_SOLVERS):
-                return scope.caller or reading.text(statement)
-    return ""
+    return _calling(reading, lambda call: call.name.startswith(_SOLVERS))
 
 
 def _hidden_markov(reading: Reading) -> str:
-    for scope in reading.scopes:
-        for statement, call in scope.calls():
-            if call.name == "hmm_marginal":
-                return scope.caller or reading.text(statement)
-    for scope, one in reading.recursions:
-        if any(call.name == "log_sum_exp" for call in calls(one.loop)):
-            return scope.caller or reading.text(one.statement)
-    return ""
+    return _calling(reading, lambda call: call.name == "hmm_marginal") or _recurring(
+        reading, lambda _, one: any(call.name == "log_sum_exp" for call in calls(one.loop))
+    )
 
 
 def _garch(reading: Reading) -> str:
-    for scope, one in reading.recursions:
-        if not scope.caller and _reached(reading, one.variable) & _places(reading)[1]:
-            return reading.text(one.statement)
-    return ""
+    def is_one(scope: Scope, one: Recursion) -> bool:
+        return not scope.caller and bool(_reached(reading, one.variable) & _places(reading)[1])
+
+    return _recurring(reading, is_one)
 
 
 def _arma(reading: Reading) -> str:
-    for scope, one in reading.recursions:
-        used = names(one.loop)
-        if not scope.caller and used & reading.observed and _reached(reading, one.variable) & _places(reading)[0]:
-            return reading.text(one.statement)
-    return ""
+    def is_one(scope: Scope, one: Recursion) -> bool:
+        reads = not scope.caller and bool(names(one.loop) & reading.observed)
+        return reads and bool(_reached(reading, one.variable) & _places(reading)[0])
+
+    return _recurring(reading, is_one)
 
 
 def _places(reading: Reading) -> tuple[set[str], set[str]]:
@@ -391,19 +391,17 @@ def _gathered(statement: Statement, reading: Reading) -> dict[str, set[Expressio
 
 
 def _risk_sets(reading: Reading) -> str:
-    for scope in reading.scopes:
-        for statement, call in scope.calls():
-            inside = {one.name for one in calls(*call.arguments[:1])}
-            if call.name == "cumulative_logsumexp" or (call.name == "cumulative_sum" and "exp" in inside):
-                return scope.caller or reading.text(statement)
-    for loop in walk(reading.program.evaluated):
-        if isinstance(loop, For) and reading.size in names(loop.upper) and (found := _risk_set(reading, loop)):
-            return found
-    for scope, one in reading.recursions:
-        for call in calls(one.statement.expression):
-            if call.name == "log_sum_exp" and len(call.arguments) == 2 and Name(one.variable) in call.arguments:
-                return scope.caller or reading.text(one.statement)
-    return ""
+    def accumulates(call: Call) -> bool:
+        inside = {one.name for one in calls(*call.arguments[:1])}
+        return call.name == "cumulative_logsumexp" or (call.name == "cumulative_sum" and "exp" in inside)
+
+    def is_running(_: Scope, one: Recursion) -> bool:
+        sums = [call.arguments for call in calls(one.statement.expression) if call.name == "log_sum_exp"]
+        return any(len(given) == 2 and Name(one.variable) in given for given in sums)
+
+    loops = (one for one in find(For, reading.program.evaluated) if reading.size in names(one.upper))
+    in_loops = next(filter(None, (_risk_set(reading, loop) for loop in loops)), "")
+    return _calling(reading, accumulates) or in_loops or _recurring(reading, is_running)
 
 
 def _risk_set(reading: Reading, loop: For) -> str:
@@ -434,11 +432,10 @@ def _change_point(reading: Reading) -> str:
         if any(call.name.endswith(_SUFFIXES) for call in calls(one.expression))
         for name in one.variables
     } & set(reading.computed)
-    for scope in reading.scopes:
-        for statement, call in scope.calls():
-            if call.name == "log_sum_exp" and len(call.arguments) == 1 and name_of(call.arguments[0]) in weighed:
-                return scope.caller or reading.text(statement)
-    return ""
+    return _calling(
+        reading,
+        lambda call: call.name == "log_sum_exp" and len(call.arguments) == 1 and name_of(call.arguments[0]) in weighed,
+    )
 
 
 def _summary(reading: Reading) -> str:
@@ -453,8 +450,7 @@ def _summary(reading: Reading) -> str:
 
 
 def _recursion(reading: Reading) -> str:
-    found = reading.recursions
-    return (found[0][0].caller or reading.text(found[0][1].statement)) if found else ""
+    return _recurring(reading, lambda *_: True)
 
 
 def _latent(reading: Reading) -> str:

@@ -12,6 +12,7 @@ from stansub.target.gradients import Objective, scaled_steps
 from stansub.target.laplace import Mode
 from stansub.tuning.climbing import SINGULAR, TOLERANCE, NoModeError, Walk, edge, newton, runs_off, spectrum
 from stansub.types import FloatArray
+from stansub.wording import listed
 
 _SADDLE = 1e-6
 # One sd from the mode along an axis of the Laplace approximation the log density should be lower by 1/2: both ways
@@ -118,7 +119,7 @@ class Completion:
         """The parameters, at most three, that have most weight in vectors, shape (dim, k)."""
         weights = np.linalg.norm(vectors, axis=1)
         names = [self.names[i] for i in np.argsort(-weights, kind="stable")[:3] if weights[i] > weights.max() / 2]
-        return _listed(names), names
+        return listed(names), names
 
 
 def evidence(walk: Walk) -> float:
@@ -136,7 +137,3 @@ def is_maximum(walk: Walk) -> bool:
 def _is_odd(axis: FloatArray, fall: FloatArray, units: FloatArray) -> bool:
     wide = bool((np.abs(axis) > _WIDE * units).any())
     return not _FALL[0] < fall.sum() < _FALL[1] or (wide and bool(fall.min() < _FLAT))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

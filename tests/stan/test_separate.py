@@ -9,7 +9,7 @@ from stansub.stan import stanc
 from stansub.stan.elementwise.elements import Elements, NotSeparableError, Shape
 from stansub.stan.elementwise.separate import separations
 from stansub.stan.recognise import recognise
-from stansub.stan.syntax import Infix, Prefix, Program, parse, parse_expression
+from stansub.stan.syntax import Infix, Prefix, Program, UnsizedType, parse, parse_expression
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -51,21 +51,21 @@ def test_what_is_no_expression(text: str) -> None:
 
 
 SHAPES = {
-    "N": Shape(0, "real"),
-    "k": Shape(0, "real"),
-    "s": Shape(0, "real"),
-    "y": Shape(0, "vector", 0),
-    "g": Shape(1, "real", 0),
-    "X": Shape(0, "matrix", 0),
-    "Z": Shape(0, "matrix", 1),
-    "c": Shape(2, "real", 1),
-    "v": Shape(1, "vector", 0),
-    "mu": Shape(0, "vector", 0),
-    "m": Shape(1, "vector", 1),
-    "b": Shape(0, "vector"),
-    "a": Shape(1, "vector"),
-    "L": Shape(0, "matrix"),
-    "r": Shape(0, "row_vector"),
+    "N": Shape(UnsizedType("real")),
+    "k": Shape(UnsizedType("real")),
+    "s": Shape(UnsizedType("real")),
+    "y": Shape(UnsizedType("vector"), 0),
+    "g": Shape(UnsizedType("real", 1), 0),
+    "X": Shape(UnsizedType("matrix"), 0),
+    "Z": Shape(UnsizedType("matrix"), 1),
+    "c": Shape(UnsizedType("real", 2), 1),
+    "v": Shape(UnsizedType("vector", 1), 0),
+    "mu": Shape(UnsizedType("vector"), 0),
+    "m": Shape(UnsizedType("vector", 1), 1),
+    "b": Shape(UnsizedType("vector")),
+    "a": Shape(UnsizedType("vector", 1)),
+    "L": Shape(UnsizedType("matrix")),
+    "r": Shape(UnsizedType("row_vector")),
 }
 AT = Elements("N", "i", SHAPES, frozenset({"mu", "m"}))
 

@@ -7,7 +7,8 @@ Expressions over all observations (``alpha[group] + X * beta``) become what they
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from stansub.stan.syntax import (
@@ -21,12 +22,17 @@ from stansub.stan.syntax import (
     Member,
     Name,
     Prefix,
+    Program,
     Slice,
     Subscript,
     Transpose,
+    UnsizedType,
     flat,
 )
+from stansub.stan.typing import INT, Typed, Types, indexed
 
+# An expression for one observation, and which dimension of the whole counts the observations.
+_Part = tuple[Expression, int | None]
 _INNER = {"vector": 1, "row_vector": 1, "matrix": 2}
 ELEMENTWISE = frozenset(
     word
@@ -38,9 +44,9 @@ ELEMENTWISE = frozenset(
     )
     for word in line.split()
 )
-_REPEATED = {"rep_vector": "vector", "rep_row_vector": "row_vector", "rep_array": "array"}
+_REPEATED = frozenset({"rep_vector", "rep_row_vector", "rep_array"})
 _CONSTANT = {"zeros_vector": "0", "ones_vector": "1", "zeros_row_vector": "0", "ones_row_vector": "1"}
-_RESHAPED = {"to_vector": "vector", "to_row_vector": "row_vector", "to_array_1d": "array"}
+_RESHAPED = frozenset({"to_vector", "to_row_vector", "to_array_1d"})
 _ROWWISE = {"rows_dot_product": ("dot_product", 0), "columns_dot_product": ("dot_product", 1)}
 _APPENDED = {"append_col": 0, "append_row": 1}
 _LENGTHS = frozenset({"size", "num_elements", "rows", "cols"})
@@ -51,57 +57,33 @@ class NotSeparableError(Exception):
 
 
 class Shape(NamedTuple):
-    """Type of a value, and which of its dimensions counts the observations.
+    """Type of a value, and which of its dimensions counts the observations: of an array first, then inner ones."""
 
-    Attributes
-    ----------
-    depth : int
-        Dimensions of the array.
-    base : str
-        ``real``, ``vector``, ``row_vector`` or ``matrix``; integers count as ``real``.
-    axis : int or None
-        Among array dimensions, then inner ones.
-    """
-
-    depth: int
-    base: str
+    type: UnsizedType
     axis: int | None = None
 
     @property
     def is_scalar(self) -> bool:
         """Whether it is a single number."""
-        return self.depth == 0 and self.base == "real"
+        return self.n_axes == 0
 
     @property
     def n_axes(self) -> int:
         """Dimensions of the array and inner ones."""
-        return self.depth + _INNER.get(self.base, 0)
+        return self.type.depth + _INNER.get(self.type.base.removeprefix("complex_"), 0)
 
     @property
     def element(self) -> Shape:
         """What it is for one observation."""
         if self.axis is None:
             return self
-        return self.kept([k != self.axis for k in range(self.n_axes)])
-
-    def kept(self, which: Sequence[bool]) -> Shape:
-        """What is left of it with some of its dimensions."""
-        inner = list(which[self.depth :])
-        if self.base == "matrix":
-            base = {(True, True): "matrix", (True, False): "vector", (False, True): "row_vector"}.get(
-                (inner[0], inner[1]), "real"
-            )
-        else:
-            base = self.base if any(inner) else "real"
-        return Shape(sum(which[: self.depth]), base)
+        return Shape(indexed(self.type, [k != self.axis for k in range(self.n_axes)]))
 
 
 def shape_of(declaration: Declaration, size: str = "") -> Shape:
     """Return the shape of a variable; its axis is the dimension that is ``size``, where exactly one is."""
-    kind = declaration.type.unsized
-    base = kind.base.removeprefix("complex_")
     axes = [k for k, dim in enumerate(declaration.sizes) if dim == size]
-    return Shape(kind.depth, base if base in _INNER else "real", axes[0] if len(axes) == 1 else None)
+    return Shape(declaration.type.unsized, axes[0] if len(axes) == 1 else None)
 
 
 class Taken(NamedTuple):
@@ -132,6 +114,8 @@ class Elements:
         Those of them that are computed for this observation alone, in a variable of the same name.
     loop : str
         Variable of the loop over observations that the text stands in; nothing for text that is about all of them.
+    types : Types
+        Asked for the types of expressions.
     """
 
     size: str
@@ -139,6 +123,7 @@ class Elements:
     shapes: Mapping[str, Shape]
     local: frozenset[str]
     loop: str = ""
+    types: Types = field(default_factory=lambda: Types(Program("")))
 
     def within(self, loop: str) -> Elements:
         """The same in a loop over observations."""
@@ -156,24 +141,45 @@ class Elements:
         NotSeparableError
             When it takes observations together.
         """
+        found, axis = self._part(expression)
+        return Taken(found, self._shape(expression, axis))
+
+    @cached_property
+    def _scope(self) -> dict[str, Typed]:
+        return {self.loop: Typed(INT, True), **{name: Typed(one.type, True) for name, one in self.shapes.items()}}
+
+    def _shape(self, expression: Expression, axis: int | None) -> Shape:
+        return Shape(self.types.of(expression, self._scope).type, axis)
+
+    def _part(self, expression: Expression) -> _Part:
         match expression:
             case Name():
                 return self._name(expression)
             case Literal():
-                return Taken(expression, Shape(0, "real"))
+                return expression, None
             case Subscript():
                 return self._subscript(expression)
             case Prefix(operator, operand):
-                taken = self.take(operand)
-                return Taken(Prefix(operator, taken.expression), taken.whole)
+                found, axis = self._part(operand)
+                return Prefix(operator, found), axis
             case Transpose(operand):
-                return self._transpose(self.take(operand))
-            case Infix(operator, left, right):
-                return self._infix(expression, operator, self.take(left), self.take(right))
+                taken = self.take(operand)
+                is_number, axis = taken.varies and taken.whole.element.is_scalar, taken.whole.axis
+                turned = 1 - axis if axis is not None and taken.whole.type.base == "matrix" else axis
+                return taken.expression if is_number else Transpose(taken.expression), turned
+            case Infix():
+                return self._infix(expression)
             case Choice(condition, then, orelse):
-                return self._choice(*map(self.take, (condition, then, orelse)))
+                (first, _), (one, axis), (two, other) = map(self._part, (condition, then, orelse))
+                return Choice(first, one, two), other if axis is None else axis
+            case Group("(", (inside,)):
+                found, axis = self._part(inside)
+                return Group("(", (found,)), axis
             case Group(opening, items):
-                return self._group(expression, opening, [self.take(item) for item in items])
+                parts = [self._part(item) for item in items]
+                if any(axis is not None for _, axis in parts):
+                    raise _together(expression)
+                return Group(opening, tuple(found for found, _ in parts)), None
             case Call():
                 return self._call(expression)
             case Member():
@@ -187,36 +193,34 @@ class Elements:
                 return variable == self.size
             case Call(name, (Name(variable),)) if name in _LENGTHS and variable in self.shapes:
                 shape = self.shapes[variable]
-                return shape.axis == (shape.depth + 1 if name == "cols" and shape.base == "matrix" else 0)
+                kind = shape.type
+                return shape.axis == (kind.depth + 1 if name == "cols" and kind.base == "matrix" else 0)
         return False
 
-    def _name(self, variable: Name) -> Taken:
+    def _name(self, variable: Name) -> _Part:
         name, index = variable.name, Name(self.index)
-        shape = self.shapes.get(name, Shape(0, "real"))
+        axis = self.shapes[name].axis if name in self.shapes else None
         if name == self.loop:
-            return Taken(index, shape)
-        if shape.axis is None:
-            return Taken(variable, shape)
+            return index, axis
+        if axis is None:
+            return variable, None
         if self.loop:
             if name in self.local:
                 raise NotSeparableError(f"it uses all of `{name}` for a single observation")
-            return Taken(variable, shape._replace(axis=None))
-        if name in self.local:
-            return Taken(variable, shape)
-        return Taken(Subscript(variable, (*[Slice()] * shape.axis, index)), shape)
+            return variable, None
+        return variable if name in self.local else Subscript(variable, (*[Slice()] * axis, index)), axis
 
-    def _subscript(self, expression: Subscript) -> Taken:
+    def _subscript(self, expression: Subscript) -> _Part:
         base, indices = flat(expression)
         taken = [None if isinstance(one, Slice) else self.take(one) for one in indices]
         if isinstance(base, Name) and (shape := self.shapes.get(base.name)) and shape.axis is not None:
             if self.loop and base.name not in self.local:
-                return Taken(Subscript(base, self._indices(indices, taken)), _indexed(shape, taken))
+                return Subscript(base, self._indices(indices, taken)), _axis(shape, taken)
             return self._of_observations(base, shape, indices, taken)
         found = self.take(base)
         if found.varies:
             raise _together(expression)
-        given = self._indices(indices, taken)
-        return Taken(Subscript(found.expression, given), _indexed(found.whole, taken))
+        return Subscript(found.expression, self._indices(indices, taken)), _axis(found.whole, taken)
 
     def _indices(self, indices: Sequence[Expression], taken: Sequence[Taken | None]) -> tuple[Expression, ...]:
         """Indices for one observation, of something that has no value for each."""
@@ -233,7 +237,7 @@ class Elements:
 
     def _of_observations(
         self, base: Name, shape: Shape, indices: Sequence[Expression], taken: Sequence[Taken | None]
-    ) -> Taken:
+    ) -> _Part:
         """Elements of a variable with a value for each observation."""
         axis = shape.axis
         assert axis is not None
@@ -242,7 +246,7 @@ class Elements:
         found = [*taken, *[None] * (len(padded) - len(taken))]
         at, here = padded[axis], found[axis]
         is_local, own = base.name in self.local, at == (Name(self.loop) if self.loop else whole)
-        kept = _indexed(shape, found)
+        left = None if self.loop else axis - sum(_single(shape, found)[:axis])
         given: list[Expression] = [
             self._slice(one) if each is None else each.expression for one, each in zip(padded, found, strict=True)
         ]
@@ -250,69 +254,47 @@ class Elements:
             del given[axis]
             while given and given[-1] == whole:
                 given.pop()
-            return Taken(Subscript(base, tuple(given)) if given else base, self._left(shape, found))
+            return Subscript(base, tuple(given)) if given else base, left
         if is_local:
             raise NotSeparableError(f"for one observation it reads `{Subscript(base, tuple(indices))}` of another")
         if own:
             given[axis] = Name(self.index)
-            return Taken(Subscript(base, tuple(given)), self._left(shape, found))
+            return Subscript(base, tuple(given)), left
         if here is None:
             raise _together(Subscript(base, tuple(indices)))
-        return Taken(Subscript(base, tuple(given)), kept)
+        return Subscript(base, tuple(given)), _axis(shape, found)
 
-    def _left(self, shape: Shape, found: Sequence[Taken | None]) -> Shape:
-        """A variable's shape after indices that take this observation."""
-        assert shape.axis is not None
-        single = _single(shape, found)
-        single[shape.axis] = bool(self.loop)
-        left = shape.kept([not one for one in single])
-        return left if self.loop else left._replace(axis=shape.axis - sum(single[: shape.axis]))
-
-    def _transpose(self, taken: Taken) -> Taken:
-        is_number = taken.varies and taken.whole.element.is_scalar
-        return Taken(taken.expression if is_number else Transpose(taken.expression), _turned(taken.whole))
-
-    def _infix(self, expression: Expression, operator: str, left: Taken, right: Taken) -> Taken:
-        whole = _product(expression, left, right) if operator == "*" else _alike(operator, left, right)
-        if operator in (".*", "./", ".^") and (left.varies or right.varies) and whole.element.is_scalar:
+    def _infix(self, expression: Infix) -> _Part:
+        operator, left, right = expression.operator, self.take(expression.left), self.take(expression.right)
+        if operator == "*":
+            axis = _axis_of_product(expression, left, right)
+        else:
+            axis = left.whole.axis if left.varies else right.whole.axis
+        if operator in (".*", "./", ".^") and axis is not None and self._shape(expression, axis).element.is_scalar:
             operator = operator[1:]
-        return Taken(Infix(operator, left.expression, right.expression), whole)
+        return Infix(operator, left.expression, right.expression), axis
 
-    def _choice(self, condition: Taken, then: Taken, orelse: Taken) -> Taken:
-        whole = then.whole if then.varies else orelse.whole
-        return Taken(Choice(condition.expression, then.expression, orelse.expression), whole)
-
-    def _group(self, expression: Expression, opening: str, items: list[Taken]) -> Taken:
-        if opening == "(" and len(items) == 1:
-            return Taken(Group("(", (items[0].expression,)), items[0].whole)
-        if any(item.varies for item in items):
-            raise _together(expression)
-        shape = {"[": Shape(0, "row_vector"), "{": Shape(1, "real")}.get(opening, Shape(0, "real"))
-        return Taken(Group(opening, tuple(item.expression for item in items)), shape)
-
-    def _call(self, call: Call) -> Taken:
+    def _call(self, call: Call) -> _Part:
         if not self.loop and call.name in _CONSTANT and self.is_size(call.arguments[0]):
-            base = "row_vector" if "row" in call.name else "vector"
-            return Taken(Literal(_CONSTANT[call.name]), Shape(0, base, 0))
+            return Literal(_CONSTANT[call.name]), 0
         if not self.loop and call.name in _REPEATED and len(call.arguments) == 2 and self.is_size(call.arguments[1]):
-            value = self.take(call.arguments[0])
-            return Taken(value.expression, _array_of(_REPEATED[call.name], value.whole))
+            return self.element(call.arguments[0]), 0
         taken = [self.take(one) for one in call.arguments]
         plain = replace(call, arguments=tuple(one.expression for one in taken))
         varying = [one for one in taken if one.varies]
         if not varying:
-            return Taken(plain, _returned(call.name, taken))
+            return plain, None
         first = varying[0].whole
         if call.name in _RESHAPED and len(taken) == 1 and first.element.is_scalar:
-            return Taken(taken[0].expression, _array_of(_RESHAPED[call.name], Shape(0, "real")))
+            return taken[0].expression, 0
         if call.name in _ROWWISE and len(varying) == 2 and first.axis == _ROWWISE[call.name][1]:
-            return Taken(replace(plain, name=_ROWWISE[call.name][0]), Shape(0, "vector", 0))
+            return replace(plain, name=_ROWWISE[call.name][0]), 0
         if call.name in _APPENDED and all(one.whole.axis == _APPENDED[call.name] or not one.varies for one in taken):
-            return Taken(plain, Shape(0, "matrix", _APPENDED[call.name]))
+            return plain, _APPENDED[call.name]
         if call.name == "elt_multiply" and first.element.is_scalar:
-            return Taken(Infix("*", *plain.arguments), first)
+            return Infix("*", *plain.arguments), first.axis
         if call.name in ELEMENTWISE:
-            return Taken(plain, first)
+            return plain, first.axis
         raise _together(call)
 
 
@@ -320,16 +302,12 @@ def _together(expression: Expression) -> NotSeparableError:
     return NotSeparableError(f"`{expression}` combines observations")
 
 
-def _indexed(shape: Shape, taken: Sequence[Taken | None]) -> Shape:
-    """A shape after indices; one that has a value for each observation brings the axis."""
-    if len(taken) > shape.n_axes:
-        return Shape(0, "real")
-    single = _single(shape, taken)
-    left = shape.kept([not one for one in single])
+def _axis(shape: Shape, taken: Sequence[Taken | None]) -> int | None:
+    """The axis after indices, of which one with a value for each observation brings it."""
     axes = [k for k, one in enumerate(taken) if one is not None and one.varies]
-    if not axes:
-        return left
-    return left._replace(axis=axes[0] - sum(single[: axes[0]]))
+    if not axes or len(taken) > shape.n_axes:
+        return None
+    return axes[0] - sum(_single(shape, taken)[: axes[0]])
 
 
 def _single(shape: Shape, taken: Sequence[Taken | None]) -> list[bool]:
@@ -338,61 +316,12 @@ def _single(shape: Shape, taken: Sequence[Taken | None]) -> list[bool]:
     return given + [False] * (shape.n_axes - len(given))
 
 
-def _turned(shape: Shape) -> Shape:
-    base = {"vector": "row_vector", "row_vector": "vector"}.get(shape.base, shape.base)
-    axis = shape.axis if shape.axis is None or shape.base != "matrix" else 1 - shape.axis
-    return Shape(shape.depth, base, axis)
-
-
-def _array_of(kind: str, value: Shape) -> Shape:
-    """What n values one after the other are, observation by observation."""
-    return Shape(value.depth + 1, value.base, 0) if kind == "array" else Shape(0, kind, 0)
-
-
-def _alike(operator: str, left: Taken, right: Taken) -> Shape:
-    """The shape of an operation on elements."""
-    if left.varies:
-        return left.whole
-    if right.varies:
-        return right.whole
-    if operator in ("==", "!=", "<", ">", "<=", ">=", "&&", "||"):
-        return Shape(0, "real")
-    return right.whole if left.whole.is_scalar else left.whole
-
-
-def _product(expression: Expression, left: Taken, right: Taken) -> Shape:
-    """The shape of a matrix product, which must not sum over observations."""
+def _axis_of_product(expression: Expression, left: Taken, right: Taken) -> int | None:
+    """The axis of a matrix product, which must not sum over observations."""
     one, two = left.whole, right.whole
-    if one.is_scalar:
-        return two
-    if two.is_scalar:
-        return one
-    if left.varies and right.varies:
+    if one.is_scalar or two.is_scalar:
+        return two.axis if one.is_scalar else one.axis
+    summed_left = left.varies and (right.varies or one.type.base == "row_vector" or one.axis == 1)
+    if summed_left or (right.varies and (two.type.base == "vector" or two.axis == 0)):
         raise _together(expression)
-    if left.varies:
-        if one.base == "row_vector" or one.axis == 1:
-            raise _together(expression)
-        base = {"vector": "vector", "row_vector": "matrix"}.get(two.base, "matrix")
-        return Shape(0, base, 0)
-    if right.varies:
-        if two.base == "vector" or two.axis == 0:
-            raise _together(expression)
-        return Shape(0, "row_vector", 0) if one.base == "row_vector" else Shape(0, "matrix", 1)
-    if one.base == "row_vector" and two.base == "vector":
-        return Shape(0, "real")
-    base = {("matrix", "vector"): "vector", ("row_vector", "matrix"): "row_vector"}.get((one.base, two.base), "matrix")
-    return Shape(0, base)
-
-
-def _returned(name: str, taken: Sequence[Taken]) -> Shape:
-    """A guess of what a function returns, for operators that mean something else for single numbers."""
-    if name in _RESHAPED:
-        return _array_of(_RESHAPED[name], Shape(0, "real"))._replace(axis=None)
-    if name in _REPEATED:
-        return _array_of(_REPEATED[name], Shape(0, "real"))._replace(axis=None)
-    if name in ELEMENTWISE and taken:
-        return next((one.whole for one in taken if not one.whole.is_scalar), taken[0].whole)
-    guesses = {"row": "row_vector", "col": "vector", "softmax": "vector", "head": "vector", "tail": "vector"}
-    guesses |= {"segment": "vector", "append_row": "vector", "append_col": "matrix"}
-    guesses |= {"diag_pre_multiply": "matrix", "cholesky_decompose": "matrix", "multiply_lower_tri_self": "matrix"}
-    return Shape(0, guesses.get(name, "real"))
+    return 0 if left.varies else None if not right.varies else int(one.type.base != "row_vector")

@@ -14,6 +14,7 @@ from stansub.stan.densities import PRODUCTS
 from stansub.stan.elementwise.elements import Elements, NotSeparableError, Shape, shape_of
 from stansub.stan.recognise import normalised, terms
 from stansub.stan.recursions import recursions
+from stansub.stan.signatures import of_library
 from stansub.stan.sizes import (
     DENSITIES,
     changing_names,
@@ -63,18 +64,9 @@ from stansub.stan.syntax import (
     walk,
     writes,
 )
+from stansub.stan.typing import INT, Types
 
 LOG_LIK = "log_lik_i"
-_DISCRETE = frozenset(
-    word
-    for line in (
-        "bernoulli bernoulli_logit bernoulli_logit_glm binomial binomial_logit binomial_logit_glm beta_binomial",
-        "neg_binomial neg_binomial_2 neg_binomial_2_log neg_binomial_2_log_glm beta_neg_binomial poisson poisson_log",
-        "poisson_log_glm categorical categorical_logit categorical_logit_glm ordered_logistic ordered_logistic_glm",
-        "ordered_probit hypergeometric discrete_range multinomial multinomial_logit dirichlet_multinomial",
-    )
-    for word in line.split()
-)
 _FIRST = Literal("1")
 # Where the loop over observations will stand.
 _HERE = Empty()
@@ -129,7 +121,9 @@ class _Separation:
         self.likelihood = {statement.span for statement in observations_in(program, size)}
         self.changing = changing_names(program)
         every = declarations(program)
-        self.shapes = {one.name: shape_of(one, size) for one in every}
+        self.shapes = {one.variable: Shape(INT) for one in find(For, program.evaluated)}
+        self.shapes |= {one.name: shape_of(one, size) for one in every}
+        self.types = Types(program)
         loops = [one for one in walk(program.model.statements) if isinstance(one, For) and self._over_all(one)]
         in_loops = {one.name for one in find(Declaration, loops)}
         self.local = frozenset(
@@ -137,7 +131,7 @@ class _Separation:
         ) - frozenset(in_loops)
         self._refuse(every)
         self.index, self.total = self._names(loops)
-        self.elements = Elements(size, self.index, self.shapes, self.local)
+        self.elements = Elements(size, self.index, self.shapes, self.local, types=self.types)
         self.ranges: set[tuple[Expression, Expression]] = set()
         self.own: set[str] = set()
 
@@ -412,7 +406,8 @@ class _Separation:
         return Call(f"{density}_{suffix}", tuple(taken), bar=True)
 
     def _is_discrete(self, name: str) -> bool:
-        return name in _DISCRETE or any(function.name == f"{name}_lpmf" for function in self.program.functions)
+        mass = f"{name}_lpmf"
+        return bool(of_library(mass)) or any(function.name == mass for function in self.program.functions)
 
     def _plain(self, *nodes: Node) -> None:
         """Refuse what stays and reads a variable that is computed for one observation."""
@@ -440,7 +435,7 @@ def _local_type(declaration: Declaration, shape: Shape | None = None) -> SizedTy
         if axis < len(array):
             del array[axis]
         else:
-            base = shape.element.base
+            base = shape.element.type.base
             del inner[axis - len(array)]
     return SizedType(tuple(array), base, declaration.type.elements, dims=tuple(inner))
 
