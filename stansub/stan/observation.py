@@ -294,16 +294,13 @@ class _Walk:
             if low is not None and high is not None:
                 below = [self._call(f"{name}_lcdf", [at, *arguments[1:]]) for at in (high, low)]
                 tails = [self._call("log_diff_exp", below)]
-            size = 1 if not isinstance(arguments[0], np.ndarray | Rows) else 0
-            if not size:
+            if isinstance(arguments[0], np.ndarray | Rows):
                 raise NotFollowedError("a truncation of a container")
             value = value - tails[0]
         return value
 
     def _branch(self, condition: Value, then: Sequence[Statement], orelse: Sequence[Statement], frame: _Frame) -> None:
-        holds = known(condition) if isinstance(condition, Expression) else condition
-        if holds is None:
-            raise NotFollowedError(KINK)
+        holds = _decided(condition)
         if np.ndim(holds) == 0:
             self.run(then if holds else orelse, frame)
             return
@@ -318,10 +315,8 @@ class _Walk:
         frame.live = None if left.all() else left
 
     def _loop(self, one: For, frame: _Frame) -> None:
-        low, high = (self.of(node, frame) for node in (one.lower, one.upper))
-        low, high = (known(end) if isinstance(end, Expression) else end for end in (low, high))
-        if low is None or high is None:
-            raise NotFollowedError("the length of a loop depends on parameters")
+        ends = [self.of(node, frame) for node in (one.lower, one.upper)]
+        low, high = (_decided(end, "the length of a loop depends on parameters") for end in ends)
         if np.ndim(low) or np.ndim(high):
             for k in range(int(np.min(low)), int(np.max(high)) + 1):
                 frame.values[one.variable] = k
@@ -340,10 +335,7 @@ class _Walk:
         over = np.zeros(self.n, bool)
         while not frame.is_over:
             self._count()
-            holds = self.of(condition, frame)
-            holds = known(holds) if isinstance(holds, Expression) else holds
-            if holds is None:
-                raise NotFollowedError(KINK)
+            holds = _decided(self.of(condition, frame))
             live = np.ones(self.n, bool) if frame.live is None else frame.live
             over |= live & ~np.asarray(holds, bool)
             frame.live = None if np.all(holds) and live.all() else live & np.asarray(holds, bool)
@@ -431,10 +423,7 @@ class _Walk:
         return self.of(index, frame)
 
     def _choice(self, condition: Node, then: Node, orelse: Node, frame: _Frame) -> Value:
-        holds = self.of(condition, frame)
-        holds = known(holds) if isinstance(holds, Expression) else holds
-        if holds is None:
-            raise NotFollowedError(KINK)
+        holds = _decided(self.of(condition, frame))
         if np.ndim(holds) == 0:
             return self.of(then if holds else orelse, frame)
         return chosen(np.asarray(holds, bool), self.of(then, frame), self.of(orelse, frame), self.n)
@@ -497,6 +486,14 @@ class _Walk:
             if mask is not None:
                 found = chosen(mask, value, found, self.n)
         return found
+
+
+def _decided(value: Value, reason: str = KINK) -> Any:
+    """What is known of a value that decides which statements are run."""
+    found = known(value) if isinstance(value, Expression) else value
+    if found is None:
+        raise NotFollowedError(reason)
+    return found
 
 
 def _is_plain(x: Value) -> bool:
