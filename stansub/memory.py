@@ -92,7 +92,9 @@ def shortage(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """An error's message in one line; that memory is short where that is the cause."""
+    """Return an error's message in one line, or that memory is short if that is the cause."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
     return shortage(error) or one_line(error)
 
 

@@ -104,6 +104,7 @@ def test_an_interrupt_after_sampling_says_that_draws_were_written(
     with pytest.raises(InterruptError) as caught, files.rescuing(lambda: files.keep_arrays({"x": np.ones(2)})):
         raise KeyboardInterrupt
     assert caught.value.exit_code == InterruptError.WRITTEN
+    assert str(caught.value).startswith("interrupted; the draws were kept in ")
 
 
 def test_no_place_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
