@@ -284,7 +284,7 @@ def check_facts(draws: Path, folder: Path, name: str, value: Any) -> None:
             plots.share_of_data(idata, folder / "data.png")
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(st.sampled_from(NAMES), ANYTHING)
 def test_whatever_a_fact_is(draws: Path, tmp_path: Path, name: str, value: Any) -> None:
     check_facts(draws, tmp_path, name, value)

@@ -150,7 +150,7 @@ print(needed, memory("VmHWM") - before)
 @pytest.mark.parametrize(
     ("n", "draws"),
     [
-        (1000, 600),
+        (300, 2000),
         pytest.param(500, 20_000, marks=pytest.mark.slow),
         pytest.param(20_000, 400, marks=pytest.mark.slow),
     ],

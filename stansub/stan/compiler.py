@@ -27,7 +27,7 @@ INSTALL = (
 def environment(scratch: Path) -> dict[str, str]:
     """Our environment for make: messages in English, and nothing that the Makefile would take for its own variables."""
     ours = {key: value for key, value in os.environ.items() if key not in _NOT_FOR_MAKE}
-    return ours | {"LC_ALL": "C", "TMPDIR": str(scratch), "CPPFLAGS": _preprocessor_flags()}
+    return ours | {"LC_ALL": "C", "TMPDIR": str(scratch), **_flags()}
 
 
 def compiler() -> str:
@@ -47,22 +47,30 @@ def is_clang() -> bool:
 
 def make_variables() -> tuple[str, ...]:
     """Make variables of every compilation. TARGET_ARCH is make's own variable for what its rules for C++ add."""
-    native = "-mcpu=native" if (sys.platform, platform.machine()) == ("darwin", "arm64") else "-march=native"
-    target = os.environ.get("TARGET_ARCH", native)
+    target = os.environ.get("TARGET_ARCH", native())
     return ("STAN_THREADS=true", "O=3", f"TARGET_ARCH={target}", f"CXX={compiler()}")
 
 
-def _preprocessor_flags() -> str:
-    """Return the flags for any home's Makefile: those of the environment, and one that leaves out Eigen's assertions.
+def native() -> str:
+    """Return the flag that compiles for this machine's processor."""
+    return "-mcpu=native" if (sys.platform, platform.machine()) == ("darwin", "arm64") else "-march=native"
 
-    A failed assertion ends the process. Stan checks sizes and indices itself, and throws an exception.
+
+def _flags() -> dict[str, str]:
+    """Return the flags for any home's Makefile: those of the environment, and our own.
+
+    Without Eigen's assertions, since a failed one ends the process; Stan checks sizes and indices itself, and throws an
+    exception. g++ collects no garbage below a gigabyte, which saves a sixth of its time for 6 % more memory.
     """
-    return f"{os.environ.get('CPPFLAGS', '')} -DEIGEN_NO_DEBUG".strip()
+    collect = "" if is_clang() else "--param ggc-min-heapsize=1000000"
+    ours = {"CPPFLAGS": "-DEIGEN_NO_DEBUG", "CXXFLAGS": collect}
+    together = {name: f"{os.environ.get(name, '')} {flags}".strip() for name, flags in ours.items()}
+    return {name: flags for name, flags in together.items() if flags}
 
 
 def surroundings() -> tuple[str, ...]:
     """What else a library depends on: compiler version, processor, flags in the environment, package version."""
-    flags = [_preprocessor_flags(), *(os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS", "LDLIBS"))]
+    flags = [*_flags().values(), *(os.environ.get(name, "") for name in ("LDFLAGS", "LDLIBS"))]
     return (first_line(compiler()), *processor(), bridgestan_version(), *flags)
 
 

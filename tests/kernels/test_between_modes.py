@@ -48,7 +48,7 @@ def z_scores(found: Array) -> Array:
 @pytest.mark.parametrize(
     ("weights", "sds"),
     [
-        (WEIGHTS, SDS),
+        pytest.param(WEIGHTS, SDS, marks=pytest.mark.slow),
         pytest.param(OTHER_WEIGHTS, SDS, marks=pytest.mark.slow),
         pytest.param(WEIGHTS, OTHER_SDS, marks=pytest.mark.slow),
         (OTHER_WEIGHTS, OTHER_SDS),

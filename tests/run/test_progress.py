@@ -97,7 +97,7 @@ def test_redirected_output_hears_of_a_stage_that_goes_on(clock: Clock) -> None:
         for passed, n_lines in ((9, 0), (2, 1), (8, 1), (3, 2)):  # the longer, the less often
             clock.advance(passed)
             seen = clock.n_looks
-            wait_until(lambda seen=seen: clock.n_looks >= seen + 10)
+            wait_until(lambda seen=seen: clock.n_looks >= seen + 3)
             assert len(screen(console).splitlines()) == n_lines
     first, second, ended = screen(console).splitlines()
     assert first == "Control variates: 80 blocks; 11 s so far, 20 of 80, about 33 s left"

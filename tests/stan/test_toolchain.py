@@ -494,6 +494,17 @@ def test_the_time_after_precompiling_counts_as_compiling(no_download, fake_make)
     assert list(progress.seconds) == ["Compiling e", "Precompiling Stan's headers"]
 
 
+@pytest.mark.parametrize(("version", "expected"), [("g++ 12.2.0", "-g --param ggc-"), ("clang version 16", "-g")])
+def test_flags_of_the_environment_come_first_and_our_own_suit_the_compiler(monkeypatch, tmp_path, version, expected):
+    monkeypatch.setenv("CXXFLAGS", "-g")
+    monkeypatch.setattr(compiler, "first_line", lambda program: version)
+    flags = compiler.environment(tmp_path)["CXXFLAGS"]
+    assert flags.startswith(expected)
+    assert ("--param" in flags) == ("g++" in version)
+    monkeypatch.delenv("CXXFLAGS")
+    assert ("CXXFLAGS" in compiler.environment(tmp_path)) == ("g++" in version)
+
+
 def test_headers_are_precompiled_for_each_compiler_and_old_ones_removed(no_download, fake_make, monkeypatch):
     compile_some("abc")
     monkeypatch.setenv("CXXFLAGS", "-g")
