@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from matplotlib.figure import Figure
 from simulated import BRMS, PROGRAMS, ROOT, Compiled
 
-from stansub.stan import compiler, toolchain
+from stansub.stan import toolchain
 from stansub.stan.compilation import CompiledModel, compile_model
 from stansub.stan.home import _find_home
 
@@ -46,8 +46,6 @@ def pytest_configure() -> None:
     atexit.register(gc.collect)
     os.umask(0o022)
     toolchain._PROGRAMS_FIRST = 0
-    # Programs are small and run for seconds: to optimise them fully takes longer. Whoever sets it has it so.
-    os.environ.setdefault("TARGET_ARCH", f"{compiler.native()} -O1")
     os.environ["TERM"] = "xterm"
     for name in SURROUNDINGS:
         os.environ.pop(name, None)

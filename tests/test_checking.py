@@ -57,7 +57,7 @@ def test_with_data(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_rewritten_program(logistic_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check(ROOT / "stan_models" / "logistic_reduce_sum.stan", logistic_data) == 0
+    assert check(ROOT / "stan_models" / "logistic_third_derivative.stan", logistic_data) == 0
     out = capsys.readouterr().out
     assert "Program       read as a reduce_sum call" in out
     assert "Observations  203 (size(y))" in out

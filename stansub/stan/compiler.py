@@ -47,13 +47,9 @@ def is_clang() -> bool:
 
 def make_variables() -> tuple[str, ...]:
     """Make variables of every compilation. TARGET_ARCH is make's own variable for what its rules for C++ add."""
-    target = os.environ.get("TARGET_ARCH", native())
+    native = "-mcpu=native" if (sys.platform, platform.machine()) == ("darwin", "arm64") else "-march=native"
+    target = os.environ.get("TARGET_ARCH", native)
     return ("STAN_THREADS=true", "O=3", f"TARGET_ARCH={target}", f"CXX={compiler()}")
-
-
-def native() -> str:
-    """Return the flag that compiles for this machine's processor."""
-    return "-mcpu=native" if (sys.platform, platform.machine()) == ("darwin", "arm64") else "-march=native"
 
 
 def _flags() -> dict[str, str]:

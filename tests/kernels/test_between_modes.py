@@ -29,7 +29,7 @@ def mixture(weights: Array = WEIGHTS, *, sds: Array = SDS) -> LaplaceMixture:
     return LaplaceMixture(MEANS[:, np.newaxis], sds[:, np.newaxis, np.newaxis], weights)
 
 
-def draws(proposal: Proposal, n: int = 40_000, start: float = -10.0) -> Array:
+def draws(proposal: Proposal, n: int = 20_000, start: float = -10.0) -> Array:
     decider = toys.decider(1, log_density)
     decider.reset(np.array([start]))
     out = allocate(n, 1)
@@ -64,12 +64,12 @@ def test_a_walk_across_the_border_is_weighed() -> None:
     """One normal, about which two approximations of different width stand: the way back has another density."""
     wide = LaplaceMixture(np.array([[-1.0], [1.0]]), np.array([[[0.5]], [[3.0]]]), np.array([0.5, 0.5]))
     decider = toys.gaussian(np.eye(1))
-    out, rng = allocate(40_000, 1), np.random.default_rng(2)
+    out, rng = allocate(20_000, 1), np.random.default_rng(2)
     steer = Oversight(rng, 0.0, np.zeros(1, np.int32), np.zeros(4, np.int64))
 
     def worst(proposal: Any) -> float:
         decider.reset(np.zeros(1))
-        run_steps(decider, proposal, rng, out, 40_000, steer)
+        run_steps(decider, proposal, rng, out, 20_000, steer)
         batches = np.stack([out.theta[:, 0], out.theta[:, 0] ** 2]).reshape(2, 50, -1).mean(axis=2)
         return float(np.abs((batches.mean(axis=1) - [0, 1]) / (batches.std(axis=1, ddof=1) / np.sqrt(50))).max())
 

@@ -30,9 +30,9 @@ transformed parameters {
   vector[N_1] r_1_1;
   real lprior = 0;
   r_1_1 = sd_1[1] * z_1[1];
-  lprior += student_t_lpdf(Intercept | 3, 0, 2.5);
-  lprior += student_t_lpdf(sigma | 3, 0, 2.5) - 1 * student_t_lccdf(0 | 3, 0, 2.5);
-  lprior += student_t_lpdf(sd_1 | 3, 0, 2.5) - 1 * student_t_lccdf(0 | 3, 0, 2.5);
+  lprior += normal_lpdf(Intercept | 0, 2.5);
+  lprior += exponential_lpdf(sigma | 1);
+  lprior += exponential_lpdf(sd_1 | 1);
 }
 model {
   if (!prior_only) {
