@@ -31,7 +31,7 @@ _CONFIDENCE = 0.95
 _VARIATION = 3.0
 # Values shuffled at once, so that they stay in the processor's cache.
 _CHUNK = 1_000_000
-# Looks at up to this fraction of the blocks are tried before the others.
+# Looks at up to one in this many blocks are tried before the others.
 _EARLY = 16
 # Values shuffled for the trial decisions of one pair.
 DECISION_WORK = 4_000_000
