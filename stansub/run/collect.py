@@ -331,8 +331,7 @@ def _statistics(kept: Sequence[Records]) -> dict[str, NDArray[Any]]:
 
 
 def _totals(chains: Sequence[Chain]) -> dict[str, NDArray[Any]]:
-    """Return counts and seconds of each chain over all its steps, including those thinned away; each of shape (chain,).
-    """
+    """Return counts and seconds of each chain over all its steps, thinned away or not; each of shape (chain,)."""
     sampling, warmup = ([getattr(chain, phase).totals for chain in chains] for phase in ("sampling", "warmup"))
     counts = ["n_steps", *(one.total for one in chains[0].kernel.stats if one.total and one.total != "audit_time")]
     return {
