@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from stansub.output.inference_data import Variables
 
 # Maximum draws per chain and bytes of a piece, and bytes of a compressed chunk. Both are powers of two in draws, so
-# that
-# no chunk is compressed twice.
+# that no chunk is compressed twice.
 _PIECE, _PIECE_BYTES, _CHUNK_BYTES = 1 << 16, 1 << 26, 1 << 20
 
 

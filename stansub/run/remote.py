@@ -89,8 +89,7 @@ def going(
             yield None
             return
         # Unpickling runs code. Workers read these pickles from a folder that this process just created and that only
-        # this
-        # user can write to (`TemporaryDirectory` uses mode 700).
+        # this user can write to (`TemporaryDirectory` uses mode 700).
         with TemporaryDirectory(prefix="stansub-") as folder:
             try:
                 yield RemoteChains(pool, prepared, Path(folder))

@@ -138,8 +138,7 @@ def draw(
         checkpoint.check_target(Path(config.checkpoint), overwrite=overwrite)
     found = _found(config, console)
     # Imports overlap with reading data and compiling, not with the chains. A daemon thread that still imports when an
-    # error
-    # ends the program would crash the interpreter.
+    # error ends the program would crash the interpreter.
     threading.Thread(target=_import_ahead, args=(wrapped and not keeps_trees(),)).start()
     meeting = Progress(stop=stop, on_end=leaving_lines(console) if show else None)
     with stage_progress(console, show=show, max_time=config.max_time) as progress:

@@ -16,8 +16,8 @@ from stansub.wording import listed
 
 _SADDLE = 1e-6
 # One sd from the mode along an axis of the Laplace approximation, the log density should be lower by 1/2. The total
-# drop in both directions must lie between these limits. For wide axes (in units of 1 + the distance from 0), the drop on
-# either side must exceed the last limit.
+# drop in both directions must lie between these limits. For wide axes (in units of 1 + the distance from 0), the drop
+# on either side must exceed the last limit.
 _FALL = (0.1, 10.0)
 _WIDE, _FLAT = 5.0, 0.02
 
