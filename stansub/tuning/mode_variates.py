@@ -113,7 +113,7 @@ class Site:
         return self._made(int(order)), VariatesAsAsked(int(order))
 
     def that_pay(self, rng: np.random.Generator, step: float | None = None) -> tuple[Variates | None, Chosen]:
-        """Return control variates that pay, for independent proposals or random-walk steps of size ``step``; and why."""
+        """Return control variates that pay, for independent proposals or random-walk steps; and why."""
         request = self.request
         choice = choose_order(
             self.posterior,

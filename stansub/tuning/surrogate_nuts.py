@@ -69,7 +69,7 @@ class Tuner:
     check: Callable[[], None]
 
     def round(self, surrogate: Surrogate, precision: sp.csr_array, draws: FloatArray, points: FloatArray) -> Tuned:
-        """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is that of the data."""
+        """Draw briefly, from the last of ``draws``, with the metric at ``points``; ``precision`` is the data's."""
         coordinates, factor = self._metric(surrogate, precision, points)
         nuts = surrogate.nuts(coordinates.inward(draws).mean(axis=0), factor, coordinates)
         made, step_size = self._adapted(nuts, draws[-1], _ROUND, _TARGETS[0])
