@@ -251,7 +251,7 @@ class KeptSinceUndefined(ExpansionPoint):
 
 @dataclass(frozen=True)
 class KeptForCost(ExpansionPoint):
-    """Kept: another point saves too little. Blocks that a decision needs, and would need there (None: no order helps)."""
+    """Kept: another point saves too little. Blocks that a decision needs, and would need there, if any order helps."""
 
     distance: float
     blocks: float

@@ -143,7 +143,7 @@ class Ordered(_Categories):
         return found
 
     def largest(self, order: int, centre: FloatArray, lengths: FloatArray, radius: float) -> FloatArray:
-        """Return bounds with the worst value of each part's derivatives; A and B are bounded together in common terms."""
+        """Return bounds with the worst value of each part's derivatives; A and B share common terms."""
         low, high = box(centre, lengths, radius)
         above, below = self._sides(low, high)
         alone = [above.derivative(k) for k in range(1, order + 1)]
