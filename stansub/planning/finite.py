@@ -82,7 +82,7 @@ def total_variation(first: FloatArray, second: FloatArray) -> float:
 
 
 def doeblin(kernel: FloatArray) -> float:
-    """Return 1 less the largest total variation between rows: the best alpha of assumption 2.1 (Johndrow et al. 2015)."""
+    """Return 1 less the largest total variation of rows: the best alpha (Johndrow et al. 2015, assumption 2.1)."""
     return 1 - max(total_variation(one, other) for one, other in itertools.combinations(kernel, 2))
 
 

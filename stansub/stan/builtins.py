@@ -1,4 +1,4 @@
-"""Functions of Stan's library on containers of numbers of observations (`stansub.stan.containers`)."""
+"""Functions of Stan's library on containers of an observation's numbers (`stansub.stan.containers`)."""
 
 from __future__ import annotations
 

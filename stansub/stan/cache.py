@@ -1,4 +1,4 @@
-"""The cache directory: where it is, who may write to it, and files kept in it with a digest.
+"""The cache directory: its location, permissions, and files stored in it with a digest.
 
 What is kept is loaded into the process, where a damaged file ends in a crash and a planted one in whatever its author
 likes: so others must not be able to write to the folder, and a file counts only with a digest that matches.

@@ -1,4 +1,4 @@
-"""Densities of observations that have a family with bounds: their arguments, what of them is affine, and the family.
+"""Densities of observations in a family with bounds: their arguments, the affine parts of these, and the family.
 
 Each argument of a density has a link, under which it must be affine in the unconstrained parameters. A positive
 parameter is by its log, a probability by its logit.

@@ -1,4 +1,4 @@
-"""`stansub doctor`: what compiling needs, and the compiled programs that are kept."""
+"""`stansub doctor`: what compiling needs, and the compiled programs in the cache."""
 
 from __future__ import annotations
 

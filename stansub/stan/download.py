@@ -1,4 +1,4 @@
-"""BridgeStan's sources from its release page, as the ``bridgestan`` package would fetch them, but never for long."""
+"""Download of BridgeStan's sources from its release page, like the ``bridgestan`` package's but with a time limit."""
 
 from __future__ import annotations
 

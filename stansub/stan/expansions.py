@@ -1,4 +1,4 @@
-"""Stan's densities and functions, written out in the operations of a program of one observation."""
+"""Stan's densities and functions in terms of the operations of a program of one observation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where BridgeStan's sources are: found, downloaded, or made from what Python wheels ship.
+"""Location of BridgeStan's sources: found, downloaded, or built from the content of Python wheels.
 
 A BridgeStan *home* is a folder with a Makefile, the Stan headers and stanc. PyPI's ``bridgestan`` has none and
 downloads one from its release page, which fails where only package registries can be reached. The ``httpstan``

@@ -1,4 +1,4 @@
-"""Parts of containers of numbers of observations (`stansub.stan.containers`), read and replaced."""
+"""Parts of containers of an observation's numbers (`stansub.stan.containers`), read and replaced."""
 
 from __future__ import annotations
 

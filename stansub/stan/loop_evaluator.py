@@ -1,4 +1,4 @@
-"""Block log likelihoods from one library whose likelihood runs over blocks named from outside."""
+"""Block log likelihoods from one library whose likelihood runs over blocks chosen from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs in the array syntax of before 2021, `real x[N]`, written in today's, `array[N] real x`."""
+"""Conversion of the array syntax of before 2021, `real x[N]`, into today's, `array[N] real x`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stan's operators on what variables hold (`stansub.stan.containers`)."""
+"""Stan's operators on the values of variables (`stansub.stan.containers`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which programs are compiled for a user's program, and why each of them: known before anything is compiled."""
+"""Choice of the programs to compile for a user's program, with reasons, before anything is compiled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that start others, as make starts compilers, run in a group of processes that ends as a whole."""
+"""Programs that start others, such as make and compilers, run in a process group that ends as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R's dump format, as `rstan::stan_rdump` and `dump` write it."""
+"""Reader of R's dump format, as written by `rstan::stan_rdump` and `dump`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a posterior is made from, as a value: with it another process makes the same one."""
+"""Recipes of posteriors as values, from which another process makes the same posterior."""
 
 from __future__ import annotations
 

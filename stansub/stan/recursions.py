@@ -1,4 +1,4 @@
-"""Values that a loop computes from those of the turn before: what makes later observations depend on earlier ones."""
+"""Recursions: loops in which later observations depend on earlier ones through values of the previous iteration."""
 
 from __future__ import annotations
 

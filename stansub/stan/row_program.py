@@ -1,4 +1,4 @@
-"""The likelihood of one observation, as a family of its own: arguments, and a program for each variant of the data."""
+"""The likelihood of one observation as its own family: arguments, and a program for each variant of the data."""
 
 from __future__ import annotations
 

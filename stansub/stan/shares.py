@@ -1,4 +1,4 @@
-"""A program with more data than one of its models should hold: in shares of the rows, one after the other."""
+"""A program with more data than one of its models should hold, evaluated in consecutive shares of the rows."""
 
 from __future__ import annotations
 

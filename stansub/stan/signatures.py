@@ -1,4 +1,4 @@
-"""Signatures of the functions of Stan's library, as stanc lists them."""
+"""Signatures of the functions of Stan's library, as listed by stanc."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program's variables by what sizes them: which integer may count the observations, and what depends on it."""
+"""A program's variables by their sizes: which integer may count the observations, and what depends on it."""
 
 from __future__ import annotations
 

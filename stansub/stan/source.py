@@ -1,4 +1,4 @@
-"""A Stan program as it is read: what the user wrote, and the tree of its canonical form."""
+"""A Stan program as read: the user's text, and the syntax tree of its canonical form."""
 
 from __future__ import annotations
 

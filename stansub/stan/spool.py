@@ -1,4 +1,4 @@
-"""Arrays for columns: in memory or, if they take too much of it, in temporary files that are gone with the process."""
+"""Arrays for columns: in memory or, if too large, in temporary files that end with the process."""
 
 from __future__ import annotations
 

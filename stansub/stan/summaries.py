@@ -1,4 +1,4 @@
-"""Summaries of data within the model, as ``x - mean(x)``: computed once, of all the data."""
+"""Summaries of data within the model, such as ``x - mean(x)``, computed once from all the data."""
 
 from __future__ import annotations
 

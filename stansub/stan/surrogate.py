@@ -1,4 +1,4 @@
-"""Surrogates of a posterior: the program with an approximation in place of its likelihood, which touches no data."""
+"""Surrogate posteriors: the program with an approximation of its likelihood, which needs no data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of columns: opened without reading them, then read batch by batch into arrays that are there already."""
+"""Tables of columns: opened without reading them, then read batch by batch into existing arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From Stan code to a shared library, compiled once and kept."""
+"""Compilation of Stan code to a shared library, cached."""
 
 from __future__ import annotations
 

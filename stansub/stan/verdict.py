@@ -1,4 +1,4 @@
-"""Whether a program qualifies: from its text alone, or proved with data."""
+"""Verdict whether a program qualifies: from its text alone, or proved with data."""
 
 from __future__ import annotations
 

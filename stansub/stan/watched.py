@@ -1,4 +1,4 @@
-"""Files that must not change while they are read, in whole or in place."""
+"""Files that must not change while they are read, completely or in place."""
 
 from __future__ import annotations
 

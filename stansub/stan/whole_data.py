@@ -1,4 +1,4 @@
-"""A posterior whose observations are not cut into blocks: for moves that look at none of them by themselves."""
+"""A posterior that is not cut into blocks, for moves that use no single observations."""
 
 from __future__ import annotations
 
