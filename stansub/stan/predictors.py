@@ -1,8 +1,8 @@
-"""How observations depend on the parameters, followed through the text of a program with its data, and proved.
+"""Dependence of observations on the parameters, followed through the text of a program with its data, and proved.
 
-The density of an observation gives the family, where that is known and each of its arguments is affine in the
-unconstrained parameters under its link; otherwise the log likelihood becomes a program of such arguments. Nothing is
-compiled. The text is believed only if the log likelihoods of all blocks change as those of the user's program do.
+The density of an observation gives the family if it is known and each of its arguments is affine in the unconstrained
+parameters under its link. Otherwise the log likelihood becomes a program of such arguments. Nothing is compiled. The
+result is accepted only if the log likelihoods of all blocks change like those of the user's program.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from stansub.types import FloatArray
 
 # Relative rounding of log likelihoods; numbers of all rows of a design.
 _SAME, _MOST_NUMBERS = 1e-8, 1 << 30
-# Observations that are followed at once where designs have more numbers than so many: these are computed when needed.
+# Observations followed at once if designs have more numbers than this; such designs are computed on request.
 _ROWS, _COMPUTED = 1 << 15, 1 << 23
 
 
 class Text(NamedTuple):
-    """What is followed.
+    """Text that is followed, with its data.
 
     Attributes
     ----------
     program : Program
     values : Data
-        Its data, and transformed data as far as they are known.
+        Its data, and transformed data as far as known.
     """
 
     program: Program
